@@ -1,0 +1,68 @@
+"""The error tree.
+
+    UpsolveError                what upsolve raises on purpose; the command line prints it without a traceback
+    |-- ConfigError             a recipe or an option is wrong: names the key and the fix
+    |-- ArchiveError            the store cannot be read or written: names the file
+    |   `-- SchemaError         the store was written by a version this one does not know
+    |-- SourceError             an import cannot start: wrong path or layout (a bad row is kept aside, not raised)
+    |-- JudgeError              the judge broke: the attempt is unscored, never failed
+    |   `-- IsolationError      a required layer of the sandbox is missing here
+    |-- ModelError              a model or tokenizer cannot be loaded or used
+    `-- TrainingError           a run cannot go on
+        `-- CollapseError       the policy collapsed: names the monitor, the step and the last good checkpoint
+
+A wrong argument of a library function is a plain ValueError.
+"""
+
+__all__ = [
+    "ArchiveError",
+    "CollapseError",
+    "ConfigError",
+    "IsolationError",
+    "JudgeError",
+    "ModelError",
+    "SchemaError",
+    "SourceError",
+    "TrainingError",
+    "UpsolveError",
+]
+
+
+class UpsolveError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(UpsolveError):
+    """A recipe or an option is wrong."""
+
+
+class ArchiveError(UpsolveError):
+    """The archive cannot be read or written."""
+
+
+class SchemaError(ArchiveError):
+    """The archive has a schema version this program does not know."""
+
+
+class SourceError(UpsolveError):
+    """An import cannot start."""
+
+
+class JudgeError(UpsolveError):
+    """The judge broke; the attempt stays unscored."""
+
+
+class IsolationError(JudgeError):
+    """A required sandbox layer is missing."""
+
+
+class ModelError(UpsolveError):
+    """A model cannot be loaded or used."""
+
+
+class TrainingError(UpsolveError):
+    """A training run cannot go on."""
+
+
+class CollapseError(TrainingError):
+    """The policy collapsed."""

@@ -1,0 +1,254 @@
+"""The records that cross the stages; nothing else does.
+
+Legend: an axis or a unit stands in the name (``wall_seconds``, ``memory_bytes``, ``rewards_G``); ``line`` is 1-based;
+log-probabilities and entropies are in nats.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+
+__all__ = [
+    "Attempt",
+    "Evaluation",
+    "Finding",
+    "Group",
+    "Status",
+    "Task",
+    "TaskScore",
+    "TestCase",
+    "TestKind",
+    "Verdict",
+    "content_id",
+]
+
+
+class Status(StrEnum):
+    """Outcome of judging one attempt. ``UNSCORED`` is the judge's own fault and is never worth a reward, not even zero."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    RUNTIME_ERROR = "runtime_error"
+    COMPILE_ERROR = "compile_error"
+    UNSCORED = "unscored"
+
+
+class TestKind(StrEnum):
+    """How a test is put to an attempt."""
+
+    __test__ = False  # not a pytest class
+
+    CALL = "call"
+    """``input`` is a Python expression evaluated beside the attempt; its value is compared outside with a literal."""
+    STDIO = "stdio"
+    """``input`` is fed to standard input; standard output is compared."""
+    CODE = "code"
+    """``input`` is statements that raise on failure, run in the attempt's own process (weaker: the verdict says so)."""
+
+
+def content_id(*parts: str) -> str:
+    """Return 20 hex digits that name the content: SHA-256 over the length-prefixed UTF-8 parts."""
+    digest = sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """One test of a task."""
+
+    __test__ = False
+
+    kind: TestKind
+    """How the test is run."""
+    input: str
+    """An expression, standard input or statements, by ``kind``."""
+    expected: str = ""
+    """``CALL``: a Python literal, as source. ``STDIO``: the standard output. ``CODE``: empty."""
+    hidden: bool = False
+    """True for a test that a prompt may not show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem with its tests."""
+
+    task_id: str
+    """Unique name, ``<source>/<name>``."""
+    prompt: str
+    """The statement, plain text."""
+    tests: tuple[TestCase, ...] = ()
+    """All tests, visible and hidden, in order."""
+    entry_point: str = ""
+    """Name of the function asked for; empty for a program that reads standard input."""
+    language: str = "python"
+    """Language wanted, lower case; empty for any."""
+    difficulty: str = ""
+    """A label such as ``easy``; empty if unknown."""
+    source: str = ""
+    """Where the task is from, such as ``mbpp``."""
+    reference: str = ""
+    """A correct program, empty if unknown."""
+    setup: str = ""
+    """Trusted code run before the attempt (imports, helpers), empty if none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a task by a person or a model. The same record for a submission of 2014 and a rollout of this step."""
+
+    task_id: str
+    """The task tried."""
+    code: str
+    """The program as judged."""
+    language: str = "python"
+    """Language of the code, lower case."""
+    author: str = ""
+    """Who wrote it: a user, or a model's name."""
+    created: str = ""
+    """When, ISO 8601; empty if unknown."""
+    parent_id: str = ""
+    """``attempt_id`` of the attempt this one repairs; empty if none."""
+    behavior_logp: float | None = None
+    """Sum over tokens of the author's log-probability, nats, <= 0; None if unknown."""
+    tokens: int | None = None
+    """Length of the sampled completion in the author's tokens, >= 1; None if not sampled."""
+    entropy: float | None = None
+    """Mean entropy of the author's next-token distribution, nats, >= 0; None if unknown."""
+    truncated: bool = False
+    """True when sampling stopped at the token limit."""
+    count: int = 1
+    """How often this very content was seen, >= 1."""
+
+    @property
+    def attempt_id(self) -> str:
+        """Content id of task, language and code."""
+        return content_id(self.task_id, self.language, self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something an analysis or a judge can point at in the code."""
+
+    kind: str
+    """``syntax``, ``lint``, ``security``, ``types``, ``traceback`` ..."""
+    rule: str
+    """Rule code or exception name."""
+    message: str
+    """One line for a person."""
+    line: int
+    """First line, >= 1."""
+    column: int = 1
+    """First column, >= 1."""
+    end_line: int | None = None
+    """Last line, inclusive; None means ``line``."""
+    end_column: int | None = None
+    """Column after the last; None means the end of the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge found out about one attempt."""
+
+    attempt_id: str
+    """The attempt judged."""
+    status: Status
+    """Outcome over all tests: the first that did not pass decides."""
+    passed: int = 0
+    """Tests passed, 0..total."""
+    total: int = 0
+    """Tests of the task; 0 when the judge recorded only a status."""
+    outcomes: tuple[Status, ...] = ()
+    """Outcome of every test in order; empty when not recorded; ``UNSCORED`` for a test that was not reached."""
+    judge: str = ""
+    """Name and version of what judged: ``upsolve-1``, or ``recorded:<source>``."""
+    isolation: str = ""
+    """Layers that were active, comma separated; ``in_process`` marks tests run in the attempt's own process."""
+    wall_seconds: float | None = None
+    """Elapsed time of the whole attempt."""
+    cpu_seconds: float | None = None
+    """User and system time of the attempt and its children."""
+    memory_bytes: int | None = None
+    """Peak resident memory."""
+    error_type: str = ""
+    """Exception name of the first error, empty if none."""
+    error_message: str = ""
+    """Its message or, for ``UNSCORED``, what broke; at most 500 characters."""
+    error_line: int | None = None
+    """Line of the attempt's code that raised, >= 1; None if unknown."""
+    stdout_head: str = ""
+    """First 1,000 characters of standard output."""
+    stderr_head: str = ""
+    """First 1,000 characters of standard error."""
+    findings: tuple[Finding, ...] = ()
+    """Everything that can be pointed at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Attempts at one task, judged or not. The unit of every advantage."""
+
+    task: Task
+    """The shared task."""
+    attempts: tuple[Attempt, ...]
+    """G attempts."""
+    verdicts: tuple[Verdict | None, ...]
+    """G verdicts; None where not judged yet."""
+
+    def __post_init__(self) -> None:
+        if len(self.attempts) != len(self.verdicts):
+            raise ValueError(f"group {self.task.task_id}: {len(self.attempts)} attempts, {len(self.verdicts)} verdicts")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """How one task went in an evaluation."""
+
+    task_id: str
+    """The task."""
+    difficulty: str
+    """Its label."""
+    samples: int
+    """n, scored samples, >= 0 (unscored ones are left out and counted in ``statuses``)."""
+    passed: int
+    """c, samples that passed every test, 0..n."""
+    statuses: Mapping[str, int]
+    """Number of samples by status, unscored included."""
+    mean_tokens: float | None = None
+    """Mean completion length, tokens."""
+    mean_entropy: float | None = None
+    """Mean over samples of their mean token entropy, nats."""
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of samples by exception name."""
+    truncated: int = 0
+    """Samples cut at the token limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A model on a set of tasks, with all that is needed to run it again."""
+
+    name: str
+    """Label in tables and pictures, such as ``base``."""
+    model: str
+    """Model name or folder."""
+    tasks: str
+    """Name of the task set, such as ``embedded:test``."""
+    temperature: float
+    """Sampling temperature, >= 0."""
+    top_p: float
+    """Nucleus mass, (0, 1]."""
+    seed: int
+    """Seed of the sampler."""
+    max_tokens: int
+    """Completion limit, tokens."""
+    scores: tuple[TaskScore, ...]
+    """One a task, in a fixed order."""
+    wall_seconds: float = 0.0
+    """Time for sampling and judging."""
