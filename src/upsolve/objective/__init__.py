@@ -1,0 +1,1 @@
+"""Log-probabilities -> a sum to minimise."""

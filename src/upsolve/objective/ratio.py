@@ -1,0 +1,40 @@
+"""Log-ratios between the policy and a reference, and what is read off them.
+
+Legend: T tokens of all attempts in a batch, one after the other; S attempts; attempt_T maps a token to its attempt.
+"""
+
+import torch
+from torch import Tensor
+
+__all__ = ["effective_sample_size", "k1", "k2", "k3", "second_moment", "sum_by_attempt"]
+
+
+def sum_by_attempt(values_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
+    """Return [S]: the sum of the values over each attempt's tokens."""
+    return torch.zeros(attempts, dtype=values_T.dtype, device=values_T.device).index_add(0, attempt_T, values_T)
+
+
+def k1(logratio: Tensor) -> Tensor:
+    """KL(pi || ref) estimate k1 = log pi/ref: unbiased on samples of pi, may be negative (joschu.net/blog/kl-approx)."""
+    return logratio
+
+
+def k2(logratio: Tensor) -> Tensor:
+    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0."""
+    return logratio.square() / 2
+
+
+def k3(logratio: Tensor) -> Tensor:
+    """KL estimate k3 = ref/pi - 1 + log pi/ref: unbiased on samples of pi, >= 0."""
+    return torch.expm1(-logratio) + logratio
+
+
+def second_moment(logratio_T: Tensor) -> Tensor:
+    """Mean squared log-ratio over tokens (M2PO, 2510.01161): how far the policy has left the reference."""
+    return logratio_T.square().mean()
+
+
+def effective_sample_size(logratio_S: Tensor) -> Tensor:
+    """(sum w)^2 / (S sum w^2) with w = exp(log-ratio of an attempt), in (0, 1]: the share of attempts that still count."""
+    log_w = logratio_S.double()
+    return torch.exp(2 * log_w.logsumexp(0) - (2 * log_w).logsumexp(0)) / log_w.numel()

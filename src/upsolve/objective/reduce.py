@@ -1,0 +1,41 @@
+"""Losses a token -> one number. Sums inside, the denominator from outside, so that micro-batches add up to one batch.
+
+Legend: T tokens, S attempts of this micro-batch; attempts and tokens count the whole optimiser step.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from upsolve.objective.ratio import sum_by_attempt
+
+__all__ = ["REDUCTIONS", "sequence_mean", "sequence_sum", "token_mean"]
+
+
+def sequence_sum(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
+    """sum_t loss_t / attempts: log pi(o) of a whole attempt counts; long attempts weigh more. ``tokens`` is not read."""
+    del tokens
+    return loss_T.sum() / attempts
+
+
+def token_mean(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
+    """sum_t loss_t / tokens: every token of the step weighs the same (DAPO, 2503.14476). ``attempts`` is not read."""
+    del attempts
+    return loss_T.sum() / tokens
+
+
+def sequence_mean(loss_T: Tensor, attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
+    """sum_s (1/|o_s|) sum_t loss_t / attempts: every attempt weighs the same (GRPO, 2402.03300). ``tokens`` is not read."""
+    del tokens
+    count = int(attempt_T.max()) + 1 if attempt_T.numel() else 0
+    length_S = sum_by_attempt(torch.ones_like(loss_T), attempt_T, count)
+    return (loss_T / length_S[attempt_T]).sum() / attempts
+
+
+REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    "sequence_mean": sequence_mean,
+    "sequence_sum": sequence_sum,
+    "token_mean": token_mean,
+}
+"""A recipe's name -> reduction."""

@@ -1,0 +1,1 @@
+"""The model and its tokens."""

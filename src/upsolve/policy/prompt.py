@@ -1,0 +1,64 @@
+"""Task -> messages, and completion -> code.
+
+The answer is opened for the model with a code fence (``PREFILL``), and sampling stops at the closing one. So what a model
+samples and what an archive holds have one form, code and ``CLOSE``, and training on an archive needs no second format.
+"""
+
+import re
+
+from upsolve.types import Task, TestCase, TestKind
+
+__all__ = ["CLOSE", "completion_text", "extract_code", "messages", "opening"]
+
+CLOSE = "\n```"
+"""Ends every completion."""
+
+MAX_SHOWN = 3
+"""Visible tests shown in a prompt."""
+
+
+def opening(task: Task) -> str:
+    """Return the prefilled start of the answer, up to where the code begins."""
+    return f"```{task.language or 'python'}\n"
+
+
+def messages(task: Task) -> list[dict[str, str]]:
+    """Return the chat messages that put a task to a model: the statement and up to three visible tests."""
+    text = task.prompt.strip()
+    shown = [example(test) for test in task.tests if not test.hidden][:MAX_SHOWN]
+    if shown:
+        text += "\n\nExamples:\n" + "\n".join(shown)
+    return [{"role": "user", "content": text}]
+
+
+def example(test: TestCase) -> str:
+    """Return one visible test as a reader would want to see it."""
+    if test.kind is TestKind.CALL:
+        return f"assert {test.input} == {test.expected}"
+    if test.kind is TestKind.STDIO:
+        return f"Input:\n{test.input.rstrip()}\nOutput:\n{test.expected.rstrip()}"
+    return test.input.strip()
+
+
+def completion_text(code: str) -> str:
+    """Return what a model writes after the opening to give this code."""
+    return code.rstrip() + CLOSE
+
+
+FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+
+
+def extract_code(completion: str) -> str:
+    """Return the code of a free-form answer: the longest fenced block, or all of it when no fence is there.
+
+    A fence closes with the same character and at least as many of them (CommonMark); an unclosed one runs to the end.
+    """
+    blocks: list[str] = []
+    position = 0
+    while found := FENCE.search(completion, position):
+        start = found.end() + 1
+        close = re.compile(rf"^[ \t]*{re.escape(found[1][0])}{{{len(found[1])},}}[ \t]*$", re.MULTILINE)
+        end = close.search(completion, start)
+        blocks.append(completion[start : end.start() if end else len(completion)])
+        position = end.end() if end else len(completion)
+    return (max(blocks, key=len) if blocks else completion).strip("\n")

@@ -1,0 +1,77 @@
+"""Text <-> token ids. The only place that knows a tokenizer.
+
+Legend: P prompt tokens, R completion tokens.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from upsolve.policy.prompt import CLOSE, completion_text, messages, opening
+from upsolve.types import Task, content_id
+
+__all__ = ["Codec", "EncodedPrompt"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """A task as token ids."""
+
+    task_id: str
+    """The task."""
+    ids_P: tuple[int, ...]
+    """Chat template, statement and the opened answer."""
+
+
+class Codec:
+    """A tokenizer with the project's one way of writing prompts and completions."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Wrap a fast Hugging Face tokenizer.
+
+        Raises:
+            ValueError: it is not a fast tokenizer (character offsets are needed).
+        """
+        if not getattr(tokenizer, "is_fast", False):
+            raise ValueError(f"{type(tokenizer).__name__} has no fast version; character offsets need one")
+        self.tokenizer = tokenizer
+        self.completion = lru_cache(maxsize=200_000)(self._completion)
+
+    def prompt(self, task: Task) -> EncodedPrompt:
+        """Encode the prompt of a task, up to where its code begins."""
+        if self.tokenizer.chat_template:
+            text = self.tokenizer.apply_chat_template(messages(task), tokenize=False, add_generation_prompt=True)
+        else:
+            text = messages(task)[0]["content"] + "\n\n"
+        ids = self.tokenizer(text + opening(task), add_special_tokens=False)["input_ids"]
+        return EncodedPrompt(task.task_id, tuple(ids))
+
+    def _completion(self, code: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(completion_text(code), add_special_tokens=False)["input_ids"])
+
+    def offsets(self, code: str) -> list[tuple[int, int]]:
+        """Return the character span of every completion token, in ``completion_text(code)``."""
+        encoded = self.tokenizer(completion_text(code), add_special_tokens=False, return_offsets_mapping=True)
+        return [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of sampled ids, special tokens dropped, cut before the closing fence."""
+        text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text.partition(CLOSE)[0] if CLOSE in text else text.removesuffix("```")
+
+    def stop_mask(self, vocabulary: int) -> np.ndarray:
+        """Return a bool array [vocabulary]: tokens after which a completion may be over (a fence, or end of text)."""
+        mask = np.zeros(vocabulary, dtype=bool)
+        for index in range(min(vocabulary, len(self.tokenizer))):
+            mask[index] = "```" in self.tokenizer.decode([index])
+        for index in self.tokenizer.all_special_ids:
+            mask[index] = True
+        return mask
+
+    @property
+    def fingerprint(self) -> str:
+        """Content id of the tokenizer and the prompt form, part of every cache key."""
+        probe = "def f(x):\n    return 'é' * 3"
+        return content_id(type(self.tokenizer).__name__, str(len(self.tokenizer)), str(self._completion(probe)))
