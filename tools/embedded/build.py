@@ -8,7 +8,8 @@ Every reference is run on its inputs to make the expected values, so an example 
 import ast
 import collections
 import copy
-import importlib.util
+import functools
+import importlib
 import inspect
 import sys
 import textwrap
@@ -25,12 +26,9 @@ VISIBLE = 5
 
 
 def load():
-    """Import the task modules; their names shadow the standard library's, so they are loaded by path."""
+    """Yield each theme and what its module registers."""
     for name in MODULES:
-        spec = importlib.util.spec_from_file_location(f"embedded_{name}", Path(__file__).parent / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        importlib.import_module(f"about_{name}")
         yield name, list(pools.TASKS)
         pools.TASKS.clear()
 
@@ -73,6 +71,7 @@ def make_task(difficulty, function, inputs):
     )
 
 
+@functools.cache
 def tasks():
     """Return all embedded tasks, checked: ten tests at least, and no constant passes."""
     found = []
