@@ -1,0 +1,110 @@
+"""Compare what an attempt gave with what was expected, on plain data, outside of its process."""
+
+import ast
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any
+
+__all__ = ["Opaque", "decode", "equal", "lines_match", "literal", "tokens_match"]
+
+NUMBERS = (bool, int, float, complex)
+
+
+class Opaque:
+    """A value that is not plain data; equal to nothing, not even to itself."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def decode(data: Any) -> Any:
+    """Return the value that child.plain encoded; anything malformed becomes ``Opaque``. Dicts become lists of pairs."""
+    try:
+        return decode_tagged(data)
+    except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
+        return Opaque()
+
+
+def decode_tagged(data: Any) -> Any:
+    """Decode one level; raises on malformed data."""
+    if data is None or isinstance(data, bool):
+        return data
+    tag, *items = data
+    simple = {"str": str, "int": lambda text: int(text, 16), "float": float, "complex": complex, "bytes": bytes.fromhex}
+    if tag in simple:
+        return simple[tag](items[0])
+    if tag == "dict":
+        return Pairs([(decode_tagged(k), decode_tagged(v)) for k, v in items])
+    if tag in ("list", "tuple", "set"):
+        values = [decode_tagged(item) for item in items]
+        return {"list": list, "tuple": tuple, "set": Members}[tag](values)
+    return Opaque()
+
+
+class Pairs(list[Any]):
+    """A dict as its pairs: its keys need not be hashable for us."""
+
+
+class Members(list[Any]):
+    """A set as its members."""
+
+
+@lru_cache(maxsize=100_000)
+def literal(source: str) -> Any:
+    """Return the value of a Python literal (``set()``, ``inf`` and ``nan`` too).
+
+    Raises:
+        ValueError: it is not one; names it.
+    """
+    try:
+        return ast.literal_eval(source)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        if source.strip().lstrip("-") in ("inf", "nan"):
+            return float(source)
+        raise ValueError(f"expected value is not a Python literal: {source[:200]}") from error
+
+
+def equal(got: Any, expected: Any) -> bool:
+    """Return whether Python's == would hold between plain values: 1 == 1.0 == True, a list is no tuple, nan is nothing."""
+    if isinstance(expected, NUMBERS):
+        return isinstance(got, NUMBERS) and got == expected
+    if isinstance(expected, dict):
+        return isinstance(got, Pairs) and same_members(got, list(expected.items()), pair=True)
+    if isinstance(expected, set | frozenset):
+        return isinstance(got, Members) and same_members(got, list(expected), pair=False)
+    if isinstance(expected, list | tuple):
+        kind = list if isinstance(expected, list) else tuple
+        same = type(got) is kind and len(got) == len(expected)
+        return same and all(equal(a, b) for a, b in zip(got, expected, strict=True))
+    return type(got) is type(expected) and bool(got == expected)
+
+
+def same_members(got: list[Any], expected: list[Any], *, pair: bool) -> bool:
+    """Return whether both hold the same members, in any order; quick when their order agrees."""
+    if len(got) != len(expected):
+        return False
+    left = list(expected)
+    for item in got:
+        match = next((i for i, other in enumerate(left) if (equal_pair(item, other) if pair else equal(item, other))), None)
+        if match is None:
+            return False
+        left.pop(match)
+    return True
+
+
+def equal_pair(got: Any, expected: Any) -> bool:
+    """Compare a key and its value."""
+    return equal(got[0], expected[0]) and equal(got[1], expected[1])
+
+
+def lines_match(got: str, expected: str) -> bool:
+    """Compare line by line, spaces at line ends and empty lines at the end apart. A missing or a further line is a miss."""
+    left, right = ([line.rstrip() for line in text.rstrip().splitlines()] for text in (got, expected))
+    return all(a == b for a, b in zip_longest(left, right))
+
+
+def tokens_match(got: str, expected: str) -> bool:
+    """Compare the sequences of tokens between white space."""
+    return got.split() == expected.split()
