@@ -1,0 +1,1 @@
+"""Tasks, attempts and verdicts on disk."""

@@ -1,0 +1,119 @@
+"""Records <-> columns. The schema version changes whenever a column does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import pyarrow as pa
+
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+
+__all__ = ["SCHEMA", "TABLES", "from_row", "to_table"]
+
+SCHEMA = 1
+"""Version written into every archive."""
+
+TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
+
+TEST = pa.struct([("kind", TEXT), ("input", TEXT), ("expected", TEXT), ("hidden", pa.bool_())])
+FINDING = pa.struct(
+    [("kind", TEXT), ("rule", TEXT), ("message", TEXT), ("line", WHOLE), ("column", WHOLE), ("end_line", WHOLE), ("end_column", WHOLE)]
+)
+
+TABLES: Mapping[str, pa.Schema] = {
+    "tasks": pa.schema(
+        [
+            ("task_id", TEXT),
+            ("prompt", TEXT),
+            ("tests", pa.list_(TEST)),
+            ("entry_point", TEXT),
+            ("language", TEXT),
+            ("difficulty", TEXT),
+            ("source", TEXT),
+            ("reference", TEXT),
+            ("setup", TEXT),
+        ]
+    ),
+    "attempts": pa.schema(
+        [
+            ("attempt_id", TEXT),
+            ("task_id", TEXT),
+            ("code", TEXT),
+            ("language", TEXT),
+            ("author", TEXT),
+            ("created", TEXT),
+            ("parent_id", TEXT),
+            ("behavior_logp", REAL),
+            ("tokens", WHOLE),
+            ("entropy", REAL),
+            ("truncated", pa.bool_()),
+            ("count", WHOLE),
+        ]
+    ),
+    "verdicts": pa.schema(
+        [
+            ("attempt_id", TEXT),
+            ("status", TEXT),
+            ("passed", WHOLE),
+            ("total", WHOLE),
+            ("outcomes", pa.list_(TEXT)),
+            ("judge", TEXT),
+            ("isolation", TEXT),
+            ("wall_seconds", REAL),
+            ("cpu_seconds", REAL),
+            ("memory_bytes", WHOLE),
+            ("error_type", TEXT),
+            ("error_message", TEXT),
+            ("error_line", WHOLE),
+            ("stdout_head", TEXT),
+            ("stderr_head", TEXT),
+            ("findings", pa.list_(FINDING)),
+        ]
+    ),
+}
+"""Columns of every table, in order."""
+
+
+def clean(value: Any) -> Any:
+    """Replace lone surrogates, which Parquet cannot hold, everywhere in a value."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not value.isascii() else value
+    if isinstance(value, dict):
+        return {key: clean(item) for key, item in value.items()}
+    return [clean(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> pa.Table:
+    """Return the records of one kind as an Arrow table."""
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        row = clean(asdict(record))
+        rows.append({"attempt_id": record.attempt_id, **row} if isinstance(record, Attempt) else row)
+    return pa.Table.from_pylist(rows, schema=TABLES[name])
+
+
+def task_from(row: dict[str, Any]) -> Task:
+    """Build a task from a row."""
+    tests = tuple(TestCase(TestKind(t["kind"]), t["input"], t["expected"], t["hidden"]) for t in row["tests"])
+    return Task(**{**row, "tests": tests})
+
+
+def attempt_from(row: dict[str, Any]) -> Attempt:
+    """Build an attempt from a row."""
+    return Attempt(**{field.name: row[field.name] for field in fields(Attempt)})
+
+
+def verdict_from(row: dict[str, Any]) -> Verdict:
+    """Build a verdict from a row."""
+    return Verdict(
+        **{
+            **row,
+            "status": Status(row["status"]),
+            "outcomes": tuple(Status(outcome) for outcome in row["outcomes"]),
+            "findings": tuple(Finding(**finding) for finding in row["findings"]),
+        }
+    )
+
+
+from_row: Mapping[str, Callable[[dict[str, Any]], Any]] = {"attempts": attempt_from, "tasks": task_from, "verdicts": verdict_from}
+"""Table name -> row to record."""

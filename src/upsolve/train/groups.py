@@ -1,0 +1,105 @@
+"""Groups to train on, cut from an archive.
+
+Legend: G attempts a group.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upsolve.advantage import advantage
+from upsolve.config import Recipe
+from upsolve.reward.formula import Rewarded, reward
+from upsolve.types import Attempt, Group, Status, Verdict
+
+__all__ = ["TrainGroup", "cut_groups", "group_of", "select"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainGroup:
+    """A group ready to be packed."""
+
+    group: Group
+    """G judged attempts, at least one passed and one not."""
+    rewards_G: Floats
+    """Their rewards."""
+    advantages_G: Floats
+    """Their advantages."""
+
+
+def select(group: Group, authors: Sequence[str]) -> Group:
+    """Return the group with only the attempts of these authors; all of them when none is named."""
+    keep = [i for i, attempt in enumerate(group.attempts) if not authors or attempt.author in authors]
+    return group_of(group, keep)
+
+
+def group_of(group: Group, indices: Sequence[int]) -> Group:
+    """Return the group made of some of its attempts."""
+    return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
+
+
+def cut_groups(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> tuple[list[TrainGroup], Counter[str]]:
+    """Cut every task's attempts into groups of G with at least one passed and one not; another epoch, another cut.
+
+    Attempts are drawn without replacement, each as likely as its count is large: a group looks like a draw from the authors.
+
+    Returns:
+        The groups in random order, and what was left out by reason.
+    """
+    data = recipe.data
+    random = np.random.default_rng([data.seed, epoch])
+    cut: list[TrainGroup] = []
+    left_out: Counter[str] = Counter()
+    for group in groups:
+        scored = reward(select(group, data.authors), recipe.reward)
+        left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
+        drawn = draw(scored, data.group_size, data.groups_per_task, random)
+        if not drawn:
+            left_out[f"tasks: {why_not(scored, data.group_size)}"] += 1
+        for indices in drawn:
+            rewards_G = scored.rewards_G[indices]
+            cut.append(TrainGroup(group_of(scored.group, indices), rewards_G, advantage(rewards_G, recipe.advantage)))
+    order = random.permutation(len(cut))
+    return [cut[i] for i in order], left_out
+
+
+def passed(verdict: Verdict | None) -> bool:
+    """Return whether a verdict is a pass."""
+    return verdict is not None and verdict.status is Status.PASSED
+
+
+def why_not(scored: Rewarded, size: int) -> str:
+    """Say why a task gives no group."""
+    if len(scored.group.attempts) < size:
+        return f"fewer than {size} attempts"
+    return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
+
+
+def draw(scored: Rewarded, size: int, most: int, random: np.random.Generator) -> list[list[int]]:
+    """Draw up to ``most`` disjoint index lists of a mixed group; fewer when passed, failed or attempts run out."""
+    free = set(range(len(scored.group.attempts)))
+    good = [i for i in sorted(free) if passed(scored.group.verdicts[i])]
+    drawn: list[list[int]] = []
+    while len(drawn) < most and len(free) >= size:
+        ours = [i for i in good if i in free]
+        others = sorted(free - set(ours))
+        if not ours or not others:
+            break
+        first = [pick(ours, scored.group.attempts, random), pick(others, scored.group.attempts, random)]
+        free -= set(first)
+        while len(first) < size:
+            first.append(pick(sorted(free), scored.group.attempts, random))
+            free.discard(first[-1])
+        drawn.append([first[i] for i in random.permutation(size)])
+    return drawn
+
+
+def pick(indices: Sequence[int], attempts: Sequence[Attempt], random: np.random.Generator) -> int:
+    """Draw one index, as likely as its attempt's count is large."""
+    counts = np.array([attempts[i].count for i in indices], dtype=np.float64)
+    return int(random.choice(np.array(indices), p=counts / counts.sum()))

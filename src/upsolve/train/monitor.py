@@ -1,0 +1,97 @@
+"""The health of a run: what is measured, where it is logged, what counts as a collapse."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from upsolve.config import MonitorConfig
+from upsolve.errors import CollapseError
+from upsolve.train.logprobs import token_scores
+from upsolve.train.pack import PackedBatch
+
+__all__ = ["Log", "check_health", "held_out"]
+
+
+class Log:
+    """One line a step in metrics.jsonl, and the same to TensorBoard."""
+
+    def __init__(self, folder: Path, *, keep_steps: int) -> None:
+        """Open the log; lines after ``keep_steps`` (written before a crash, to be written again) are dropped."""
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        self.file = folder / "metrics.jsonl"
+        self.rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
+        self.file.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Add one step."""
+        self.rows.append(dict(row))
+        with self.file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        for name, value in row.items():
+            if name != "step":
+                self.board.add_scalar(name, value, int(row["step"]))
+
+    def close(self) -> None:
+        """Flush."""
+        self.board.close()
+
+
+def read_log(file: Path) -> list[dict[str, float]]:
+    """Return the rows of a log; a last line cut short by a crash is dropped."""
+    rows: list[dict[str, float]] = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def held_out(model: Any, batches: Sequence[PackedBatch], autocast: Callable[[], Any]) -> dict[str, float]:
+    """Return mean log-probabilities a token of held-out attempts that passed and that did not, and their difference.
+
+    The batches carry advantage 1 for passed and -1 for the others.
+    """
+    passed: list[float] = []
+    failed: list[float] = []
+    for batch in batches:
+        with torch.inference_mode(), autocast():
+            logp = token_scores(model, batch).logp_T.float().cpu().numpy()
+        sizes = np.bincount(batch.attempt_T)
+        means = np.bincount(batch.attempt_T, weights=logp) / sizes
+        passed += means[batch.advantages_S > 0].tolist()
+        failed += means[batch.advantages_S < 0].tolist()
+    row: dict[str, float] = {}
+    if passed:
+        row["heldout_passed_logp"] = float(np.mean(passed))
+    if failed:
+        row["heldout_failed_logp"] = float(np.mean(failed))
+    if passed and failed:
+        row["heldout_margin"] = row["heldout_passed_logp"] - row["heldout_failed_logp"]
+    return row
+
+
+def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
+    """Raise when a run has collapsed.
+
+    Raises:
+        CollapseError: the loss is not finite, the entropy is below its floor, or the held-out passed attempts have lost more
+            likelihood than allowed.
+    """
+    step = int(row["step"])
+    if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
+        raise CollapseError(f"step {step}: loss or gradient is not finite")
+    if row["entropy"] < config.min_entropy:
+        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} is below {config.min_entropy} nats")
+    now, then = row.get("heldout_passed_logp"), start.get("heldout_passed_logp")
+    if now is not None and then is not None and then - now > config.max_likelihood_drop:
+        raise CollapseError(
+            f"step {step}: held-out passed attempts went from {then:.3f} to {now:.3f} nats a token, "
+            f"more than {config.max_likelihood_drop} down"
+        )

@@ -1,0 +1,67 @@
+"""Log-probabilities under the frozen start, computed once and cached by content."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from upsolve.train.logprobs import token_scores
+from upsolve.train.pack import PackedBatch
+
+__all__ = ["cache_folder", "fingerprint", "reference_logps"]
+
+Floats = NDArray[np.float32]
+
+
+def cache_folder() -> Path:
+    """Return where caches are kept: $UPSOLVE_CACHE, or upsolve/ under $XDG_CACHE_HOME or ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("UPSOLVE_CACHE") or Path(home) / "upsolve")
+
+
+def fingerprint(model: Any, precision: str) -> str:
+    """Return a content id of all weights and of the precision computed in."""
+    digest = sha256(precision.encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:20]
+
+
+def reference_logps(
+    model: Any, batches: Iterable[PackedBatch], *, precision: str, autocast: Any, on_batch: Callable[[], None] | None = None
+) -> Mapping[str, Floats]:
+    """Return the log-probabilities [R] of every attempt under the model as it is now, from the cache where they are there.
+
+    Args:
+        model: the frozen start.
+        batches: what will be trained on; ``keys`` name the attempts.
+        precision: ``bf16`` or ``fp32``, part of the cache's name.
+        autocast: a function that returns the context to compute in.
+        on_batch: called after each batch.
+    """
+    file = cache_folder() / "reference" / f"{fingerprint(model, precision)}.npz"
+    found: dict[str, Floats] = {}
+    if file.exists():
+        with np.load(file) as stored:
+            found = {key: stored[key] for key in stored.files}
+    before = len(found)
+    for batch in batches:
+        if any(key not in found for key in batch.keys):
+            with torch.inference_mode(), autocast():
+                logp = token_scores(model, batch).logp_T.float().cpu().numpy()
+            ends = np.cumsum(np.bincount(batch.attempt_T))[:-1]
+            found |= zip(batch.keys, np.split(logp, ends), strict=True)
+        if on_batch:
+            on_batch()
+    if len(found) > before:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
+        np.savez(temporary, **found)  # type: ignore[arg-type]
+        temporary.replace(file)
+    return found
