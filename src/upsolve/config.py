@@ -136,11 +136,11 @@ class OptimConfig(Strict):
     epochs: int = Field(1, ge=1)
     max_steps: int = Field(0, ge=0)
     """Stop after so many steps; 0 means the epochs decide."""
-    tokens_per_step: int = Field(8192, ge=64)
+    tokens_per_step: int = Field(4096, ge=64)
     """Token budget of one optimiser step."""
-    tokens_per_batch: int = Field(2048, ge=64)
+    tokens_per_batch: int = Field(4096, ge=64)
     """Token budget of one forward and backward pass."""
-    row_tokens: int = Field(768, ge=16)
+    row_tokens: int = Field(448, ge=16)
     """Aimed length of a packed row; a longer group gets a row of its own."""
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from upsolve.config import SampleConfig
+from upsolve.policy.attention import keep_memory
 from upsolve.policy.lanes import ATTENTION, LaneCache, decode_step, prefill
 from upsolve.policy.tokens import Codec, EncodedPrompt
 from upsolve.types import Attempt, Task
@@ -38,9 +39,7 @@ def draw(logits_BV: Tensor, *, temperature: float, top_p: float, generator: torc
         return logits_BV.argmax(-1)
     if top_p >= 1:
         return torch.multinomial((logits_BV / temperature).softmax(-1), 1, generator=generator)[:, 0]
-    top, index = logits_BV.topk(min(NUCLEUS, logits_BV.shape[-1]), dim=-1)
-    total = (logits_BV / temperature).logsumexp(-1, keepdim=True)
-    probabilities = (top / temperature - total).exp()
+    probabilities, index = (logits_BV / temperature).softmax(-1).topk(min(NUCLEUS, logits_BV.shape[-1]), dim=-1)
     before = probabilities.cumsum(-1) - probabilities
     kept = probabilities.masked_fill(before >= top_p, 0)
     choice = torch.multinomial(kept, 1, generator=generator)
@@ -94,9 +93,9 @@ class Decoder:
         self.cache.length_B.masked_fill_(idle, 0)  # idle lanes run on the spot
         logits = decode_step(self.model, self.cache, self.tokens_B)
         tokens = draw(logits, temperature=self.config.temperature, top_p=self.config.top_p, generator=self.generator)
-        total = logits.logsumexp(-1)
-        entropy = (total - torch.einsum("bv,bv->b", logits.softmax(-1), logits)).tolist()
-        chosen = (logits.gather(-1, tokens[:, None])[:, 0] - total).tolist()
+        logp = logits.log_softmax(-1)
+        entropy = torch.einsum("bv,bv->b", logits.softmax(-1), logp).neg().tolist()
+        chosen = logp.gather(-1, tokens[:, None])[:, 0].tolist()
         self.tokens_B = tokens
         ended: list[Attempt] = []
         for index, (token, stops) in enumerate(zip(tokens.tolist(), self.stop[tokens].tolist(), strict=True)):
@@ -148,6 +147,7 @@ def sample(
         author: who the attempts are by; empty means the model's own name.
         on_done: called with the number of attempts ended so far.
     """
+    keep_memory()
     prompts = [codec.prompt(task) for task in tasks]
     jobs = job_stream(tasks, prompts, config.samples)
     decoder = Decoder(model, codec, config)

@@ -14,6 +14,7 @@ from accelerate import Accelerator
 
 from upsolve.config import MonitorConfig, Recipe, dump_recipe
 from upsolve.errors import CollapseError, TrainingError
+from upsolve.policy.attention import keep_memory, use_tree_attention
 from upsolve.policy.model import load_codec, load_model, save_model, trainable, with_adapters
 from upsolve.policy.tokens import Codec
 from upsolve.train import checkpoint
@@ -96,11 +97,13 @@ class Run:
     """A run in progress: model, optimiser, log and place."""
 
     def __init__(self, recipe: Recipe, folder: Path, plan: Plan, codec: Codec) -> None:
+        keep_memory()
         torch.manual_seed(recipe.seed)
         self.recipe, self.folder, self.plan, self.codec = recipe, folder, plan, codec
         precision = "bf16" if recipe.model.bf16 else "no"
         self.accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
         base = load_model(recipe.model.name, device=str(self.accelerator.device))
+        use_tree_attention(base)
         self.reference = self.frozen(base) if recipe.objective.needs_reference else None
         self.model = with_adapters(base, recipe.model, seed=recipe.seed)
         self.model.train()
