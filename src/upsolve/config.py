@@ -215,14 +215,14 @@ class Recipe(Strict):
     """Seed of everything random in training; grouping and sampling have their own."""
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and apply ``stage.key=value`` overrides.
+def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe (None: the defaults) and apply ``stage.key=value`` overrides.
 
     Raises:
         ConfigError: no such file, bad YAML, an unknown key or a value out of range; names the file and the key.
     """
     try:
-        data: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        data: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path else None
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such recipe") from error
     except (OSError, yaml.YAMLError) as error:

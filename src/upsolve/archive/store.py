@@ -25,9 +25,12 @@ from upsolve.archive.schema import SCHEMA, TABLES, from_row, to_table
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
-__all__ = ["Appended", "Archive", "ArchiveInfo"]
+__all__ = ["EMBEDDED", "Appended", "Archive", "ArchiveInfo", "open_archive"]
 
 META = "archive.json"
+
+EMBEDDED = Path(__file__).parent / "embedded"
+"""The archive that comes with the package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +264,11 @@ class Archive:
             data = self.meta()
             data["ingested"] = [*data.get("ingested", []), import_id]
             write_text(self.path / META, json.dumps(data))
+
+
+def open_archive(name: str | Path) -> Archive:
+    """Open ``embedded`` or the archive in a folder."""
+    return Archive(EMBEDDED if name == "embedded" else name)
 
 
 def recorded(verdict: Verdict) -> bool:

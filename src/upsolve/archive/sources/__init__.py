@@ -1,0 +1,1 @@
+"""One small file a source; each has ``read(path)``, which yields rows."""

@@ -1,0 +1,172 @@
+"""Project CodeNet (2105.12655) in its real layout: metadata/, data/, problem_descriptions/.
+
+Read problem by problem, so that memory stays flat: a problem's CSV is streamed, its sources are opened one by one.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+from upsolve.archive.rows import BadRow, Row
+from upsolve.errors import SourceError
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+
+__all__ = ["STATUSES", "read", "readable"]
+
+JUDGE = "recorded:codenet"
+MOST_CORRECT = 50
+"""Accepted submissions kept a problem (2605.28409)."""
+
+STATUSES = {
+    "Accepted": Status.PASSED,
+    "Wrong Answer": Status.FAILED,
+    "WA: Presentation Error": Status.FAILED,
+    "Time Limit Exceeded": Status.TIMEOUT,
+    "Memory Limit Exceeded": Status.MEMORY_LIMIT,
+    "Output Limit Exceeded": Status.OUTPUT_LIMIT,
+    "Runtime Error": Status.RUNTIME_ERROR,
+    "Compile Error": Status.COMPILE_ERROR,
+    "Judge Not Available": Status.UNSCORED,
+    "Waiting for Judging": Status.UNSCORED,
+    "Waiting for Re-judging": Status.UNSCORED,
+    "Internal Error": Status.UNSCORED,
+    "Judge System Error": Status.UNSCORED,
+}
+"""CodeNet's status -> ours; whatever the site's judge could not say is unscored."""
+
+
+class Reader(HTMLParser):
+    """Collect the readable text of a statement."""
+
+    BLOCKS = frozenset({"p", "div", "h1", "h2", "h3", "h4", "ul", "ol", "pre", "table", "tr", "section", "br", "hr", "li"})
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self.pre = 0
+        self.skip = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open a tag."""
+        del attrs
+        self.skip += tag in ("script", "style")
+        self.pre += tag == "pre"
+        marks = {"li": "\n- ", "sup": "^", "sub": "_", "td": " | ", "th": " | ", "h1": "\n\n# ", "h2": "\n\n## ", "h3": "\n\n### "}
+        self.parts.append(marks.get(tag, "\n" if tag in self.BLOCKS else ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close a tag."""
+        self.skip -= tag in ("script", "style") and self.skip > 0
+        self.pre -= tag == "pre" and self.pre > 0
+        self.parts.append("\n" if tag in self.BLOCKS else "")
+
+    def handle_data(self, data: str) -> None:
+        """Take text; white space counts in <pre> alone."""
+        if not self.skip:
+            self.parts.append(data if self.pre else re.sub(r"\s+", " ", data))
+
+
+def readable(html: str) -> str:
+    """Return a statement as plain text: headings as #, list items as -, x<sup>2</sup> as x^2."""
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    text = "".join(reader.parts).replace("\r", "")
+    lines = [line.rstrip() for line in text.split("\n")]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line[1:] if line.startswith(" ") else line for line in lines)).strip()
+
+
+SAMPLE = re.compile(r"sample\s+(input|output)[^<]*</h\d>\s*(?:<[^p][^>]*>\s*)*<pre[^>]*>(.*?)</pre>", re.IGNORECASE | re.DOTALL)
+
+
+def samples(html: str) -> tuple[TestCase, ...]:
+    """Return the sample inputs with their outputs as visible tests; none where the two do not pair up."""
+    found: dict[str, list[str]] = {"input": [], "output": []}
+    for kind, body in SAMPLE.findall(html):
+        reader = Reader()
+        reader.feed(f"<pre>{body}</pre>")
+        found[kind.lower()].append("".join(reader.parts).replace("\r", "").strip("\n") + "\n")
+    if len(found["input"]) != len(found["output"]):
+        return ()
+    return tuple(TestCase(TestKind.STDIO, a, b) for a, b in zip(found["input"], found["output"], strict=True))
+
+
+def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRECT) -> Iterator[Row]:
+    """Yield every problem with its submissions in one language.
+
+    Args:
+        path: the folder Project_CodeNet.
+        language: as CodeNet spells it; empty for all.
+        most_correct: accepted submissions kept a problem, the first of its CSV.
+
+    Raises:
+        SourceError: the layout is not CodeNet's; says what is missing.
+    """
+    problems = path / "metadata" / "problem_list.csv"
+    if not problems.is_file() or not (path / "data").is_dir():
+        raise SourceError(f"{path}: not Project CodeNet's layout: metadata/problem_list.csv and data/ are needed")
+    with problems.open(encoding="utf-8", newline="") as rows:
+        for row in csv.DictReader(rows):
+            yield problem(path, row, language)
+            yield from submissions(path, row["id"], language, most_correct)
+
+
+def problem(path: Path, row: dict[str, str], language: str) -> Task:
+    """Build a task from its line and its HTML statement."""
+    file = path / "problem_descriptions" / f"{row['id']}.html"
+    html = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return Task(
+        task_id=f"codenet/{row['id']}",
+        prompt=readable(html) or row["name"],
+        tests=samples(html),
+        language=language.lower(),
+        difficulty=row.get("rating") or "",
+        source="codenet",
+    )
+
+
+def submissions(path: Path, name: str, language: str, most_correct: int) -> Iterator[Row]:
+    """Yield the submissions to a problem with their recorded verdicts."""
+    file = path / "metadata" / f"{name}.csv"
+    if not file.is_file():
+        yield BadRow(str(file), 0, "the problem's metadata is missing", name)
+        return
+    correct = 0
+    with file.open(encoding="utf-8", newline="", errors="replace") as rows:
+        for number, row in enumerate(csv.DictReader(rows), start=2):
+            if language and row.get("language") != language:
+                continue
+            accepted = row.get("status") == "Accepted"
+            if accepted and correct >= most_correct:
+                continue
+            records = submission(path, file, number, row)
+            correct += accepted and not isinstance(records[0], BadRow)
+            yield from records
+
+
+def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list[Row]:
+    """Return attempt and verdict of one line, or why not."""
+    text = ",".join(str(value) for value in row.values())[:500]
+    status = STATUSES.get(row.get("status") or "")
+    if status is None:
+        return [BadRow(str(file), number, f"unknown status {row.get('status')!r}", text)]
+    source = path / "data" / row["problem_id"] / row["language"] / f"{row['submission_id']}.{row['filename_ext']}"
+    try:
+        code = source.read_text(encoding="utf-8", errors="replace")
+        when = datetime.fromtimestamp(int(row["date"]), UTC).isoformat()
+        cpu, memory = int(row["cpu_time"] or -1), int(row["memory"] or -1)
+    except (OSError, ValueError, OverflowError) as error:
+        return [BadRow(str(file), number, f"{type(error).__name__}: {error}", text)]
+    attempt = Attempt(f"codenet/{row['problem_id']}", code, row["language"].lower(), row["user_id"], when)
+    verdict = Verdict(
+        attempt.attempt_id,
+        status,
+        judge=JUDGE,
+        cpu_seconds=cpu / 1000 if cpu >= 0 else None,
+        memory_bytes=memory * 1024 if memory >= 0 else None,
+        error_message=row["status"] if status is Status.UNSCORED else "",
+    )
+    return [attempt, verdict]

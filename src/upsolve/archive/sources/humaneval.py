@@ -1,0 +1,60 @@
+"""HumanEval (2107.03374): HumanEval.jsonl or .jsonl.gz."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.asserts import parse_assert
+from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.types import Task, TestCase, TestKind
+
+__all__ = ["read", "tests_of"]
+
+
+class Rename(ast.NodeTransformer):
+    """Put the entry point in place of ``candidate``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:  # noqa: N802  the name is ast's
+        """Rename one name."""
+        return ast.Name(self.name, node.ctx) if node.id == "candidate" else node
+
+
+def tests_of(source: str, entry_point: str) -> tuple[TestCase, ...]:
+    """Unroll ``def check(candidate)`` into one test an assert; a body with anything else becomes one CODE test."""
+    whole = TestCase(TestKind.CODE, f"{source}\ncheck({entry_point})", "", True)
+    checks = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if len(checks) != 1:
+        return (whole,)
+    body = [node for node in checks[0].body if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))]
+    body = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    tests = [parse_assert(ast.unparse(Rename(entry_point).visit(node)), hidden=True) for node in body]
+    plain = bool(tests) and all(isinstance(node, ast.Assert) for node in body)
+    return tuple(tests) if plain and all(test.kind is TestKind.CALL for test in tests) else (whole,)
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield the tasks of a file."""
+    for number, row in json_lines(path):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        try:
+            yield task_of(row)
+        except (KeyError, SyntaxError) as error:
+            yield BadRow(str(path), number, f"{type(error).__name__}: {error}", str(row)[:500])
+
+
+def task_of(row: dict[str, Any]) -> Task:
+    """Build a task: the prompt is the function's head with its docstring, an attempt is the whole program."""
+    return Task(
+        task_id=f"humaneval/{str(row['task_id']).rpartition('/')[2]}",
+        prompt=f"Complete this Python function and give all of it:\n\n{row['prompt'].rstrip()}",
+        tests=tests_of(row["test"], row["entry_point"]),
+        entry_point=row["entry_point"],
+        source="humaneval",
+        reference=row["prompt"] + row["canonical_solution"],
+    )

@@ -1,0 +1,53 @@
+"""Our own JSONL: one record a line, ``{"kind": "task" | "attempt" | "verdict", ...}`` with the fields of types.py."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.schema import from_row
+from upsolve.archive.store import Archive
+from upsolve.types import Attempt, Task, Verdict
+
+__all__ = ["read", "write"]
+
+KINDS = {"task": ("tasks", Task), "attempt": ("attempts", Attempt), "verdict": ("verdicts", Verdict)}
+BLANK = {"tests": [], "outcomes": [], "findings": []}
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield the records of a file."""
+    for number, row in json_lines(path):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        try:
+            table, kind = KINDS[row.pop("kind")]
+            unknown = row.keys() - {field.name for field in fields(kind)}
+            if unknown:
+                raise ValueError(f"unknown fields {sorted(unknown)}")
+            lists = {name: value for name, value in BLANK.items() if name in {f.name for f in fields(kind)}}
+            if table == "tasks":
+                row["tests"] = [{"expected": "", "hidden": False, **test} for test in row.get("tests", [])]
+            yield from_row[table](complete(kind, lists | row))
+        except (KeyError, ValueError, TypeError) as error:
+            yield BadRow(str(path), number, f"{type(error).__name__}: {error}", str(row)[:500])
+
+
+def complete(kind: type, row: dict[str, object]) -> dict[str, object]:
+    """Fill in the defaults of fields that are not given."""
+    from dataclasses import MISSING
+
+    return {f.name: f.default for f in fields(kind) if f.default is not MISSING and f.default != ()} | row
+
+
+def write(archive: Archive, path: Path) -> int:
+    """Write a whole archive; returns the number of records."""
+    count = 0
+    with path.open("w", encoding="utf-8") as out:
+        for kind, records in (("task", archive.tasks()), ("attempt", archive.attempts()), ("verdict", archive.verdicts())):
+            for record in records:
+                out.write(json.dumps({"kind": kind, **asdict(record)}) + "\n")
+                count += 1
+    return count

@@ -1,0 +1,65 @@
+"""Attempts of three model families on MBPP and HumanEval with recorded outcomes, as published with LDB (2402.16906)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.sources.humaneval import tests_of
+from upsolve.errors import SourceError
+from upsolve.types import Attempt, Status, Task, Verdict
+
+__all__ = ["read"]
+
+JUDGE = "recorded:ldb"
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield tasks, attempts and verdicts of a folder with seed_*.jsonl and debug_*.jsonl."""
+    files = [file for kind in ("seed", "debug") for file in sorted(path.glob(f"{kind}_*.jsonl"))]
+    if not files:
+        raise SourceError(f"{path}: no seed_*.jsonl or debug_*.jsonl here")
+    known: set[str] = set()
+    for file in files:
+        author = file.stem.partition("_")[2]
+        for number, row in json_lines(file):
+            if isinstance(row, BadRow):
+                yield row
+                continue
+            try:
+                task = task_of(row)
+                records = attempts_of(row, task, author)
+            except (KeyError, SyntaxError) as error:
+                yield BadRow(str(file), number, f"{type(error).__name__}: {error}", str(row)[:500])
+                continue
+            if task.task_id not in known:
+                known.add(task.task_id)
+                yield task
+            yield from records
+
+
+def task_of(row: dict[str, Any]) -> Task:
+    """Build a task under its own name, since prompt and tests differ from the originals'."""
+    name = str(row["task_id"]).lower()
+    return Task(
+        task_id=f"ldb/{name}",
+        prompt=f"Complete this Python function and give all of it:\n\n{row['prompt'].rstrip()}",
+        tests=tests_of(row["test"].replace(f"check({row['entry_point']})\n", ""), row["entry_point"]),
+        entry_point=row["entry_point"],
+        source="ldb",
+        reference=row["prompt"] + row["canonical_solution"] if name.startswith("humaneval") else row["canonical_solution"],
+    )
+
+
+def attempts_of(row: dict[str, Any], task: Task, author: str) -> list[Attempt | Verdict]:
+    """Return the chain of repairs, where there is one, and the final attempt; the outcome belongs to the last."""
+    chain = [code for code in row.get("implementations", []) if isinstance(code, str)]
+    codes = [*[code for code in chain if code != row["solution"]], row["solution"]]
+    found: list[Attempt | Verdict] = []
+    parent = ""
+    for code in codes:
+        attempt = Attempt(task.task_id, code, author=author, parent_id=parent)
+        parent = attempt.attempt_id
+        found.append(attempt)
+    status = Status.PASSED if row["is_solved"] else Status.FAILED
+    return [*found, Verdict(parent, status, judge=JUDGE)]

@@ -1,0 +1,58 @@
+"""MBPP (2108.07732): mbpp.jsonl, or sanitized-mbpp.json."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.asserts import parse_asserts
+from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.errors import SourceError
+from upsolve.types import Task
+
+__all__ = ["mbpp_split", "read"]
+
+
+def mbpp_split(task_id: str) -> str:
+    """Return the published split of a task: prompt (1-10), test (11-510), validation (511-600) or train (601-974)."""
+    number = int(task_id.rpartition("/")[2])
+    return "prompt" if number <= 10 else "test" if number <= 510 else "validation" if number <= 600 else "train"
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield the tasks of a file."""
+    for number, row in rows(path):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        try:
+            yield task_of(row)
+        except (KeyError, TypeError, ValueError) as error:
+            yield BadRow(str(path), number, f"{type(error).__name__}: {error}", str(row)[:500])
+
+
+def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield rows of either form."""
+    if path.suffix != ".json":
+        yield from json_lines(path)
+        return
+    try:
+        yield from enumerate(json.loads(path.read_text(encoding="utf-8")), start=1)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def task_of(row: dict[str, Any]) -> Task:
+    """Build a task; the three asserts are shown in the prompt, as is the custom."""
+    tests = parse_asserts([str(test) for test in row["test_list"]])
+    setup = row.get("test_setup_code") or "\n".join(row.get("test_imports", []))
+    call = next((test.input for test in tests), "")
+    return Task(
+        task_id=f"mbpp/{row['task_id']}",
+        prompt=str(row.get("text") or row["prompt"]),
+        tests=tests,
+        entry_point=call.removeprefix("bool(").removeprefix("assert ").partition("(")[0].strip(),
+        source="mbpp",
+        reference=str(row["code"]).replace("\r\n", "\n"),
+        setup=setup,
+    )

@@ -1,0 +1,67 @@
+"""Students' programs for five exercises, as published with Refactory (ASE 2019): a zip of correct and wrong ones."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from upsolve.archive.asserts import parse_assert
+from upsolve.archive.rows import BadRow, Row
+from upsolve.errors import SourceError
+from upsolve.types import Attempt, Status, Task, Verdict
+
+__all__ = ["read"]
+
+JUDGE = "recorded:refactory"
+LABELS = {"correct": Status.PASSED, "wrong": Status.FAILED}
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield tasks, attempts and recorded verdicts; programs under ``fail`` have no label of their own and stay unjudged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(archive.namelist())
+            for question in sorted({name.split("/")[1] for name in names if name.startswith("data/question_")}):
+                task = task_of(archive, names, question)
+                yield task
+                yield from programs(archive, names, task)
+    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def text_of(archive: zipfile.ZipFile, name: str) -> str:
+    """Return a file's text with plain line ends."""
+    return archive.read(name).decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def task_of(archive: zipfile.ZipFile, names: list[str], question: str) -> Task:
+    """Build an exercise; its inputs are calls and its outputs literals."""
+    folder = f"data/{question}"
+    pairs = [(n, n.replace("input_", "output_")) for n in names if n.startswith(f"{folder}/ans/input_")]
+    sources = [f"assert ({text_of(archive, a).strip()}) == ({text_of(archive, b).strip()})" for a, b in pairs]
+    tests = tuple(parse_assert(source, hidden=True) for source in sources)
+    shared = f"{folder}/code/global.py"
+    reference = next((n for n in names if n.startswith(f"{folder}/code/reference/") and n.endswith(".py")), "")
+    return Task(
+        task_id=f"refactory/{question}",
+        prompt=text_of(archive, f"{folder}/description.txt").strip(),
+        tests=tests,
+        entry_point=tests[0].input.partition("(")[0] if tests else "",
+        source="refactory",
+        reference=text_of(archive, reference) if reference else "",
+        setup=text_of(archive, shared) if shared in names else "",
+    )
+
+
+def programs(archive: zipfile.ZipFile, names: list[str], task: Task) -> Iterator[Row]:
+    """Yield the programs of an exercise."""
+    folder = f"data/{task.task_id.partition('/')[2]}/code"
+    for label in ("correct", "wrong", "fail"):
+        for name in (n for n in names if n.startswith(f"{folder}/{label}/") and n.endswith(".py")):
+            code = text_of(archive, name)
+            if not code.strip():
+                yield BadRow(name, 1, "empty program", "")
+                continue
+            attempt = Attempt(task.task_id, code, author=f"student:{Path(name).stem}")
+            yield attempt
+            if label in LABELS:
+                yield Verdict(attempt.attempt_id, LABELS[label], judge=JUDGE)

@@ -1,0 +1,60 @@
+"""Judged samples -> scores a task."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from upsolve.types import Attempt, Status, Task, TaskScore, Verdict
+
+__all__ = ["error_mix", "outcome_mix", "score_tasks", "weighted_mean"]
+
+
+def score_tasks(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> tuple[TaskScore, ...]:
+    """Return one score a task, in the order of the tasks; unscored samples are counted apart, never as failures."""
+    by_task: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
+    for attempt, verdict in zip(attempts, verdicts, strict=True):
+        by_task[attempt.task_id].append((attempt, verdict))
+    return tuple(score(task, by_task[task.task_id]) for task in tasks)
+
+
+def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
+    """Score one task."""
+    statuses = Counter(verdict.status.value for _, verdict in judged)
+    tokens = [attempt.tokens for attempt, _ in judged if attempt.tokens is not None]
+    entropies = [attempt.entropy for attempt, _ in judged if attempt.entropy is not None]
+    return TaskScore(
+        task_id=task.task_id,
+        difficulty=task.difficulty,
+        samples=len(judged) - statuses[Status.UNSCORED],
+        passed=statuses[Status.PASSED],
+        statuses=dict(statuses),
+        mean_tokens=float(np.mean(tokens)) if tokens else None,
+        mean_entropy=float(np.mean(entropies)) if entropies else None,
+        errors=dict(Counter(verdict.error_type for _, verdict in judged if verdict.error_type)),
+        truncated=sum(attempt.truncated for attempt, _ in judged),
+    )
+
+
+def outcome_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the share of samples by status, most frequent first."""
+    total: Counter[str] = Counter()
+    for item in scores:
+        total.update(item.statuses)
+    return {name: count / total.total() for name, count in total.most_common()}
+
+
+def error_mix(scores: Sequence[TaskScore], most: int = 8) -> dict[str, float]:
+    """Return the share of samples by exception name, the most frequent ones."""
+    total: Counter[str] = Counter()
+    for item in scores:
+        total.update(item.errors)
+    samples = sum(sum(item.statuses.values()) for item in scores)
+    return {name: count / samples for name, count in total.most_common(most)}
+
+
+def weighted_mean(scores: Sequence[TaskScore], what: str) -> float | None:
+    """Return the mean over samples of ``mean_tokens`` or ``mean_entropy``; None if it was not measured."""
+    pairs = [(getattr(item, what), sum(item.statuses.values())) for item in scores if getattr(item, what) is not None]
+    weight = sum(n for _, n in pairs)
+    return sum(value * n for value, n in pairs) / weight if weight else None

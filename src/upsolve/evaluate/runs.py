@@ -1,0 +1,39 @@
+"""Evaluation <-> JSON file."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from upsolve.errors import ArchiveError
+from upsolve.types import Evaluation, TaskScore
+
+__all__ = ["load_evaluation", "save_evaluation"]
+
+VERSION = 1
+
+
+def save_evaluation(evaluation: Evaluation, path: str | Path) -> None:
+    """Write an evaluation, atomically."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"version": VERSION, **asdict(evaluation)}, indent=1), encoding="utf-8")
+    temporary.replace(file)
+
+
+def load_evaluation(path: str | Path) -> Evaluation:
+    """Read an evaluation.
+
+    Raises:
+        ArchiveError: it is not there, damaged, or of an unknown version; names the file.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        version = data.pop("version")
+        if version != VERSION:
+            raise ArchiveError(f"{path}: version {version}, this program knows {VERSION}")
+        return Evaluation(**{**data, "scores": tuple(TaskScore(**score) for score in data["scores"])})
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{path}: no such evaluation") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArchiveError(f"{path}: not an evaluation: {error}") from error

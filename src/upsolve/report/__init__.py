@@ -1,0 +1,1 @@
+"""Tables, pictures, one HTML page."""

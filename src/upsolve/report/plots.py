@@ -1,0 +1,130 @@
+"""Pictures as SVG text. Colours are from Okabe and Ito, safe for colour-blind eyes."""
+
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from upsolve.evaluate.diagnostics import outcome_mix
+from upsolve.evaluate.intervals import mean_interval
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.report.tables import difficulties
+from upsolve.types import Evaluation
+
+__all__ = ["change_by_task", "outcomes", "pass_by_difficulty", "training_curves"]
+
+SERIES = ("#7f8c8d", "#0072b2", "#009e73", "#d55e00", "#cc79a7")
+STATUS = {
+    "passed": "#009e73",
+    "failed": "#e69f00",
+    "runtime_error": "#d55e00",
+    "compile_error": "#882255",
+    "timeout": "#56b4e9",
+    "memory_limit": "#0072b2",
+    "output_limit": "#cc79a7",
+    "unscored": "#bbbbbb",
+}
+CURVES = {
+    "loss": "loss",
+    "entropy": "entropy, nats",
+    "logp_up": "log-likelihood of what is pushed up, nats a token",
+    "logp_down": "log-likelihood of what is pushed down, nats a token",
+    "heldout_passed_logp": "held-out passed attempts, nats a token",
+    "grad_norm": "gradient norm",
+    "ess": "effective sample size",
+    "tokens_per_second": "tokens a second",
+}
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG that can stand in a page."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def bare(axes: Axes) -> None:
+    """Take away what carries nothing."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, axis="y", color="#888888", alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
+    """Draw pass@k by difficulty with 95 % intervals, a bar an evaluation."""
+    labels = ["all", *[name for name in difficulties(evaluations[0].scores) if name]]
+    figure = Figure(figsize=(7.2, 3.4))
+    axes = figure.add_subplot()
+    width = 0.8 / len(evaluations)
+    for index, evaluation in enumerate(evaluations):
+        for place, label in enumerate(labels):
+            values = list(task_pass_at_k([s for s in evaluation.scores if label in ("all", s.difficulty)], k).values())
+            if not values:
+                continue
+            got = mean_interval(values)
+            at = place + (index - (len(evaluations) - 1) / 2) * width
+            name = evaluation.name if place == 0 else None
+            axes.bar(at, 100 * got.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
+            if got.low == got.low:
+                axes.vlines(at, 100 * got.low, 100 * got.high, color="#333333", linewidth=1.2)
+            axes.text(at, 100 * (got.high if got.high == got.high else got.mean) + 1, f"{100 * got.mean:.1f}", ha="center", fontsize=8)
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_ylabel(f"pass@{k}, %")
+    axes.legend(frameon=False)
+    bare(axes)
+    return svg(figure)
+
+
+def outcomes(evaluations: Sequence[Evaluation]) -> str:
+    """Draw the share of samples by status, a bar an evaluation."""
+    figure = Figure(figsize=(7.2, 0.8 + 0.55 * len(evaluations)))
+    axes = figure.add_subplot()
+    mixes = [outcome_mix(evaluation.scores) for evaluation in evaluations]
+    left = np.zeros(len(evaluations))
+    for status, colour in STATUS.items():
+        shares = np.array([100 * mix.get(status, 0.0) for mix in mixes])
+        if shares.any():
+            axes.barh(range(len(mixes)), shares, left=left, color=colour, label=status.replace("_", " "))
+            for row, share in enumerate(shares):
+                if share >= 4:
+                    axes.text(left[row] + share / 2, row, f"{share:.0f}", ha="center", va="center", fontsize=8, color="white")
+            left += shares
+    axes.set_yticks(range(len(mixes)), [evaluation.name for evaluation in evaluations])
+    axes.invert_yaxis()
+    axes.set_xlabel("share of samples, %")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35 / len(mixes) - 0.2), fontsize=8)
+    return svg(figure)
+
+
+def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
+    """Draw the figures of every step, a small picture each."""
+    names = [name for name in CURVES if any(name in row for row in rows)]
+    lines = -(-len(names) // 2)
+    figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(lines, 2, place + 1)
+        points = [(row["step"], row[name]) for row in rows if name in row]
+        axes.plot(*zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker="o" if len(points) < 12 else None, markersize=3)
+        axes.set_title(CURVES[name], fontsize=8, loc="left")
+        axes.tick_params(labelsize=7)
+        bare(axes)
+    return svg(figure)
+
+
+def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
+    """Draw the change in pass@k of every task, sorted."""
+    first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
+    change = sorted((100 * (second[name] - first[name]) for name in first if name in second), reverse=True)
+    figure = Figure(figsize=(7.2, 2.2))
+    axes = figure.add_subplot()
+    axes.bar(range(len(change)), change, color=[SERIES[2] if value > 0 else SERIES[3] for value in change], width=0.85)
+    axes.axhline(0, color="#333333", linewidth=0.8)
+    axes.set_ylabel(f"change in pass@{k}, points")
+    axes.set_xlabel("tasks, sorted")
+    axes.set_xticks([])
+    bare(axes)
+    return svg(figure)

@@ -1,0 +1,87 @@
+"""Evaluations -> rows of text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upsolve.evaluate.diagnostics import outcome_mix, weighted_mean
+from upsolve.evaluate.intervals import Estimate, mean_interval, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.types import Evaluation, TaskScore
+
+__all__ = ["Table", "comparison", "difficulties", "pass_table", "profile_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table of text."""
+
+    title: str
+    """What it shows."""
+    header: tuple[str, ...]
+    """Column names."""
+    rows: tuple[tuple[str, ...], ...]
+    """Cells."""
+
+
+def percent(value: float | None) -> str:
+    """Return a share as percent, a dash for nothing."""
+    return "–" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def cell(estimate: Estimate) -> str:
+    """Return a mean with its interval, in percent."""
+    return f"{percent(estimate.mean)} [{percent(estimate.low)}, {percent(estimate.high)}]"
+
+
+def difficulties(scores: Sequence[TaskScore]) -> list[str]:
+    """Return the difficulty labels in order of appearance, easy before medium before hard where those are used."""
+    known = ["easy", "medium", "hard", "introductory", "interview", "competition"]
+    labels = dict.fromkeys(score.difficulty for score in scores)
+    return sorted(labels, key=lambda name: known.index(name) if name in known else len(known))
+
+
+def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int]) -> Table:
+    """Return pass@k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task."""
+    rows: list[tuple[str, ...]] = []
+    for label in ["all", *[name for name in difficulties(evaluations[0].scores) if name]]:
+        for k in ks:
+            cells: list[str] = []
+            for evaluation in evaluations:
+                chosen = [s for s in evaluation.scores if label in ("all", s.difficulty)]
+                values = list(task_pass_at_k(chosen, k).values())
+                cells.append(cell(mean_interval(values)) if values else "undefined (n < k)")
+            tasks = sum(label in ("all", s.difficulty) for s in evaluations[0].scores)
+            rows.append((f"{label} ({tasks})", f"pass@{k}", *cells))
+    return Table("pass@k, %, with 95 % intervals over tasks", ("tasks", "measure", *(e.name for e in evaluations)), tuple(rows))
+
+
+def profile_table(evaluations: Sequence[Evaluation]) -> Table:
+    """Return length, entropy, truncation and the outcome mix of every evaluation."""
+    rows = [
+        ("samples", *(str(sum(sum(s.statuses.values()) for s in e.scores)) for e in evaluations)),
+        ("mean length, tokens", *(number(weighted_mean(e.scores, "mean_tokens")) for e in evaluations)),
+        ("mean entropy, nats", *(number(weighted_mean(e.scores, "mean_entropy"), 3) for e in evaluations)),
+        ("cut at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
+    ]
+    mixes = [outcome_mix(e.scores) for e in evaluations]
+    for status in dict.fromkeys(name for mix in mixes for name in mix):
+        rows.append((f"{status}, %", *(percent(mix.get(status, 0.0)) for mix in mixes)))
+    rows.append(("wall time, s", *(number(e.wall_seconds, 0) for e in evaluations)))
+    return Table("Profile of the samples", ("", *(e.name for e in evaluations)), tuple(rows))
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """Return a number, a dash for nothing."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def comparison(before: Evaluation, after: Evaluation, k: int = 1) -> str:
+    """Return one sentence: the paired difference in pass@k over tasks."""
+    paired = paired_difference(task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k))
+    change = paired.difference
+    verdict = "a real gain" if change.low > 0 else "a real loss" if change.high < 0 else "no difference that can be told from chance"
+    return (
+        f"pass@{k} {after.name} - {before.name}: {100 * change.mean:+.1f} points, 95 % interval "
+        f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] over {change.tasks} tasks "
+        f"({paired.better} better, {paired.worse} worse, permutation p = {paired.p_value:.4f}): {verdict}"
+    )
