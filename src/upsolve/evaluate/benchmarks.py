@@ -50,28 +50,12 @@ def evaluate(
         The evaluation, and the samples with their verdicts.
     """
     started = time.monotonic()
-    config = recipe.sample
     report = progress or (lambda _what, _done, _all: None)
-    total = len(tasks) * config.samples
-    policy = load_model(model, dtype=torch.bfloat16 if recipe.model.bf16 else torch.float32, device=best_device())
-    codec = load_codec(model)
-    attempts = list(sample(policy, codec, tasks, config=config, author=model, on_done=lambda n: report("sample", n, total)))
-    del policy
-    by_id = {task.task_id: task for task in tasks}
-    order = {task.task_id: position for position, task in enumerate(tasks)}
-    attempts.sort(key=lambda attempt: order[attempt.task_id])
-    pairs = [(by_id[attempt.task_id], attempt) for attempt in attempts]
-    done = iter(range(1, total + 1))
-    verdicts = verify(
-        pairs,
-        limits=limits_of(recipe),
-        workers=recipe.verify.workers,
-        isolation=recipe.verify.isolation,
-        on_done=lambda _index, _verdict: report("verify", next(done), total),
-    )
+    attempts = draw_samples(recipe, tasks, model, report)
+    verdicts = judge_samples(recipe, tasks, attempts, report)
     if keep:
         write_samples(keep, attempts, verdicts)
-    scores = score_tasks(tasks, attempts, verdicts)
+    config = recipe.sample
     evaluation = Evaluation(
         name=name,
         model=model,
@@ -80,10 +64,34 @@ def evaluate(
         top_p=config.top_p,
         seed=config.seed,
         max_tokens=config.max_tokens,
-        scores=scores,
+        scores=score_tasks(tasks, attempts, verdicts),
         wall_seconds=time.monotonic() - started,
     )
     return evaluation, attempts, verdicts
+
+
+def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Progress) -> list[Attempt]:
+    """Return the samples in the order of the tasks."""
+    total = len(tasks) * recipe.sample.samples
+    policy = load_model(model, dtype=torch.bfloat16 if recipe.model.bf16 else torch.float32, device=best_device())
+    drawn = sample(
+        policy, load_codec(model), tasks, config=recipe.sample, author=model, on_done=lambda done: report("sample", done, total)
+    )
+    order = {task.task_id: position for position, task in enumerate(tasks)}
+    return sorted(drawn, key=lambda attempt: order[attempt.task_id])
+
+
+def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: Progress) -> list[Verdict]:
+    """Return their verdicts."""
+    by_id = {task.task_id: task for task in tasks}
+    done = iter(range(1, len(attempts) + 1))
+    return verify(
+        [(by_id[attempt.task_id], attempt) for attempt in attempts],
+        limits=limits_of(recipe),
+        workers=recipe.verify.workers,
+        isolation=recipe.verify.isolation,
+        on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
+    )
 
 
 def best_device() -> str:

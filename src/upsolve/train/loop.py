@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from upsolve.config import MonitorConfig, Recipe, dump_recipe
+from upsolve.config import MonitorConfig, Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
 from upsolve.policy.attention import keep_memory, use_tree_attention
 from upsolve.policy.model import load_codec, load_model, save_model, trainable, with_adapters
@@ -214,10 +214,9 @@ def train(
 def claim(folder: Path, recipe: Recipe) -> None:
     """Write the resolved recipe; refuse a folder that holds a run of another one."""
     file = folder / "recipe.yaml"
-    dump_recipe(recipe, folder / "recipe.tmp")
-    text = (folder / "recipe.tmp").read_text(encoding="utf-8")
-    if file.exists() and file.read_text(encoding="utf-8") != text:
+    if file.exists() and load_recipe(file) != recipe:
         raise TrainingError(f"{folder}: holds a run of another recipe (see {file}); choose another folder or remove it")
+    dump_recipe(recipe, folder / "recipe.tmp")
     (folder / "recipe.tmp").replace(file)
 
 

@@ -1,0 +1,8 @@
+"""``python -m upsolve`` is the command line."""
+
+from upsolve.cli import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    main()
