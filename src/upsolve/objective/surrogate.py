@@ -94,7 +94,7 @@ def oapl_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> 
     """Adapt ``oapl`` to a batch."""
     loss_S = oapl(logratio_of_attempts(logp_T, inputs), inputs.values_S, beta=config.beta_policy)
     length_S = sum_by_attempt(torch.ones_like(logp_T), inputs.attempt_T, loss_S.numel())
-    return (loss_S / length_S.clamp(min=1))[inputs.attempt_T]
+    return (loss_S / length_S.clamp(min=1)).index_select(0, inputs.attempt_T)
 
 
 OBJECTIVES: Mapping[str, Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]] = {

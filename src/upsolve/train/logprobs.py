@@ -100,7 +100,8 @@ def token_scores(model: Any, batch: PackedBatch) -> TokenScores:
     hidden = model.get_decoder()(
         input_ids=ids, position_ids=positions, attention_mask=attention_mask(group, attempt), use_cache=False
     ).last_hidden_state
-    picked = hidden.flatten(0, 1)[torch.from_numpy(batch.source_T).to(device)]
+    # indexing with [] would add up gradients in whatever order the threads come; index_select keeps one order
+    picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(device))
     target = torch.from_numpy(batch.target_T).to(device)
     weight = head_weight(model)
     dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else weight.dtype

@@ -55,18 +55,29 @@ class Reader(HTMLParser):
         self.skip += tag in ("script", "style")
         self.pre += tag == "pre"
         marks = {"li": "\n- ", "sup": "^", "sub": "_", "td": " | ", "th": " | ", "h1": "\n\n# ", "h2": "\n\n## ", "h3": "\n\n### "}
-        self.parts.append(marks.get(tag, "\n" if tag in self.BLOCKS else ""))
+        self.mark(marks.get(tag, "\n" if tag in self.BLOCKS else ""))
 
     def handle_endtag(self, tag: str) -> None:
         """Close a tag."""
         self.skip -= tag in ("script", "style") and self.skip > 0
         self.pre -= tag == "pre" and self.pre > 0
-        self.parts.append("\n" if tag in self.BLOCKS else "")
+        self.mark("\n" if tag in self.BLOCKS else "")
+
+    def mark(self, text: str) -> None:
+        """Take what a tag stands for."""
+        if text:
+            self.parts.append(text)
 
     def handle_data(self, data: str) -> None:
         """Take text; white space counts in <pre> alone."""
-        if not self.skip:
-            self.parts.append(data if self.pre else re.sub(r"\s+", " ", data))
+        if self.skip:
+            return
+        if not self.pre:
+            data = re.sub(r"\s+", " ", data)
+            starts_line = not self.parts or self.parts[-1].endswith(("\n", " "))
+            data = data.lstrip() if starts_line else data
+        if data:
+            self.parts.append(data)
 
 
 def readable(html: str) -> str:
@@ -76,19 +87,20 @@ def readable(html: str) -> str:
     reader.close()
     text = "".join(reader.parts).replace("\r", "")
     lines = [line.rstrip() for line in text.split("\n")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(line[1:] if line.startswith(" ") else line for line in lines)).strip()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
 
 
-SAMPLE = re.compile(r"sample\s+(input|output)[^<]*</h\d>\s*(?:<[^p][^>]*>\s*)*<pre[^>]*>(.*?)</pre>", re.IGNORECASE | re.DOTALL)
+SAMPLE = re.compile(r"<h\d[^>]*>([^<]*(?:sample|example)[^<]*)</h\d>\s*(?:</?(?!pre|h\d)[^>]*>\s*)*<pre[^>]*>(.*?)</pre>", re.I | re.S)
 
 
 def samples(html: str) -> tuple[TestCase, ...]:
     """Return the sample inputs with their outputs as visible tests; none where the two do not pair up."""
     found: dict[str, list[str]] = {"input": [], "output": []}
-    for kind, body in SAMPLE.findall(html):
+    for title, body in SAMPLE.findall(html):
         reader = Reader()
         reader.feed(f"<pre>{body}</pre>")
-        found[kind.lower()].append("".join(reader.parts).replace("\r", "").strip("\n") + "\n")
+        kind = "output" if "output" in title.lower() else "input"  # "Output for the Sample Input 1" is an output
+        found[kind].append("".join(reader.parts).replace("\r", "").strip("\n") + "\n")
     if len(found["input"]) != len(found["output"]):
         return ()
     return tuple(TestCase(TestKind.STDIO, a, b) for a, b in zip(found["input"], found["output"], strict=True))

@@ -1,0 +1,199 @@
+import gzip
+import json
+
+import pytest
+
+from upsolve.archive.asserts import parse_assert
+from upsolve.archive.ingest import ingest
+from upsolve.archive.sources import codenet, jsonl
+from upsolve.archive.sources.humaneval import tests_of
+from upsolve.archive.store import Archive
+from upsolve.errors import SourceError
+from upsolve.types import Status, TestKind
+
+STATEMENT = """<h1>A  B</h1>
+<p>x<sup>2</sup> &le; <var>n</var>
+ and
+ more</p><ul> <li>one</li><li> two </li></ul><pre>
+  *
+ ***
+</pre><script>evil()</script>
+<h3>Sample Input 1</h3><pre>1 2
+</pre><H2>Output for the Sample Input 1</H2>
+
+<pre>
+3
+</pre>"""
+
+
+@pytest.mark.parametrize(
+    ("source", "call", "expected"),
+    [
+        ("assert f(1) == 2", "f(1)", "2"),
+        ("assert (2, 3) == f('a')", "f('a')", "(2, 3)"),
+        ("assert f([1]) == set([1])", "f([1])", "{1}"),
+        ("assert f(x=-1) == -2.5 * 2", "f(x=-1)", "-5.0"),
+        ("assert f(1) is None", "f(1)", "None"),
+        ("assert f(1)", "bool(f(1))", "True"),
+        ("assert not f(1)", "bool(f(1))", "False"),
+    ],
+)
+def test_asserts_become_calls_with_the_answer_outside(source, call, expected):
+    test = parse_assert(source)
+    assert (test.kind, test.input, test.expected) == (TestKind.CALL, call, expected)
+
+
+@pytest.mark.parametrize("source", ["assert abs(f(1) - 2) < 1e-9", "x = 1", "assert f(1) == g(1)", "assert f(1) == 1, 'no' ; f(2)", "assert ("])
+def test_what_is_no_plain_equation_stays_code(source):
+    assert parse_assert(source).kind is TestKind.CODE
+
+
+def test_humaneval_checks_are_unrolled():
+    plain = "METADATA = {}\ndef check(candidate):\n    assert candidate(1) == 2\n    assert True, 'x'\n    assert candidate(2) == 3\n"
+    assert [(t.input, t.expected) for t in tests_of(plain, "f")] == [("f(1)", "2"), ("f(2)", "3")]
+    loop = "def check(candidate):\n    for i in range(3):\n        assert candidate(i) == i\n"
+    assert [(t.kind, t.input[-8:]) for t in tests_of(loop, "f")] == [(TestKind.CODE, "check(f)")]
+
+
+def test_mbpp_and_bad_rows(tmp_path):
+    rows = [
+        {"task_id": 11, "text": "Add one.", "code": "def f(x):\r\n    return x+1", "test_list": ["assert f(1) == 2"], "test_setup_code": ""},
+        {"task_id": 12, "text": "No tests."},
+    ]
+    file = tmp_path / "mbpp.jsonl"
+    file.write_text("\n".join([*map(json.dumps, rows), "{broken", "[]"]))
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "mbpp", file)
+    assert (report.added["tasks"], report.bad) == (1, 3)
+    kept = [json.loads(line) for line in report.rejected.read_text().splitlines()]
+    assert [(row["line"], row["reason"]) for row in kept][0] == (2, "KeyError: 'test_list'")
+    assert {row["line"] for row in kept} == {2, 3, 4}
+    assert ingest(archive, "mbpp", file).known
+    assert archive.tasks()[0].entry_point == "f" and "\r" not in archive.tasks()[0].reference
+
+
+def test_humaneval_gz(tmp_path):
+    row = {
+        "task_id": "HumanEval/7",
+        "prompt": "def f(x):\n",
+        "entry_point": "f",
+        "canonical_solution": "    return x\n",
+        "test": "def check(candidate):\n    assert candidate(1) == 1\n",
+    }
+    file = tmp_path / "h.jsonl.gz"
+    file.write_bytes(gzip.compress(json.dumps(row).encode()))
+    archive = Archive.create(tmp_path / "archive")
+    assert ingest(archive, "humaneval", file).added["tasks"] == 1
+    assert archive.tasks()[0].task_id == "humaneval/7"
+    file.write_bytes(file.read_bytes()[:30])
+    with pytest.raises(SourceError, match="cannot be read"):
+        ingest(archive, "humaneval", file)
+
+
+def test_statements_become_readable_text():
+    assert codenet.readable(STATEMENT).startswith("# A B\n\nx^2 ≤ n and more\n\n- one\n\n- two\n\n  *\n ***\n\n### Sample Input 1\n\n1 2\n")
+    assert "evil" not in codenet.readable(STATEMENT)
+    assert [(t.input, t.expected, t.hidden) for t in codenet.samples(STATEMENT)] == [("1 2\n", "3\n", False)]
+
+
+COLUMNS = "submission_id,problem_id,user_id,date,language,original_language,filename_ext,status,cpu_time,memory,code_size,accuracy"
+
+
+def codenet_tree(root, rows):
+    """The layout of Project_CodeNet with one problem."""
+    (root / "metadata").mkdir(parents=True)
+    (root / "problem_descriptions").mkdir()
+    head = "id,name,dataset,time_limit,memory_limit,rating,tags,complexity\n"
+    (root / "metadata" / "problem_list.csv").write_text(head + "p00001,Hills,AIZU,1000,131072,,,\n")
+    (root / "problem_descriptions" / "p00001.html").write_text(STATEMENT)
+    lines = [COLUMNS]
+    for number, (language, extension, status, code) in enumerate(rows):
+        name = f"s{number:09d}"
+        lines.append(f"{name},p00001,u{number:09d},1300000000,{language},{language},{extension},{status},20,5000,10,4/4")
+        folder = root / "data" / "p00001" / language
+        folder.mkdir(parents=True, exist_ok=True)
+        if code is not None:
+            (folder / f"{name}.{extension}").write_text(code)
+    (root / "metadata" / "p00001.csv").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def test_codenet_statuses_languages_and_the_cap(tmp_path):
+    rows = [("Python", "py", status, f"print({i})") for i, status in enumerate(codenet.STATUSES)]
+    rows += [("Python", "py", "Accepted", f"print('{i}')") for i in range(60)]
+    rows += [("C++", "cpp", "Accepted", "int main(){}"), ("Python", "py", "Odd", "x"), ("Python", "py", "Wrong Answer", None)]
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "codenet", codenet_tree(tmp_path / "Project_CodeNet", rows))
+    assert report.added["tasks"] == 1 and report.bad == 2
+    by_status = archive.query("select status, count(*) n from verdicts group by status").to_pylist()
+    assert {row["status"]: row["n"] for row in by_status} == {
+        "passed": 50,
+        "failed": 2,
+        "timeout": 1,
+        "memory_limit": 1,
+        "output_limit": 1,
+        "runtime_error": 1,
+        "compile_error": 1,
+        "unscored": 5,
+    }
+    first = archive.attempts()[0]
+    assert first.created == "2011-03-13T07:06:40+00:00" and first.author == "u000000000"
+    verdict = archive.verdicts()[0]
+    assert (verdict.cpu_seconds, verdict.memory_bytes) == (0.02, 5_120_000)
+    task = archive.tasks()[0]
+    assert task.tests[0].kind is TestKind.STDIO and task.language == "python"
+
+
+def test_a_wrong_folder_says_what_is_missing(tmp_path):
+    archive = Archive.create(tmp_path / "archive")
+    with pytest.raises(SourceError, match="problem_list.csv"):
+        ingest(archive, "codenet", tmp_path)
+    with pytest.raises(SourceError, match="no such file"):
+        ingest(archive, "codenet", tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="known: codenet"):
+        ingest(archive, "codeforces", tmp_path)
+
+
+def test_an_export_comes_back_as_it_was(tmp_path):
+    archive = Archive.create(tmp_path / "one")
+    ingest(archive, "codenet", codenet_tree(tmp_path / "tree", [("Python", "py", "Accepted", "print(3)"), ("Python", "py", "Runtime Error", "1/0")]))
+    assert jsonl.write(archive, tmp_path / "out.jsonl") == 5
+    other = Archive.create(tmp_path / "two")
+    assert ingest(other, "jsonl", tmp_path / "out.jsonl").bad == 0
+    assert (other.tasks(), other.attempts(), other.verdicts()) == (archive.tasks(), archive.attempts(), archive.verdicts())
+
+
+def test_short_jsonl_records_and_wrong_ones(tmp_path):
+    lines = [
+        {"kind": "task", "task_id": "a", "prompt": "p", "tests": [{"kind": "call", "input": "f()", "expected": "1"}]},
+        {"kind": "attempt", "task_id": "a", "code": "x"},
+        {"kind": "attempt", "task_id": "a", "code": "x", "colour": "red"},
+        {"kind": "verdict", "attempt_id": "z", "status": "great"},
+        {"kind": "song"},
+    ]
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "jsonl", file)
+    assert (report.added["tasks"], report.added["attempts"], report.bad) == (1, 1, 3)
+    assert "colour" in report.rejected.read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "tasks", "attempts", "verdicts"),
+    [
+        ("mbpp", "mbpp/mbpp.jsonl", 974, 0, 0),
+        ("mbpp", "mbpp/sanitized-mbpp.json", 427, 0, 0),
+        ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 0, 0),
+        ("ldb", "ldb/mbpp", 500, 3604, 3000),
+        ("refactory", "refactory/data.zip", 5, 2831, 4225),
+    ],
+)
+def test_real_data_sets(real_data, tmp_path, source, path, tasks, attempts, verdicts):
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, source, real_data / path)
+    assert report.bad == 0
+    assert (report.added["tasks"], report.added["attempts"], report.added["verdicts"]) == (tasks, attempts, verdicts)
+    assert all(task.tests for task in archive.tasks())
+    if verdicts:
+        assert {v.status for v in archive.verdicts()} == {Status.PASSED, Status.FAILED}

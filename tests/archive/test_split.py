@@ -1,0 +1,43 @@
+import pytest
+
+from upsolve.archive.split import find_leaks, split_tasks
+from upsolve.archive.store import open_archive
+from upsolve.types import Task
+
+SHARES = {"train": 0.65, "dev": 0.1, "test": 0.25}
+
+
+def tasks(count=200):
+    return [Task(f"t/{i}", f"words of task number {i}", difficulty="easy" if i % 2 else "hard") for i in range(count)]
+
+
+def test_every_task_is_in_one_split_and_difficulties_keep_their_shares():
+    parts = split_tasks(tasks(), SHARES, seed=0)
+    assert sorted(t.task_id for part in parts.values() for t in part) == sorted(t.task_id for t in tasks())
+    assert {name: len(part) for name, part in parts.items()} == {"train": 130, "dev": 20, "test": 50}
+    assert sum(t.difficulty == "easy" for t in parts["test"]) == 25
+
+
+def test_the_order_of_the_tasks_does_not_matter_but_the_seed_does():
+    there, back = split_tasks(tasks(), SHARES, seed=0), split_tasks(tasks()[::-1], SHARES, seed=0)
+    assert {t.task_id for t in there["test"]} == {t.task_id for t in back["test"]}
+    assert {t.task_id for t in there["test"]} != {t.task_id for t in split_tasks(tasks(), SHARES, seed=1)["test"]}
+
+
+def test_shares_must_sum_to_one():
+    with pytest.raises(ValueError, match="sum to one"):
+        split_tasks(tasks(), {"train": 0.5}, seed=0)
+
+
+def test_leaks_are_found():
+    left = [Task("a", "return the sum of the list of whole numbers", reference="r1"), Task("b", "something else entirely", reference="r2")]
+    right = [Task("c", "Return the sum of the list of whole numbers"), Task("d", "nothing like it at all", reference="r2")]
+    assert [(leak.left, leak.right, leak.reason) for leak in find_leaks(left, right)] == [
+        ("a", "c", "nearly the same prompt"),
+        ("b", "d", "same reference"),
+    ]
+
+
+def test_the_embedded_archive_has_no_leaks():
+    parts = split_tasks(open_archive("embedded").tasks(), SHARES, seed=0)
+    assert find_leaks(parts["train"] + parts["dev"], parts["test"]) == []

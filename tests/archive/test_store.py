@@ -1,0 +1,148 @@
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from upsolve.archive.store import Archive, open_archive
+from upsolve.errors import ArchiveError, SchemaError
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+
+TASK = Task("t/1", "add one", (TestCase(TestKind.CALL, "f(1)", "2", True),), "f", difficulty="easy", source="t")
+GOOD = Attempt("t/1", "def f(x):\n    return x + 1\n", author="a", behavior_logp=-3.25, tokens=9, entropy=0.5)
+BAD = Attempt("t/1", "def f(x):\n    return x\n", author="b", parent_id=GOOD.attempt_id)
+VERDICT = Verdict(
+    BAD.attempt_id,
+    Status.FAILED,
+    passed=1,
+    total=2,
+    outcomes=(Status.PASSED, Status.FAILED),
+    judge="upsolve-1",
+    findings=(Finding("traceback", "ValueError", "no", 2),),
+)
+
+
+def store(path, *, verdicts=(VERDICT,)):
+    archive = Archive.create(path)
+    archive.append(tasks=[TASK], attempts=[GOOD, BAD], verdicts=verdicts)
+    return archive
+
+
+def test_what_is_written_is_read(tmp_path):
+    store(tmp_path)
+    again = Archive(tmp_path)
+    assert again.tasks() == [TASK]
+    assert again.attempts() == [GOOD, BAD]
+    assert again.verdicts() == [VERDICT]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+attempts = st.builds(
+    Attempt,
+    task_id=texts,
+    code=texts,
+    author=texts,
+    created=texts,
+    parent_id=texts,
+    behavior_logp=st.none() | st.floats(-1e6, 0),
+    tokens=st.none() | st.integers(1, 2**40),
+    entropy=st.none() | st.floats(0, 20),
+    truncated=st.booleans(),
+    count=st.integers(1, 9),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(attempts, max_size=5, unique_by=lambda a: a.attempt_id))
+def test_any_attempt_survives(tmp_path_factory, some):
+    archive = Archive.create(tmp_path_factory.mktemp("law"))
+    archive.append(attempts=some)
+    assert archive.attempts() == some
+
+
+def test_an_attempt_seen_again_is_counted(tmp_path):
+    archive = store(tmp_path)
+    added = archive.append(attempts=[GOOD, replace(GOOD, author="c"), Attempt("t/1", "pass")])
+    assert (added.attempts, added.repeated) == (1, 2)
+    assert [(a.author, a.count) for a in archive.attempts()] == [("a", 3), ("b", 1), ("", 1)]
+    assert archive.info().seen == 5
+
+
+def test_the_same_task_is_welcome_and_another_of_its_name_is_not(tmp_path):
+    archive = store(tmp_path)
+    assert archive.append(tasks=[TASK]).tasks == 0
+    with pytest.raises(ArchiveError, match="t/1"):
+        archive.append(tasks=[replace(TASK, prompt="add two")])
+
+
+def test_the_last_verdict_of_a_judge_counts_and_ours_before_the_recorded(tmp_path):
+    recorded = replace(VERDICT, judge="recorded:x", status=Status.PASSED)
+    archive = store(tmp_path, verdicts=[VERDICT, recorded])
+    assert archive.groups()[0].verdicts == (None, VERDICT)
+    assert archive.groups(judge="recorded:x")[0].verdicts == (None, recorded)
+    later = replace(VERDICT, status=Status.TIMEOUT)
+    archive.append(verdicts=[later])
+    assert archive.groups()[0].verdicts == (None, later)
+    assert len(archive.verdicts()) == 2
+
+
+def test_a_half_written_part_is_named_and_the_rest_can_be_read(tmp_path):
+    archive = store(tmp_path)
+    archive.append(attempts=[Attempt("t/1", "x = 1")])
+    first, second = archive.parts("attempts")
+    second.write_bytes(second.read_bytes()[:100])
+    with pytest.raises(ArchiveError, match=second.name):
+        archive.attempts()
+    assert archive.tasks() == [TASK]
+    second.rename(tmp_path / "aside.parquet")
+    assert archive.attempts() == [GOOD, BAD]
+    assert first.exists()
+
+
+def test_what_was_not_finished_is_not_seen(tmp_path):
+    archive = store(tmp_path)
+    (tmp_path / "attempts" / "00000009-abc.tmp").write_bytes(b"half")
+    assert archive.attempts() == [GOOD, BAD]
+
+
+def test_an_unknown_schema_is_refused(tmp_path):
+    store(tmp_path)
+    (tmp_path / "archive.json").write_text(json.dumps({"schema": 99}))
+    with pytest.raises(SchemaError, match="99"):
+        Archive(tmp_path)
+
+
+def test_a_folder_that_is_no_archive(tmp_path):
+    with pytest.raises(ArchiveError, match="archive.json is missing"):
+        Archive(tmp_path)
+    (tmp_path / "archive.json").write_text("{")
+    with pytest.raises(ArchiveError, match="damaged"):
+        Archive(tmp_path)
+
+
+def test_questions_in_sql(tmp_path):
+    archive = store(tmp_path)
+    answer = archive.query("select author, status from attempts join verdicts using (attempt_id)")
+    assert answer.to_pylist() == [{"author": "b", "status": "failed"}]
+    with pytest.raises(ArchiveError, match="nothing"):
+        archive.query("select * from nothing")
+
+
+def test_text_that_parquet_cannot_hold_is_replaced(tmp_path):
+    archive = Archive.create(tmp_path)
+    archive.append(attempts=[Attempt("t/1", "x = '\ud800'")])
+    assert "x = '" in archive.attempts()[0].code
+
+
+def test_the_embedded_archive_keeps_its_promises():
+    archive = open_archive("embedded")
+    info, groups = archive.info(), archive.groups()
+    assert info.tasks >= 240 and info.unjudged == 0 and info.bytes < 5_000_000
+    assert {task.difficulty for task in archive.tasks()} == {"easy", "medium", "hard"}
+    for group in groups:
+        tests = group.task.tests
+        assert sum(not t.hidden for t in tests) >= 5 and sum(t.hidden for t in tests) >= 5, group.task.task_id
+        assert group.task.reference and len(group.attempts) >= 8, group.task.task_id
+        statuses = {verdict.status for verdict in group.verdicts}
+        assert Status.PASSED in statuses and len(statuses) > 1, group.task.task_id

@@ -1,0 +1,2 @@
+def f(n):
+    return bytearray(100 << 30)

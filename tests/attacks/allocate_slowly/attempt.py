@@ -1,0 +1,4 @@
+def f(n):
+    held = []
+    while True:
+        held.append(bytearray(1 << 26))

@@ -1,0 +1,3 @@
+def f(n):
+    while True:
+        pass

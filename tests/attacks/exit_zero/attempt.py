@@ -1,0 +1,3 @@
+import sys
+def f(n):
+    sys.exit(0)

@@ -1,0 +1,3 @@
+def f(n):
+    while True:
+        print('x' * 100000)

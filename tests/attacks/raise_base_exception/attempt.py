@@ -1,0 +1,4 @@
+class Odd(BaseException):
+    pass
+def f(n):
+    raise Odd

@@ -1,0 +1,3 @@
+import time
+def f(n):
+    time.sleep(1000)

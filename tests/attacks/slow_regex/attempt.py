@@ -1,0 +1,3 @@
+import re
+def f(n):
+    return re.match('(a+)+$', 'a' * 60 + 'b')

@@ -1,0 +1,46 @@
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """A folder with a random Llama of two layers and a byte-level tokenizer: the real classes, no download."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny")
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate(["<eos>", *letters, "```"])}
+    core = Tokenizer(models.BPE(vocabulary, [("`", "`"), ("``", "`")] if "``" in vocabulary else []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<eos>", pad_token="<eos>").save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def real_data():
+    """The folder of downloaded data sets; tests that need it are skipped where it is absent."""
+    root = Path(__file__).parents[1]
+    folder = Path(os.environ.get("UPSOLVE_DATA") or root.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"real data sets are not at {folder} (set UPSOLVE_DATA)")
+    return folder

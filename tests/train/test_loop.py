@@ -1,0 +1,128 @@
+"""The real loop on a tiny model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from upsolve.archive.store import open_archive
+from upsolve.config import Recipe
+from upsolve.errors import TrainingError
+from upsolve.experiment import run_recipe, split_archive
+from upsolve.train.loop import train
+
+SETTINGS = {
+    "data": {"train": 0.05, "dev": 0.05},
+    "optim": {"tokens_per_step": 3000, "tokens_per_batch": 3000, "lr": 1e-3, "epochs": 4, "max_steps": 6, "schedule": "constant"},
+    "monitor": {"save_every": 2, "eval_every": 2, "heldout": 4},
+}
+
+
+def recipe_for(model, **stages):
+    return Recipe.model_validate({**SETTINGS, "model": {"name": model, "bf16": False}, **stages})
+
+
+def losses(folder):
+    return [json.loads(line)["loss"] for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+
+
+def run(recipe, folder):
+    split = split_archive(open_archive("embedded"), recipe)
+    return train(recipe, split.groups["train"], split.groups["dev"], folder)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_a_killed_run_goes_on_bit_by_bit(tiny_model, tmp_path, stop):
+    recipe = recipe_for(tiny_model)
+    whole = run(recipe, tmp_path / "whole")
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
+    command = [sys.executable, "-m", "upsolve", "train", str(file), "--out", str(tmp_path / "killed")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = tmp_path / "killed" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if log.exists() and len(log.read_text().splitlines()) >= stop:
+            break
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    resumed = run(recipe, tmp_path / "killed")
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+    assert (resumed.folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("advantage", "objective"),
+    [
+        ("passed", "reinforce"),
+        ("leave_one_out", "reinforce"),
+        ("standardised", "reinforce"),
+        ("exponential", "reinforce"),
+        ("leave_one_out", "topr"),
+        ("asymre", "reinforce"),
+        ("centred", "oapl"),
+        ("awr", "reinforce"),
+        ("passed", "dft"),
+    ],
+)
+def test_every_method_runs_and_moves_the_weights(tiny_model, tmp_path, advantage, objective, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    recipe = recipe_for(tiny_model, advantage={"kind": advantage}, objective={"kind": objective})
+    trained = run(recipe, tmp_path / "run")
+    assert trained.steps == 6 and not trained.collapsed
+    before = (Path(tiny_model) / "model.safetensors").read_bytes()
+    assert (trained.folder / "model.safetensors").read_bytes() != before
+    row = trained.metrics[-1]
+    assert {"loss", "grad_norm", "entropy", "logit_variance", "mass_up", "tokens_per_second", "heldout_passed_logp"} <= row.keys()
+
+
+def test_imitation_raises_the_likelihood_of_what_passed(tiny_model, tmp_path):
+    recipe = recipe_for(tiny_model, advantage={"kind": "passed"}, objective={"reduce": "token_mean"})
+    rows = run(recipe, tmp_path / "run").metrics
+    assert rows[-1]["heldout_passed_logp"] > rows[1]["heldout_passed_logp"] + 0.05
+    assert rows[-1]["logp_up"] > rows[0]["logp_up"] + 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft reads an attribute that transformers renames
+def test_adapters_train_and_load(tiny_model, tmp_path):
+    from upsolve.policy.model import load_codec, load_model
+
+    recipe = recipe_for(tiny_model)
+    recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"lora_rank": 4})})
+    trained = run(recipe, tmp_path / "run")
+    assert (trained.folder / "adapter_config.json").exists()
+    assert load_model(str(trained.folder)).config.num_hidden_layers == 2
+    assert load_codec(str(trained.folder)).completion("x") == load_codec(tiny_model).completion("x")
+
+
+def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
+    monitor = {**SETTINGS["monitor"], "eval_every": 1, "max_likelihood_drop": 0.01}
+    optim = {**SETTINGS["optim"], "lr": 0.5}
+    trained = run(recipe_for(tiny_model, monitor=monitor, optim=optim), tmp_path / "run")
+    assert "held-out passed attempts" in trained.collapsed
+    assert trained.steps < 6 and (trained.folder / "model.safetensors").exists()
+
+
+def test_a_folder_of_another_recipe_is_refused(tiny_model, tmp_path):
+    run(recipe_for(tiny_model), tmp_path / "run")
+    with pytest.raises(TrainingError, match="another recipe"):
+        run(recipe_for(tiny_model, seed=1), tmp_path / "run")
+
+
+def test_the_main_job_end_to_end(tiny_model, tmp_path):
+    recipe = recipe_for(tiny_model, sample={"samples": 2, "max_tokens": 12}, evaluate={"tasks": 3, "ks": [1, 2]})
+    seen = []
+    before, after, _ = run_recipe(recipe, tmp_path / "run", progress=lambda what, done, total: seen.append((what, done, total)))
+    assert [score.samples for score in before.scores] == [2, 2, 2] and len(after.scores) == 3
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "pass@1" in page and "<svg" in page
+    assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
+    again = run_recipe(recipe, tmp_path / "run")
+    assert again[0] == before and again[1] == after

@@ -1,0 +1,126 @@
+"""The packed path against the plain one: same log-probabilities, same gradients, whatever the layout."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+
+from upsolve.config import ObjectiveConfig, OptimConfig, Recipe
+from upsolve.policy.attention import use_tree_attention
+from upsolve.policy.model import load_codec, load_model
+from upsolve.train.groups import TrainGroup
+from upsolve.train.logprobs import token_scores
+from upsolve.train.pack import encode_groups, fit_rows, pack, plan_steps, soft_values
+from upsolve.train.step import learning_rate, sum_gradients
+from upsolve.types import Attempt, Group, Status, Task, Verdict
+
+
+def groups(count=3, size=3):
+    made = []
+    for g in range(count):
+        task = Task(f"t{g}", "say " * (g + 1))
+        attempts = tuple(Attempt(task.task_id, f"x = {'1' * (i + g + 1)}") for i in range(size))
+        verdicts = tuple(Verdict(a.attempt_id, Status.PASSED if i == 0 else Status.FAILED) for i, a in enumerate(attempts))
+        rewards = np.array([1.0, -0.1, -0.6][:size])
+        made.append(TrainGroup(Group(task, attempts, verdicts), rewards, rewards - rewards.mean()))
+    return made
+
+
+def encoded(codec, recipe=None):
+    return encode_groups(groups(), codec, recipe or Recipe())[0]
+
+
+def plain_logps(model, prompt, completion):
+    """One sequence, no packing, the model's own attention and head."""
+    ids = torch.tensor([[*prompt, *completion]])
+    logp = model(ids).logits.float().log_softmax(-1)
+    return torch.stack([logp[0, len(prompt) - 1 + i, token] for i, token in enumerate(completion)])
+
+
+@pytest.mark.parametrize("own_attention", [False, True])
+def test_packed_scores_equal_plain_ones(tiny_model, own_attention):
+    codec, model = load_codec(tiny_model), load_model(tiny_model)
+    items = encoded(codec)
+    plain = [plain_logps(model, g.prompt_P, ids) for g in items for ids in g.attempts]
+    if own_attention:
+        use_tree_attention(model)
+    scores = token_scores(model, pack([items[:2], items[2:]]))
+    assert torch.allclose(scores.logp_T, torch.cat(plain), atol=1e-5)
+
+
+def test_packed_gradients_equal_plain_ones(tiny_model):
+    codec = load_codec(tiny_model)
+    items = encoded(codec)
+    packed, plain = load_model(tiny_model), load_model(tiny_model)
+    use_tree_attention(packed)
+    token_scores(packed, pack([items])).logp_T.sum().backward()
+    sum(plain_logps(plain, g.prompt_P, ids).sum() for g in items for ids in g.attempts).backward()
+    for (name, a), (_, b) in zip(packed.named_parameters(), plain.named_parameters(), strict=True):
+        assert torch.allclose(a.grad, b.grad, atol=2e-4, rtol=1e-3), name
+
+
+def test_entropy_and_variance_are_those_of_the_logits(tiny_model):
+    codec, model = load_codec(tiny_model), load_model(tiny_model)
+    items = encoded(codec)[:1]
+    scores = token_scores(model, pack([items]))
+    prompt, completion = items[0].prompt_P, items[0].attempts[0]
+    logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1].float()
+    assert scores.entropy_T[0].item() == pytest.approx(torch.distributions.Categorical(logits=logits).entropy().item(), abs=1e-5)
+    assert scores.logit_variance_T[0].item() == pytest.approx(logits.var(correction=0).item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("reduce", ["sequence_sum", "sequence_mean", "token_mean"])
+@pytest.mark.parametrize("kind", ["reinforce", "dft", "oapl", "topr"])
+def test_many_batches_give_the_gradient_of_one(tiny_model, reduce, kind):
+    codec = load_codec(tiny_model)
+    config = ObjectiveConfig(kind=kind, reduce=reduce)
+    items = encoded(codec, Recipe(objective=config))
+    layouts = ([[items]], [[[items[0]], [items[1]]], [[items[2]]]])
+    grads = []
+    for layout in layouts:
+        model = load_model(tiny_model)
+        reference = {}
+        for rows in layout:
+            batch = pack(rows)
+            sizes = np.cumsum(np.bincount(batch.attempt_T))[:-1]
+            reference |= zip(batch.keys, np.split(np.full(len(batch.target_T), -5.5, dtype=np.float32), sizes), strict=True)
+        sum_gradients(
+            model,
+            [pack(rows) for rows in layout],
+            config,
+            reference=reference,
+            autocast=nullcontext,
+            backward=lambda loss: loss.backward(),
+        )
+        grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert torch.allclose(grads[0], grads[1], atol=1e-5, rtol=1e-3)
+
+
+def test_over_long_attempts_are_left_out_and_counted(tiny_model):
+    codec = load_codec(tiny_model)
+    codes = [a.code for a in groups(1)[0].group.attempts]
+    short, middle, long = (len(codec.prompt(Task("t0", "say ")).ids_P) + len(codec.completion(code)) for code in codes)
+    assert short < middle < long
+    kept, why = encode_groups(groups(1), codec, Recipe.model_validate({"data": {"max_tokens": middle}}))
+    assert why == {"attempts: over max_tokens": 1} and len(kept[0].attempts) == 2
+
+
+def test_nothing_is_lost_in_planning(tiny_model):
+    items = encoded(load_codec(tiny_model))
+    steps = plan_steps(items, OptimConfig(tokens_per_step=120, tokens_per_batch=64, row_tokens=64))
+    keys = sorted(key for step in steps for batch in step for key in batch.keys)
+    assert keys == sorted(key for g in items for key in g.keys())
+    rows = fit_rows(items, 10_000)
+    assert len(rows) == 1 and len(rows[0]) == 3
+
+
+def test_soft_values_by_hand():
+    # log((e + 1) / 2) = 0.6201145
+    assert soft_values(np.array([1.0, 0.0]), 1.0) == pytest.approx([0.3798855, -0.6201145])
+
+
+def test_learning_rate_by_hand():
+    optim = OptimConfig(lr=1.0, warmup=0.2, schedule="linear")
+    # 10 steps, 2 of warm-up: 1/3, 2/3, then from 1 down by 1/8
+    assert [round(learning_rate(i, 10, optim), 4) for i in (0, 1, 2, 6, 9)] == [0.3333, 0.6667, 1.0, 0.5, 0.125]

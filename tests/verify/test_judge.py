@@ -1,0 +1,104 @@
+import subprocess
+import time
+
+import pytest
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.doctor import checks
+from upsolve.verify.judge import judge
+from upsolve.verify.limits import Limits
+from upsolve.verify.pool import verify
+
+FAST = Limits(wall_seconds=5, cpu_seconds=2)
+
+
+def calls(*pairs, setup=""):
+    return Task("t", "", tuple(TestCase(TestKind.CALL, a, b) for a, b in pairs), "f", setup=setup)
+
+
+DOUBLE = calls(("f(1)", "2"), ("f(2)", "4"), ("f('a')", "'aa'"))
+
+
+def test_all_tests_pass():
+    verdict = judge(DOUBLE, Attempt("t", "def f(x):\n    return x * 2\n"), FAST)
+    assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
+    assert verdict.outcomes == (Status.PASSED,) * 3
+    assert verdict.wall_seconds > 0 and verdict.memory_bytes > 1_000_000 and "pidns" in verdict.isolation
+
+
+def test_every_test_has_its_outcome_and_the_error_its_line():
+    verdict = judge(DOUBLE, Attempt("t", "def f(x):\n    y = x + 1\n    return y * 2 - 2\n"), FAST)
+    assert verdict.outcomes == (Status.PASSED, Status.PASSED, Status.RUNTIME_ERROR)
+    assert (verdict.status, verdict.error_type, verdict.error_line) == (Status.RUNTIME_ERROR, "TypeError", 2)
+    assert verdict.findings[0].kind == "traceback" and verdict.findings[0].line == 2
+
+
+def test_results_before_a_timeout_are_kept():
+    verdict = judge(DOUBLE, Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"), Limits(wall_seconds=5, cpu_seconds=1))
+    assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
+    assert verdict.status is Status.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("code", "line"), [("def f(x)\n    return x", 1), ("x = 1\n  y = 2", 2), ("def f(x):\n    return '\0'", None), ("\ud800", None)]
+)
+def test_what_does_not_compile(code, line):
+    verdict = judge(DOUBLE, Attempt("t", code), FAST)
+    assert verdict.status is Status.COMPILE_ERROR
+    assert line is None or verdict.error_line == line
+
+
+def test_programs_read_and_write():
+    task = Task("p", "", (TestCase(TestKind.STDIO, "1 2\n", "3\n"), TestCase(TestKind.STDIO, "5 5\n", "10\n")))
+    good = "if __name__ == '__main__':\n    print(sum(map(int, input().split())))\n"
+    assert judge(task, Attempt("p", good), FAST).status is Status.PASSED
+    half = judge(task, Attempt("p", "print(3)"), FAST)
+    assert half.outcomes == (Status.PASSED, Status.FAILED)
+    assert judge(task, Attempt("p", good + "raise SystemExit(0)"), FAST).status is Status.PASSED
+    assert judge(task, Attempt("p", good + "raise SystemExit(1)"), FAST).status is Status.RUNTIME_ERROR
+
+
+def test_in_process_tests_are_labelled():
+    task = Task("c", "", (TestCase(TestKind.CODE, "assert abs(f(2) - 4.0) < 1e-9"),), "f")
+    verdict = judge(task, Attempt("c", "def f(x):\n    return x * 2\n"), FAST)
+    assert verdict.status is Status.PASSED and "in_process" in verdict.isolation
+    assert judge(task, Attempt("c", "def f(x):\n    return x\n"), FAST).status is Status.FAILED
+
+
+def test_our_own_faults_are_unscored():
+    attempt = Attempt("t", "def f(x):\n    return x * 2\n")
+    assert judge(Task("t", ""), attempt).status is Status.UNSCORED
+    assert "cobol" in judge(DOUBLE, Attempt("t", "", language="cobol")).error_message
+    assert "literal" in judge(calls(("f(1)", "nope(")), attempt).error_message
+    assert "setup" in judge(calls(("f(1)", "2"), setup="1 / 0"), attempt).error_message
+
+
+def test_a_batch_keeps_its_order_and_judges_equal_attempts_once():
+    attempts = [Attempt("t", f"def f(x):\n    return x * {k}\n") for k in (2, 3, 2, 2)]
+    seen = []
+    verdicts = verify([(DOUBLE, a) for a in attempts], limits=FAST, on_done=lambda i, _: seen.append(i))
+    assert [v.status.value for v in verdicts] == ["passed", "failed", "passed", "passed"]
+    assert sorted(seen) == [0, 1, 2, 3] and verdicts[0] is verdicts[2]
+    assert [v.status for v in verify([(DOUBLE, a) for a in attempts], limits=FAST, workers=1)] == [v.status for v in verdicts]
+
+
+def test_a_daemon_does_not_outlive_its_attempt():
+    code = (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        os.execv('/bin/sleep', ['upsolve-daemon', '300'])\n    os._exit(0)\ndef f(x):\n    return x * 2\n"
+    )
+    started = time.monotonic()
+    assert judge(DOUBLE, Attempt("t", code), FAST).status is Status.PASSED
+    assert time.monotonic() - started < 4
+    assert subprocess.run(["pgrep", "-f", "upsolve-daemon"], capture_output=True, check=False).stdout == b""
+
+
+def test_the_doctor_finds_every_layer():
+    found = {check.name: check for check in checks()}
+    assert {"pidns", "netns", "mountns", "network", "endless loop", "memory"} <= found.keys()
+    assert [name for name, check in found.items() if check.required and not check.ok] == []
+
+
+def test_limits_must_be_positive():
+    with pytest.raises(ValueError, match="cpu_seconds"):
+        Limits(cpu_seconds=0)
