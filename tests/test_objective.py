@@ -71,7 +71,9 @@ def test_reductions_by_hand():
 @pytest.mark.parametrize("reduction", [sequence_sum, token_mean, sequence_mean])
 def test_parts_add_up_to_the_whole(reduction):
     loss = torch.tensor([1.0, 3.0, 5.0])
-    parts = reduction(loss[:2], ATTEMPT[:2], attempts=2, tokens=3) + reduction(loss[2:], torch.tensor([0]), attempts=2, tokens=3)
+    parts = reduction(loss[:2], ATTEMPT[:2], attempts=2, tokens=3) + reduction(
+        loss[2:], torch.tensor([0]), attempts=2, tokens=3
+    )
     assert float(parts) == pytest.approx(float(reduction(loss, ATTEMPT, attempts=2, tokens=3)))
 
 

@@ -100,10 +100,10 @@ Estimator = Callable[[Floats], Floats]
 ADVANTAGES: Mapping[str, Callable[[AdvantageConfig], Estimator]] = {
     "asymre": lambda c: partial(asymre, delta=c.delta),
     "awr": lambda c: partial(awr, beta=c.beta, max_weight=c.max_weight),
-    "centred": lambda c: centred,
+    "centred": lambda _: centred,
     "exponential": lambda c: partial(exponential, beta=c.beta, max_weight=c.max_weight),
-    "leave_one_out": lambda c: leave_one_out,
-    "passed": lambda c: passed,
+    "leave_one_out": lambda _: leave_one_out,
+    "passed": lambda _: passed,
     "standardised": lambda c: partial(standardised, ddof=c.ddof, epsilon=c.epsilon),
 }
 """A recipe's name -> the estimator with its settings."""

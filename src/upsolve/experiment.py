@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,7 @@ from upsolve.archive.split import split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, recipe_yaml
 from upsolve.errors import ConfigError
-from upsolve.evaluate.benchmarks import evaluate
+from upsolve.evaluate.benchmarks import Progress, evaluate, quiet
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.report.html import Example, ReportContent, write_report
 from upsolve.train.loop import Trained, train
@@ -22,8 +22,6 @@ from upsolve.train.monitor import read_log
 from upsolve.types import Evaluation, Group, Task
 
 __all__ = ["Split", "run_recipe", "split_archive"]
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,9 @@ def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, 
     return evaluation
 
 
-def run_recipe(recipe: Recipe, folder: str | Path, *, progress: Progress | None = None) -> tuple[Evaluation, Evaluation, Trained]:
+def run_recipe(
+    recipe: Recipe, folder: str | Path, *, progress: Progress | None = None
+) -> tuple[Evaluation, Evaluation, Trained]:
     """Measure the base, train, measure again, and write ``report.html``; a second call goes on where the first one stopped.
 
     Args:
@@ -81,13 +81,11 @@ def run_recipe(recipe: Recipe, folder: str | Path, *, progress: Progress | None 
     """
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    report = progress or (lambda _what, _done, _all: None)
+    report = progress or quiet
     split = split_archive(open_archive(recipe.data.archive), recipe)
     tasks = split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None]
-    if (place / "trained.json").exists() and (place / "training" / "model").exists():
-        trained = finished(place)
-    else:
-        trained = None
+    done = (place / "trained.json").exists() and (place / "training" / "model").exists()
+    trained = finished(place) if done else None
     before = measure(recipe, tasks, place, model=recipe.model.name, name="base", progress=report)
     if trained is None:
         trained = train(
@@ -128,7 +126,7 @@ def content_of(
     return ReportContent(
         title=f"{recipe.name}: before and after training on judged attempts",
         evaluations=evaluations,
-        ks=tuple(k for k in recipe.evaluate.ks if k <= recipe.sample.samples),
+        ks=recipe.ks,
         training=tuple(trained.metrics),
         recipe_yaml=recipe_yaml(recipe),
         facts=facts,

@@ -5,8 +5,7 @@ import pytest
 
 from upsolve.archive.asserts import parse_assert
 from upsolve.archive.ingest import ingest
-from upsolve.archive.sources import codenet, jsonl
-from upsolve.archive.sources.humaneval import tests_of
+from upsolve.archive.sources import codenet, humaneval, jsonl
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.types import Status, TestKind
@@ -43,21 +42,29 @@ def test_asserts_become_calls_with_the_answer_outside(source, call, expected):
     assert (test.kind, test.input, test.expected) == (TestKind.CALL, call, expected)
 
 
-@pytest.mark.parametrize("source", ["assert abs(f(1) - 2) < 1e-9", "x = 1", "assert f(1) == g(1)", "assert f(1) == 1, 'no' ; f(2)", "assert ("])
+@pytest.mark.parametrize(
+    "source", ["assert abs(f(1) - 2) < 1e-9", "x = 1", "assert f(1) == g(1)", "assert f(1) == 1, 'no' ; f(2)", "assert ("]
+)
 def test_what_is_no_plain_equation_stays_code(source):
     assert parse_assert(source).kind is TestKind.CODE
 
 
 def test_humaneval_checks_are_unrolled():
     plain = "METADATA = {}\ndef check(candidate):\n    assert candidate(1) == 2\n    assert True, 'x'\n    assert candidate(2) == 3\n"
-    assert [(t.input, t.expected) for t in tests_of(plain, "f")] == [("f(1)", "2"), ("f(2)", "3")]
+    assert [(t.input, t.expected) for t in humaneval.tests_of(plain, "f")] == [("f(1)", "2"), ("f(2)", "3")]
     loop = "def check(candidate):\n    for i in range(3):\n        assert candidate(i) == i\n"
-    assert [(t.kind, t.input[-8:]) for t in tests_of(loop, "f")] == [(TestKind.CODE, "check(f)")]
+    assert [(t.kind, t.input[-8:]) for t in humaneval.tests_of(loop, "f")] == [(TestKind.CODE, "check(f)")]
 
 
 def test_mbpp_and_bad_rows(tmp_path):
     rows = [
-        {"task_id": 11, "text": "Add one.", "code": "def f(x):\r\n    return x+1", "test_list": ["assert f(1) == 2"], "test_setup_code": ""},
+        {
+            "task_id": 11,
+            "text": "Add one.",
+            "code": "def f(x):\r\n    return x+1",
+            "test_list": ["assert f(1) == 2"],
+            "test_setup_code": "",
+        },
         {"task_id": 12, "text": "No tests."},
     ]
     file = tmp_path / "mbpp.jsonl"
@@ -66,7 +73,7 @@ def test_mbpp_and_bad_rows(tmp_path):
     report = ingest(archive, "mbpp", file)
     assert (report.added["tasks"], report.bad) == (1, 3)
     kept = [json.loads(line) for line in report.rejected.read_text().splitlines()]
-    assert [(row["line"], row["reason"]) for row in kept][0] == (2, "KeyError: 'test_list'")
+    assert (kept[0]["line"], kept[0]["reason"]) == (2, "KeyError: 'test_list'")
     assert {row["line"] for row in kept} == {2, 3, 4}
     assert ingest(archive, "mbpp", file).known
     assert archive.tasks()[0].entry_point == "f" and "\r" not in archive.tasks()[0].reference
@@ -91,12 +98,16 @@ def test_humaneval_gz(tmp_path):
 
 
 def test_statements_become_readable_text():
-    assert codenet.readable(STATEMENT).startswith("# A B\n\nx^2 ≤ n and more\n\n- one\n\n- two\n\n  *\n ***\n\n### Sample Input 1\n\n1 2\n")
+    assert codenet.readable(STATEMENT).startswith(
+        "# A B\n\nx^2 ≤ n and more\n\n- one\n\n- two\n\n  *\n ***\n\n### Sample Input 1\n\n1 2\n"
+    )
     assert "evil" not in codenet.readable(STATEMENT)
     assert [(t.input, t.expected, t.hidden) for t in codenet.samples(STATEMENT)] == [("1 2\n", "3\n", False)]
 
 
-COLUMNS = "submission_id,problem_id,user_id,date,language,original_language,filename_ext,status,cpu_time,memory,code_size,accuracy"
+COLUMNS = (
+    "submission_id,problem_id,user_id,date,language,original_language,filename_ext,status,cpu_time,memory,code_size,accuracy"
+)
 
 
 def codenet_tree(root, rows):
@@ -156,7 +167,11 @@ def test_a_wrong_folder_says_what_is_missing(tmp_path):
 
 def test_an_export_comes_back_as_it_was(tmp_path):
     archive = Archive.create(tmp_path / "one")
-    ingest(archive, "codenet", codenet_tree(tmp_path / "tree", [("Python", "py", "Accepted", "print(3)"), ("Python", "py", "Runtime Error", "1/0")]))
+    ingest(
+        archive,
+        "codenet",
+        codenet_tree(tmp_path / "tree", [("Python", "py", "Accepted", "print(3)"), ("Python", "py", "Runtime Error", "1/0")]),
+    )
     assert jsonl.write(archive, tmp_path / "out.jsonl") == 5
     other = Archive.create(tmp_path / "two")
     assert ingest(other, "jsonl", tmp_path / "out.jsonl").bad == 0

@@ -30,7 +30,10 @@ def test_shares_must_sum_to_one():
 
 
 def test_leaks_are_found():
-    left = [Task("a", "return the sum of the list of whole numbers", reference="r1"), Task("b", "something else entirely", reference="r2")]
+    left = [
+        Task("a", "return the sum of the list of whole numbers", reference="r1"),
+        Task("b", "something else entirely", reference="r2"),
+    ]
     right = [Task("c", "Return the sum of the list of whole numbers"), Task("d", "nothing like it at all", reference="r2")]
     assert [(leak.left, leak.right, leak.reason) for leak in find_leaks(left, right)] == [
         ("a", "c", "nearly the same prompt"),

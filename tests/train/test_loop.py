@@ -19,7 +19,14 @@ from upsolve.train.loop import train
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
-    "optim": {"tokens_per_step": 3000, "tokens_per_batch": 3000, "lr": 1e-3, "epochs": 4, "max_steps": 6, "schedule": "constant"},
+    "optim": {
+        "tokens_per_step": 3000,
+        "tokens_per_batch": 3000,
+        "lr": 1e-3,
+        "epochs": 4,
+        "max_steps": 6,
+        "schedule": "constant",
+    },
     "monitor": {"save_every": 2, "eval_every": 2, "heldout": 4},
 }
 
@@ -80,7 +87,15 @@ def test_every_method_runs_and_moves_the_weights(tiny_model, tmp_path, advantage
     before = (Path(tiny_model) / "model.safetensors").read_bytes()
     assert (trained.folder / "model.safetensors").read_bytes() != before
     row = trained.metrics[-1]
-    assert {"loss", "grad_norm", "entropy", "logit_variance", "mass_up", "tokens_per_second", "heldout_passed_logp"} <= row.keys()
+    assert {
+        "loss",
+        "grad_norm",
+        "entropy",
+        "logit_variance",
+        "mass_up",
+        "tokens_per_second",
+        "heldout_passed_logp",
+    } <= row.keys()
 
 
 def test_imitation_raises_the_likelihood_of_what_passed(tiny_model, tmp_path):
@@ -90,7 +105,9 @@ def test_imitation_raises_the_likelihood_of_what_passed(tiny_model, tmp_path):
     assert rows[-1]["logp_up"] > rows[0]["logp_up"] + 0.1
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft reads an attribute that transformers renames
+@pytest.mark.filterwarnings(
+    "ignore:.is_gradient_checkpointing:FutureWarning"
+)  # peft reads an attribute that transformers renames
 def test_adapters_train_and_load(tiny_model, tmp_path):
     from upsolve.policy.model import load_codec, load_model
 

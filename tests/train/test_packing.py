@@ -66,7 +66,9 @@ def test_entropy_and_variance_are_those_of_the_logits(tiny_model):
     scores = token_scores(model, pack([items]))
     prompt, completion = items[0].prompt_P, items[0].attempts[0]
     logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1].float()
-    assert scores.entropy_T[0].item() == pytest.approx(torch.distributions.Categorical(logits=logits).entropy().item(), abs=1e-5)
+    assert scores.entropy_T[0].item() == pytest.approx(
+        torch.distributions.Categorical(logits=logits).entropy().item(), abs=1e-5
+    )
     assert scores.logit_variance_T[0].item() == pytest.approx(logits.var(correction=0).item(), rel=1e-3)
 
 
@@ -110,7 +112,7 @@ def test_nothing_is_lost_in_planning(tiny_model):
     items = encoded(load_codec(tiny_model))
     steps = plan_steps(items, OptimConfig(tokens_per_step=120, tokens_per_batch=64, row_tokens=64))
     keys = sorted(key for step in steps for batch in step for key in batch.keys)
-    assert keys == sorted(key for g in items for key in g.keys())
+    assert keys == sorted(key for g in items for key in g.attempt_keys())
     rows = fit_rows(items, 10_000)
     assert len(rows) == 1 and len(rows[0]) == 3
 

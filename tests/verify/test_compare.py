@@ -7,7 +7,9 @@ from upsolve.verify.compare import decode, equal, lines_match, literal, tokens_m
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 hashable = st.recursive(leaves, lambda x: st.tuples(x, x) | st.frozensets(x, max_size=3), max_leaves=4)
-values = st.recursive(leaves, lambda x: st.lists(x, max_size=4) | st.dictionaries(hashable, x, max_size=4) | st.tuples(x), max_leaves=12)
+values = st.recursive(
+    leaves, lambda x: st.lists(x, max_size=4) | st.dictionaries(hashable, x, max_size=4) | st.tuples(x), max_leaves=12
+)
 
 
 @given(values)

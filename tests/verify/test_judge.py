@@ -34,13 +34,16 @@ def test_every_test_has_its_outcome_and_the_error_its_line():
 
 
 def test_results_before_a_timeout_are_kept():
-    verdict = judge(DOUBLE, Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"), Limits(wall_seconds=5, cpu_seconds=1))
+    verdict = judge(
+        DOUBLE, Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"), Limits(wall_seconds=5, cpu_seconds=1)
+    )
     assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
     assert verdict.status is Status.TIMEOUT
 
 
 @pytest.mark.parametrize(
-    ("code", "line"), [("def f(x)\n    return x", 1), ("x = 1\n  y = 2", 2), ("def f(x):\n    return '\0'", None), ("\ud800", None)]
+    ("code", "line"),
+    [("def f(x)\n    return x", 1), ("x = 1\n  y = 2", 2), ("def f(x):\n    return '\0'", None), ("\ud800", None)],
 )
 def test_what_does_not_compile(code, line):
     verdict = judge(DOUBLE, Attempt("t", code), FAST)

@@ -42,7 +42,9 @@ def main(file, samples):
         config = SampleConfig(samples=samples, max_tokens=160, seed=0, temperature=temperature)
         started = time.time()
         with file.open("a", encoding="utf-8") as out:
-            for done, attempt in enumerate(sample(model, codec, tasks, config=config, author=BUILTIN) if tasks else (), start=1):
+            for done, attempt in enumerate(
+                sample(model, codec, tasks, config=config, author=BUILTIN) if tasks else (), start=1
+            ):
                 out.write(json.dumps(dataclasses.asdict(attempt)) + "\n")
                 if done % 200 == 0:
                     print(done, f"{time.time() - started:.0f} s", flush=True)

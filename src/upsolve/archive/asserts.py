@@ -6,10 +6,13 @@ from upsolve.types import TestCase, TestKind
 
 __all__ = ["parse_assert", "parse_asserts"]
 
-PURE = {"set": set, "frozenset": frozenset, "list": list, "tuple": tuple, "dict": dict, "sorted": sorted, "range": range}
-PURE |= {"float": float, "int": int, "str": str, "len": len, "sum": sum, "abs": abs, "max": max, "min": min, "round": round}
-SIMPLE = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.USub, ast.UAdd, ast.Load)
-SIMPLE += (ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Call, ast.Name)
+PURE: dict[str, object] = {
+    f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)
+}
+SIMPLE = (
+    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.USub, ast.UAdd, ast.Load),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Call, ast.Name),
+)
 LONGEST = 200
 
 
@@ -24,7 +27,7 @@ def constant(node: ast.expr) -> str | None:
         value = eval(compile(ast.Expression(node), "<expected>", "eval"), {"__builtins__": {}}, PURE)  # noqa: S307
         text = repr(value)
         ast.literal_eval(text)
-    except Exception:  # noqa: BLE001  any failure means it is no plain constant
+    except Exception:
         return None
     return text
 

@@ -91,9 +91,9 @@ def ingest(archive: Archive, source: str, path: str | Path) -> IngestReport:
     for row in SOURCES[source](place):
         (bad if isinstance(row, BadRow) else batch).append(row)  # type: ignore[arg-type]
         if len(batch) >= BATCH:
-            added += add(archive, batch)
+            added.update(add(archive, batch))
             batch = []
-    added += add(archive, batch)
+    added.update(add(archive, batch))
     if bad:
         rejected.parent.mkdir(exist_ok=True)
         rejected.write_text("".join(json.dumps(asdict(row)) + "\n" for row in bad), encoding="utf-8")
@@ -101,11 +101,11 @@ def ingest(archive: Archive, source: str, path: str | Path) -> IngestReport:
     return IngestReport(dict(added), len(bad), rejected if bad else None)
 
 
-def add(archive: Archive, batch: list[Row]) -> Counter[str]:
+def add(archive: Archive, batch: list[Row]) -> dict[str, int]:
     """Append a batch and return what was added."""
     done = archive.append(
         tasks=[row for row in batch if isinstance(row, Task)],
         attempts=[row for row in batch if isinstance(row, Attempt)],
         verdicts=[row for row in batch if isinstance(row, Verdict)],
     )
-    return Counter(asdict(done))
+    return asdict(done)

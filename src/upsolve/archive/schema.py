@@ -17,7 +17,15 @@ TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
 
 TEST = pa.struct([("kind", TEXT), ("input", TEXT), ("expected", TEXT), ("hidden", pa.bool_())])
 FINDING = pa.struct(
-    [("kind", TEXT), ("rule", TEXT), ("message", TEXT), ("line", WHOLE), ("column", WHOLE), ("end_line", WHOLE), ("end_column", WHOLE)]
+    [
+        ("kind", TEXT),
+        ("rule", TEXT),
+        ("message", TEXT),
+        ("line", WHOLE),
+        ("column", WHOLE),
+        ("end_line", WHOLE),
+        ("end_column", WHOLE),
+    ]
 )
 
 TABLES: Mapping[str, pa.Schema] = {
@@ -83,7 +91,7 @@ def clean(value: Any) -> Any:
     return [clean(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> pa.Table:
+def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> Any:
     """Return the records of one kind as an Arrow table."""
     rows: list[dict[str, Any]] = []
     for record in records:
@@ -95,7 +103,8 @@ def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> pa.Table
 def task_from(row: dict[str, Any]) -> Task:
     """Build a task from a row."""
     tests = tuple(TestCase(TestKind(t["kind"]), t["input"], t["expected"], t["hidden"]) for t in row["tests"])
-    return Task(**{**row, "tests": tests})
+    values: dict[str, Any] = {**row, "tests": tests}
+    return Task(**values)
 
 
 def attempt_from(row: dict[str, Any]) -> Attempt:
@@ -105,15 +114,18 @@ def attempt_from(row: dict[str, Any]) -> Attempt:
 
 def verdict_from(row: dict[str, Any]) -> Verdict:
     """Build a verdict from a row."""
-    return Verdict(
-        **{
-            **row,
-            "status": Status(row["status"]),
-            "outcomes": tuple(Status(outcome) for outcome in row["outcomes"]),
-            "findings": tuple(Finding(**finding) for finding in row["findings"]),
-        }
-    )
+    values: dict[str, Any] = {
+        **row,
+        "status": Status(row["status"]),
+        "outcomes": tuple(Status(outcome) for outcome in row["outcomes"]),
+        "findings": tuple(Finding(**finding) for finding in row["findings"]),
+    }
+    return Verdict(**values)
 
 
-from_row: Mapping[str, Callable[[dict[str, Any]], Any]] = {"attempts": attempt_from, "tasks": task_from, "verdicts": verdict_from}
+from_row: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "attempts": attempt_from,
+    "tasks": task_from,
+    "verdicts": verdict_from,
+}
 """Table name -> row to record."""

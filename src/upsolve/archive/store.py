@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,7 +110,7 @@ class Archive:
         return data
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> Generator[None, None, None]:
         """Keep other writers out."""
         with (self.path / "lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -160,8 +160,8 @@ class Archive:
         """Return the finished parts of a table, oldest first."""
         return sorted((self.path / name).glob("*.parquet"))
 
-    def table(self, name: str) -> pa.Table:
-        """Return a whole table as it was written.
+    def table(self, name: str) -> Any:
+        """Return a whole table (Arrow) as it was written.
 
         Raises:
             ArchiveError: a part is damaged: names it and the way out.
@@ -222,8 +222,8 @@ class Archive:
             if (mine := by_task.get(task.task_id))
         ]
 
-    def query(self, sql: str) -> pa.Table:
-        """Ask the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``.
+    def query(self, sql: str) -> Any:
+        """Ask the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
 
         Raises:
             ArchiveError: the question is wrong; says where.
@@ -232,7 +232,8 @@ class Archive:
             for name in TABLES:
                 connection.register(name, self.table(name))
             try:
-                return connection.execute(sql).to_arrow_table()
+                answer: Any = connection.sql(sql)  # None after a statement that gives no rows
+                return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.Error as error:
                 raise ArchiveError(f"query: {error}") from error
 

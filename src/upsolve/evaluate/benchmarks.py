@@ -16,9 +16,14 @@ from upsolve.types import Attempt, Evaluation, Task, Verdict
 from upsolve.verify.limits import Limits
 from upsolve.verify.pool import verify
 
-__all__ = ["evaluate", "limits_of"]
+__all__ = ["Progress", "draw_samples", "evaluate", "limits_of", "quiet"]
 
 Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and how much there is."""
+
+
+def quiet(_what: str, _done: int, _all: int) -> None:
+    """Show no progress."""
 
 
 def limits_of(recipe: Recipe) -> Limits:
@@ -50,7 +55,7 @@ def evaluate(
         The evaluation, and the samples with their verdicts.
     """
     started = time.monotonic()
-    report = progress or (lambda _what, _done, _all: None)
+    report = progress or quiet
     attempts = draw_samples(recipe, tasks, model, report)
     verdicts = judge_samples(recipe, tasks, attempts, report)
     if keep:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from upsolve.errors import ArchiveError
 from upsolve.types import Evaluation, TaskScore
@@ -28,11 +29,12 @@ def load_evaluation(path: str | Path) -> Evaluation:
         ArchiveError: it is not there, damaged, or of an unknown version; names the file.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         version = data.pop("version")
         if version != VERSION:
             raise ArchiveError(f"{path}: version {version}, this program knows {VERSION}")
-        return Evaluation(**{**data, "scores": tuple(TaskScore(**score) for score in data["scores"])})
+        data["scores"] = tuple(TaskScore(**score) for score in data["scores"])
+        return Evaluation(**data)
     except FileNotFoundError as error:
         raise ArchiveError(f"{path}: no such evaluation") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

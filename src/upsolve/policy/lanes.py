@@ -70,11 +70,11 @@ class LaneCache:
 
 
 def lane_attention(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+    _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """Attend over a lane's own length when decoding, causally when reading a prompt."""
     mask = options.get("lane_mask")
-    scaling: float | None = options.get("scaling")
+    scaling: float = options["scaling"]
     if mask is None:
         out = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         return out.transpose(1, 2).contiguous(), None

@@ -101,7 +101,9 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
-    settings = LoraConfig(r=config.lora_rank, lora_alpha=int(config.lora_alpha), target_modules="all-linear", task_type="CAUSAL_LM")
+    settings = LoraConfig(
+        r=config.lora_rank, lora_alpha=int(config.lora_alpha), target_modules="all-linear", task_type="CAUSAL_LM"
+    )
     return get_peft_model(model, settings)
 
 

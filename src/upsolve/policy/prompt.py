@@ -45,20 +45,23 @@ def completion_text(code: str) -> str:
     return code.rstrip() + CLOSE
 
 
-FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
 
 
 def extract_code(completion: str) -> str:
     """Return the code of a free-form answer: the longest fenced block, or all of it when no fence is there.
 
-    A fence closes with the same character and at least as many of them (CommonMark); an unclosed one runs to the end.
+    A fence closes with the same character and at least as many of them, and its indentation is not part of the code
+    (CommonMark); an unclosed one runs to the end.
     """
     blocks: list[str] = []
     position = 0
     while found := FENCE.search(completion, position):
         start = found.end() + 1
-        close = re.compile(rf"^[ \t]*{re.escape(found[1][0])}{{{len(found[1])},}}[ \t]*$", re.MULTILINE)
+        indent, marks = found.groups()
+        close = re.compile(rf"^[ \t]*{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
         end = close.search(completion, start)
-        blocks.append(completion[start : end.start() if end else len(completion)])
+        inside = completion[start : end.start() if end else len(completion)]
+        blocks.append(re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE) if indent else inside)
         position = end.end() if end else len(completion)
     return (max(blocks, key=len) if blocks else completion).strip("\n")

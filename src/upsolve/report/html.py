@@ -55,7 +55,7 @@ def write_report(path: str | Path, content: ReportContent) -> None:
     """Write the page, atomically."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    runs = content.evaluations
+    runs = list(content.evaluations)
     pictures: dict[str, str] = {}
     if runs:
         pictures[f"pass@{content.ks[0]} by difficulty"] = pass_by_difficulty(runs, content.ks[0])

@@ -70,7 +70,9 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
             axes.bar(at, 100 * got.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
             if got.low == got.low:
                 axes.vlines(at, 100 * got.low, 100 * got.high, color="#333333", linewidth=1.2)
-            axes.text(at, 100 * (got.high if got.high == got.high else got.mean) + 1, f"{100 * got.mean:.1f}", ha="center", fontsize=8)
+            axes.text(
+                at, 100 * (got.high if got.high == got.high else got.mean) + 1, f"{100 * got.mean:.1f}", ha="center", fontsize=8
+            )
     axes.set_xticks(range(len(labels)), labels)
     axes.set_ylabel(f"pass@{k}, %")
     axes.legend(frameon=False)
@@ -108,7 +110,9 @@ def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
     for place, name in enumerate(names):
         axes = figure.add_subplot(lines, 2, place + 1)
         points = [(row["step"], row[name]) for row in rows if name in row]
-        axes.plot(*zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker="o" if len(points) < 12 else None, markersize=3)
+        axes.plot(
+            *zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker="o" if len(points) < 12 else None, markersize=3
+        )
         axes.set_title(CURVES[name], fontsize=8, loc="left")
         axes.tick_params(labelsize=7)
         bare(axes)

@@ -64,8 +64,8 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
         ("cut at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
     ]
     mixes = [outcome_mix(e.scores) for e in evaluations]
-    for status in dict.fromkeys(name for mix in mixes for name in mix):
-        rows.append((f"{status}, %", *(percent(mix.get(status, 0.0)) for mix in mixes)))
+    names = dict.fromkeys(name for mix in mixes for name in mix)
+    rows += [(f"{status}, %", *(percent(mix.get(status, 0.0)) for mix in mixes)) for status in names]
     rows.append(("wall time, s", *(number(e.wall_seconds, 0) for e in evaluations)))
     return Table("Profile of the samples", ("", *(e.name for e in evaluations)), tuple(rows))
 
@@ -79,7 +79,9 @@ def comparison(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     """Return one sentence: the paired difference in pass@k over tasks."""
     paired = paired_difference(task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k))
     change = paired.difference
-    verdict = "a real gain" if change.low > 0 else "a real loss" if change.high < 0 else "no difference that can be told from chance"
+    verdict = (
+        "a real gain" if change.low > 0 else "a real loss" if change.high < 0 else "no difference that can be told from chance"
+    )
     return (
         f"pass@{k} {after.name} - {before.name}: {100 * change.mean:+.1f} points, 95 % interval "
         f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] over {change.tasks} tasks "

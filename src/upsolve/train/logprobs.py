@@ -87,7 +87,9 @@ def head_weight(model: Any) -> Tensor:
     head = model.get_output_embeddings()
     odd = [name for name in ("final_logit_softcapping", "logit_scale", "logits_scaling") if getattr(model.config, name, None)]
     if odd or getattr(head, "bias", None) is not None:
-        raise ModelError(f"the head of {model.name_or_path} is not one plain matrix ({', '.join(odd) or 'bias'}): not supported yet")
+        raise ModelError(
+            f"the head of {model.name_or_path} is not one plain matrix ({', '.join(odd) or 'bias'}): not supported yet"
+        )
     return head.weight
 
 

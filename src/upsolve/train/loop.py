@@ -102,6 +102,7 @@ class Run:
         self.recipe, self.folder, self.plan, self.codec = recipe, folder, plan, codec
         precision = "bf16" if recipe.model.bf16 else "no"
         self.accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
+        self.autocast: Any = self.accelerator.autocast
         base = load_model(recipe.model.name, device=str(self.accelerator.device))
         use_tree_attention(base)
         self.reference = self.frozen(base) if recipe.objective.needs_reference else None
@@ -117,11 +118,11 @@ class Run:
         every = [batch for step in self.plan.steps for batch in step]
         name = "bf16" if self.recipe.model.bf16 else "fp32"
         base.eval()
-        return reference_logps(base, every, precision=name, autocast=self.accelerator.autocast)
+        return reference_logps(base, every, precision=name, autocast=self.autocast)
 
     def watch(self) -> dict[str, float]:
         """Measure the held-out attempts."""
-        return held_out(self.model, self.plan.heldout, self.accelerator.autocast)
+        return held_out(self.model, self.plan.heldout, self.autocast)
 
     def step(self) -> dict[str, float]:
         """Do one optimiser step and return its figures."""
@@ -135,7 +136,7 @@ class Run:
             self.plan.steps[index],
             self.recipe.objective,
             reference=self.reference,
-            autocast=self.accelerator.autocast,
+            autocast=self.autocast,
             backward=self.accelerator.backward,
         )
         norm = float(torch.nn.utils.clip_grad_norm_(trainable(self.model), optim.clip_norm))
@@ -163,7 +164,7 @@ class Run:
             checkpoint.save(self.folder, self.model, self.optimizer, progress)
 
 
-def replace_folder(folder: Path, write: Callable[[Path], None]) -> None:
+def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
     """Write a folder anew under a temporary name, then put it in its place."""
     temporary = folder.with_name(folder.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -226,7 +227,7 @@ def finish(run: Run, folder: Path, collapsed: str) -> Trained:
     keep_best = best.exists() and (run.recipe.monitor.keep == "best" or bool(collapsed))
     target = folder / "model"
     if keep_best:
-        replace_folder(target, lambda path: Path(shutil.copytree(best, path)))
+        replace_folder(target, lambda path: shutil.copytree(best, path))
     elif collapsed:
         raise TrainingError(f"{collapsed}; no good checkpoint was kept before")
     else:

@@ -47,7 +47,7 @@ class EncodedGroup:
         """P + sum of R: what the group costs."""
         return len(self.prompt_P) + sum(len(ids) for ids in self.attempts)
 
-    def keys(self) -> list[str]:
+    def attempt_keys(self) -> list[str]:
         """Return the content key of every attempt after its prompt."""
         prompt = str(self.prompt_P)
         return [content_id(prompt, str(ids)) for ids in self.attempts]
@@ -89,9 +89,7 @@ def soft_values(rewards_G: NDArray[np.float64], beta: float) -> NDArray[np.float
     return rewards_G - (largest + beta * np.log(np.mean(np.exp((rewards_G - largest) / beta))))
 
 
-def encode_groups(
-    groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe
-) -> tuple[list[EncodedGroup], Counter[str]]:
+def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) -> tuple[list[EncodedGroup], Counter[str]]:
     """Tokenise groups; attempts over ``data.max_tokens`` are left out and counted, as are those without a gradient."""
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
@@ -201,7 +199,7 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
         values_S=np.array([v for g in every for v in g.values], dtype=np.float32),
         behavior_S=np.array([v for g in every for v in g.behavior], dtype=np.float32),
         malformed_S=np.array([v for g in every for v in g.malformed], dtype=np.bool_),
-        keys=tuple(key for g in every for key in g.keys()),
+        keys=tuple(key for g in every for key in g.attempt_keys()),
     )
 
 

@@ -10,12 +10,18 @@ Standard library only; started as ``python -I -S -B child.py``. File descriptors
 When the keeper ends, the kernel kills whatever the attempt has started, however well it hid.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
 import resource
 import signal
 import sys
+
+TYPE_CHECKING = False  # typing itself is not imported: every attempt would wait for it
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__: list[str] = []
 
@@ -24,17 +30,17 @@ NEW = {"mountns": 0x00020000, "ipcns": 0x08000000, "netns": 0x40000000, "pidns":
 NEW_USER = 0x10000000
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-HIDDEN = ("/tmp", "/root", "/home", "/work", "/var/tmp", "/dev/shm", "/run")  # noqa: S108
+HIDDEN = ("/tmp", "/root", "/home", "/var/tmp", "/dev/shm", "/run", "/mnt", "/media", "/srv")
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(source, target, kind, flags, data=""):
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     """Call mount(2); OSError names the target."""
     if libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()) != 0:
         raise OSError(ctypes.get_errno(), "mount", target)
 
 
-def unshare_all(root):
+def unshare_all(root: bool) -> list[str]:
     """Enter new namespaces, all or none; return the layers gained."""
     uid, gid = os.getuid(), os.getgid()
     wanted = sum(NEW.values()) | (0 if root else NEW_USER)
@@ -47,14 +53,14 @@ def unshare_all(root):
     return [*NEW, *([] if root else ["userns"])]
 
 
-def private_tree(python):
+def private_tree(python: str, hide: list[str]) -> None:
     """Hide homes and temporary folders behind empty ones, show the interpreter through, read-only; mount our own /proc."""
     mount("", "/", "", MS_REC | MS_PRIVATE)
     handle = os.open(python, os.O_PATH)
-    for folder in HIDDEN:
+    for folder in (*HIDDEN, *hide):
         if not os.path.isdir(folder):
             continue
-        own = folder in ("/tmp", "/dev/shm")  # noqa: S108
+        own = folder in ("/tmp", "/dev/shm")
         mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size=64m,nr_inodes=4096,mode={'1777' if own else '755'}")
         if python.startswith(folder + "/"):
             os.makedirs(python, mode=0o755)
@@ -64,7 +70,7 @@ def private_tree(python):
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
 
 
-def confine(job, root):
+def confine(job: dict[str, Any], root: bool) -> None:
     """Set limits, identity and folder of the process that will run the attempt."""
     limits = job["limits"]
     cpu = max(1, -int(-limits["cpu_seconds"] // 1))
@@ -79,7 +85,7 @@ def confine(job, root):
         (resource.RLIMIT_STACK, 8 << 20, 64 << 20),
     ):
         resource.setrlimit(kind, (soft, hard))
-    os.chdir("/tmp" if job["private"] else job["folder"])  # noqa: S108
+    os.chdir("/tmp" if job["private"] else job["folder"])
     if root:
         os.setgroups([])
         os.setresgid(job["uid"], job["uid"], job["uid"])
@@ -89,7 +95,18 @@ def confine(job, root):
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def plain(value, depth=0):
+NUMBERS: tuple[tuple[type, str, Any], ...] = (
+    (int, "int", hex),
+    (float, "float", float.__repr__),
+    (complex, "complex", complex.__repr__),
+    (bytes, "bytes", bytes.hex),
+    (bytearray, "bytes", bytearray.hex),
+)
+"""Type, tag, and how a value is written: by the type's own method, never by one of a subclass."""
+SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
+
+
+def plain(value: Any, depth: int = 0) -> Any:
     """Encode a value as tagged plain data of exact builtin types; anything else becomes opaque, equal to nothing."""
     kind = type(value)
     if depth > 100:
@@ -98,12 +115,12 @@ def plain(value, depth=0):
         return value
     if kind is str:
         return ["str", value]
-    for base, tag in ((int, "int"), (float, "float"), (complex, "complex"), (bytes, "bytes"), (bytearray, "bytes")):
+    for base, tag, write in NUMBERS:
         if isinstance(value, base):
-            return [tag, value.hex() if tag == "bytes" else hex(value) if tag == "int" else base.__repr__(value)]
+            return [tag, write(value)]
     if isinstance(value, str):
         return ["str", str.__str__(value)]
-    for base in (list, tuple, set, frozenset):
+    for base in SEQUENCES:
         if isinstance(value, base):
             tag = "set" if base is frozenset else base.__name__
             return [tag, *[plain(item, depth + 1) for item in base.__iter__(value)]]
@@ -112,7 +129,7 @@ def plain(value, depth=0):
     return ["opaque", kind.__name__]
 
 
-def report(**record):
+def report(**record: Any) -> None:
     """Write one line to the results; a value that cannot be written becomes opaque."""
     try:
         line = json.dumps(record)
@@ -121,7 +138,7 @@ def report(**record):
     os.write(RESULTS, line.encode() + b"\n")
 
 
-def describe(error):
+def describe(error: BaseException) -> list[Any]:
     """Return [type, message, innermost line of the attempt] of an exception."""
     line, step = None, error.__traceback__
     while step is not None:
@@ -135,7 +152,7 @@ def describe(error):
     return [type(error).__name__[:100], message, line]
 
 
-def load(job, name):
+def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
     """Compile and run setup and attempt; return the namespace, or None after reporting why not."""
     sys.dont_write_bytecode = True
     try:
@@ -143,7 +160,7 @@ def load(job, name):
     except BaseException as error:
         report(compile=[*describe(error)[:2], getattr(error, "lineno", None), getattr(error, "offset", None)])
         return None
-    space = {"__name__": name, "__builtins__": __builtins__}
+    space: dict[str, Any] = {"__name__": name, "__builtins__": __builtins__}
     try:
         exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
     except BaseException as error:
@@ -159,7 +176,7 @@ def load(job, name):
     return space
 
 
-def run_tests(job):
+def run_tests(job: dict[str, Any]) -> None:
     """Evaluate the expressions and run the statements of a job, one result line each."""
     space = load(job, "attempt")
     if space is None:
@@ -182,7 +199,7 @@ def run_tests(job):
     report(done=True)
 
 
-def run_program(job):
+def run_program(job: dict[str, Any]) -> None:
     """Run a program that reads standard input."""
     job_input = os.memfd_create("stdin")
     os.write(job_input, job["stdin"].encode("utf-8", "surrogatepass"))
@@ -194,7 +211,7 @@ def run_program(job):
         report(done=True)
 
 
-def attempt(job, root):
+def attempt(job: dict[str, Any], root: bool) -> None:
     """The third process: confine, run, leave."""
     try:
         confine(job, root)
@@ -210,11 +227,11 @@ def attempt(job, root):
         os._exit(0)
 
 
-def keeper(job, root, layers):
+def keeper(job: dict[str, Any], root: bool, layers: list[str]) -> None:
     """The second process: own the pid namespace, start the attempt, wait for it, report how it ended."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if "mountns" in layers:
-        private_tree(job["python"])
+        private_tree(job["python"], job["hide"])
     child = os.fork()
     if child == 0:
         os.close(STATUS)
@@ -226,7 +243,7 @@ def keeper(job, root, layers):
     os._exit(0)
 
 
-def main():
+def main() -> None:
     """The first process: namespaces, then wait for the keeper."""
     with open(0, "rb", closefd=False) as file:
         job = json.loads(file.read())

@@ -1,7 +1,7 @@
 """Compare what an attempt gave with what was expected, on plain data, outside of its process."""
 
 import ast
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any
 
@@ -32,7 +32,13 @@ def decode_tagged(data: Any) -> Any:
     if data is None or isinstance(data, bool):
         return data
     tag, *items = data
-    simple = {"str": str, "int": lambda text: int(text, 16), "float": float, "complex": complex, "bytes": bytes.fromhex}
+    simple: dict[str, Any] = {
+        "str": str,
+        "int": partial(int, base=16),
+        "float": float,
+        "complex": complex,
+        "bytes": bytes.fromhex,
+    }
     if tag in simple:
         return simple[tag](items[0])
     if tag == "dict":

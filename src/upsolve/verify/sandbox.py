@@ -57,6 +57,16 @@ class Exit:
     """Confinement that was active."""
 
 
+SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "nix", "opt", "proc", "sbin", "sys", "usr", "var"})
+
+
+@cache
+def hidden() -> list[str]:
+    """Return the top folders that hold the working folder and this program, where they are no part of the system."""
+    tops = {path.resolve().parts[1] for path in (Path.cwd(), Path(__file__)) if len(path.resolve().parts) > 2}
+    return [f"/{top}" for top in sorted(tops - SYSTEM)]
+
+
 slots_free = threading.local()
 slot_count = iter(range(1 << 30))
 
@@ -92,12 +102,13 @@ def run_job(job: Mapping[str, Any], limits: Limits, *, wall_seconds: float, isol
         JudgeError: the launcher broke; says how.
     """
     folder = tempfile.mkdtemp(prefix="upsolve-")
-    os.chmod(folder, 0o777)  # noqa: S103  the attempt runs as another user
+    Path(folder).chmod(0o777)  # the attempt runs as another user
     full = {
         **job,
         "limits": asdict(limits),
         "folder": folder,
         "python": PREFIX,
+        "hide": hidden(),
         "uid": FIRST_UID + slot(),
         "required": isolation == "required",
     }

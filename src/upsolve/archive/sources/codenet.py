@@ -54,7 +54,16 @@ class Reader(HTMLParser):
         del attrs
         self.skip += tag in ("script", "style")
         self.pre += tag == "pre"
-        marks = {"li": "\n- ", "sup": "^", "sub": "_", "td": " | ", "th": " | ", "h1": "\n\n# ", "h2": "\n\n## ", "h3": "\n\n### "}
+        marks = {
+            "li": "\n- ",
+            "sup": "^",
+            "sub": "_",
+            "td": " | ",
+            "th": " | ",
+            "h1": "\n\n# ",
+            "h2": "\n\n## ",
+            "h3": "\n\n### ",
+        }
         self.mark(marks.get(tag, "\n" if tag in self.BLOCKS else ""))
 
     def handle_endtag(self, tag: str) -> None:
@@ -90,7 +99,9 @@ def readable(html: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
 
 
-SAMPLE = re.compile(r"<h\d[^>]*>([^<]*(?:sample|example)[^<]*)</h\d>\s*(?:</?(?!pre|h\d)[^>]*>\s*)*<pre[^>]*>(.*?)</pre>", re.I | re.S)
+SAMPLE = re.compile(
+    r"<h\d[^>]*>([^<]*(?:sample|example)[^<]*)</h\d>\s*(?:</?(?!pre|h\d)[^>]*>\s*)*<pre[^>]*>(.*?)</pre>", re.I | re.S
+)
 
 
 def samples(html: str) -> tuple[TestCase, ...]:

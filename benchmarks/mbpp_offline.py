@@ -1,0 +1,130 @@
+"""Offline methods on MBPP: python benchmarks/mbpp_offline.py DATA WORK [OUT.json]
+
+Trains SmolLM2-135M-Instruct on other models' judged attempts at one part of MBPP's tasks (LDB's archive, judged again by us), and
+measures pass@1 and pass@8 on tasks of the other part: base, sft, rloo, group_norm, exp_advantage and topr, three seeds each.
+Everything is kept in WORK; a run that was stopped goes on where it was. OUT is written after every arm.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from machine import machine
+
+from upsolve.archive.ingest import ingest
+from upsolve.archive.store import Archive
+from upsolve.config import Recipe, load_recipe
+from upsolve.evaluate.benchmarks import evaluate
+from upsolve.evaluate.diagnostics import weighted_mean
+from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.experiment import split_archive
+from upsolve.train.loop import train
+from upsolve.train.monitor import read_log
+from upsolve.verify.pool import verify
+
+METHODS = ("sft", "rloo", "group_norm", "exp_advantage", "topr")
+SEEDS = (0, 1, 2)
+TASKS = 60
+SETTINGS = [
+    "data.train=0.8",
+    "data.dev=0.08",
+    "data.groups_per_task=1",
+    "optim.tokens_per_step=4096",
+    "optim.tokens_per_batch=2048",
+    "optim.max_steps=10",
+    "monitor.eval_every=5",
+    "monitor.heldout=16",
+    "monitor.keep=last",
+    "sample.samples=8",
+    "sample.max_tokens=160",
+]
+RECIPES = Path(__file__).parents[1] / "recipes"
+
+
+def prepare(data, work):
+    """Import LDB's MBPP attempts and judge them, once."""
+    archive = Archive.create(work / "archive")
+    ingest(archive, "ldb", data / "ldb" / "mbpp")
+    tasks = {task.task_id: task for task in archive.tasks()}
+    judged = {v.attempt_id for v in archive.verdicts() if not v.judge.startswith("recorded:")}
+    todo = [a for a in archive.attempts() if a.attempt_id not in judged]
+    archive.append(verdicts=verify([(tasks[a.task_id], a) for a in todo]))
+    return archive
+
+
+def recipe_of(method, seed, work):
+    """Return the settings of one run."""
+    file = RECIPES / f"{method}.yaml" if method != "base" else None
+    own = [f"data.archive={work / 'archive'}", *(f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed"))]
+    return load_recipe(file, [*SETTINGS, *own])
+
+
+def run(method, seed, split, work):
+    """Train (unless base) and measure one seed; what is done is read back."""
+    recipe: Recipe = recipe_of(method, seed, work)
+    place, file = work / f"{method}-{seed}", work / f"{method}-{seed}.json"
+    if not file.exists():
+        started, model = time.monotonic(), recipe.model.name
+        if method != "base":
+            model = str(train(recipe, split.groups["train"], split.groups["dev"], place).folder)
+        trained = time.monotonic() - started
+        evaluation, _, _ = evaluate(recipe, split.tasks["test"][:TASKS], model=model, name=method)
+        (work / f"{method}-{seed}.seconds").write_text(str(trained))
+        save_evaluation(evaluation, file)
+    rows = read_log(place / "metrics.jsonl")
+    return load_evaluation(file), float((work / f"{method}-{seed}.seconds").read_text()), rows
+
+
+def interval(estimate):
+    """Return an estimate in percent."""
+    return [round(100 * x, 2) for x in (estimate.mean, estimate.low, estimate.high)]
+
+
+def summary(method, runs, base):
+    """Put the seeds of a method together, task by task."""
+    evaluations, seconds, logs = zip(*runs, strict=True)
+    row = {"method": method, "seeds": len(runs), "train_seconds": [round(s) for s in seconds]}
+    for k in (1, 8):
+        mine = over_seeds([task_pass_at_k(e.scores, k) for e in evaluations])
+        row[f"pass@{k}"] = interval(mean_interval(list(mine.values())))
+        row[f"pass@{k} of each seed"] = [
+            round(100 * float(np.mean(list(task_pass_at_k(e.scores, k).values()))), 2) for e in evaluations
+        ]
+        row[f"pass@{k} - base"] = interval(
+            paired_difference(over_seeds([task_pass_at_k(e.scores, k) for e in base]), mine).difference
+        )
+    row["mean length, tokens"] = round(float(np.mean([weighted_mean(e.scores, "mean_tokens") for e in evaluations])), 1)
+    row["mean entropy, nats"] = round(float(np.mean([weighted_mean(e.scores, "mean_entropy") for e in evaluations])), 3)
+    if logs[0]:
+        row["steps"] = len(logs[0])
+        row["tokens_per_second"] = round(float(np.mean([step["tokens_per_second"] for rows in logs for step in rows])))
+        row["held-out passed, nats a token, last"] = round(
+            float(np.mean([rows[-1]["heldout_passed_logp"] for rows in logs])), 3
+        )
+    return row
+
+
+def main(data, work, out):
+    """Run everything, seed by seed, and write the table."""
+    work.mkdir(parents=True, exist_ok=True)
+    archive = prepare(data, work)
+    split = split_archive(archive, recipe_of("base", 0, work))
+    info = {name: len(tasks) for name, tasks in split.tasks.items()}
+    done = {}
+    for seed in SEEDS:
+        for method in ("base", *METHODS):
+            done.setdefault(method, []).append(run(method, seed, split, work))
+            base = [evaluation for evaluation, _, _ in done["base"]]
+            rows = [summary(name, runs, base[: len(runs)]) for name, runs in done.items()]
+            result = {"machine": machine(), "tasks": info | {"measured": TASKS}, "settings": SETTINGS, "methods": rows}
+            out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            print(json.dumps(rows[list(done).index(method)]), flush=True)
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[3]) if len(sys.argv) > 3 else Path(__file__).parent / "results" / "mbpp_offline.json"
+    main(Path(sys.argv[1]), Path(sys.argv[2]), place)

@@ -1,0 +1,42 @@
+import pytest
+
+from upsolve.policy.model import load_codec
+from upsolve.policy.prompt import completion_text, extract_code, messages, opening
+from upsolve.types import Task, TestCase, TestKind
+
+TASK = Task("t", " Add one. ", tuple(TestCase(TestKind.CALL, f"f({i})", str(i + 1), hidden=i == 1) for i in range(6)), "f")
+
+
+def test_hidden_tests_stay_hidden():
+    assert messages(TASK) == [
+        {"role": "user", "content": "Add one.\n\nExamples:\nassert f(0) == 1\nassert f(2) == 3\nassert f(3) == 4"}
+    ]
+    assert opening(TASK) == "```python\n"
+    program = Task("p", "Sum.", (TestCase(TestKind.STDIO, "1 2\n", "3\n"),), language="c++")
+    assert messages(program)[0]["content"].endswith("Input:\n1 2\nOutput:\n3") and opening(program) == "```c++\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("x = 1", "x = 1"),
+        ("Here:\n```python\nx = 1\n```\nDone.", "x = 1"),
+        ("```\nx = 1\n```\n```py\nlonger = 22\n```", "longer = 22"),
+        ("```python\nx = 1", "x = 1"),  # never closed
+        ("````md\n```\ninner\n```\n````", "```\ninner\n```"),  # a longer fence holds a shorter one
+        ("~~~python\nx = '```'\n~~~", "x = '```'"),
+        ("1. so:\n   ```python title=a\n   if x:\n     y\n   ```", "if x:\n  y"),  # in a list item
+        ("", ""),
+    ],
+)
+def test_code_is_found_on_odd_fences(answer, code):
+    assert extract_code(answer).strip("\n") == code.strip("\n")
+
+
+def test_completion_and_decoding_are_inverse(tiny_model):
+    codec = load_codec(tiny_model)
+    for code in ("def f(x):\n    return x + 1", "x = 'é → 🙂'", "a\r\nb"):
+        ids = codec.completion(code)
+        assert codec.decode(list(ids)) == code
+        spans = codec.offsets(code)
+        assert len(spans) == len(ids) and spans[0][0] == 0 and spans[-1][1] == len(completion_text(code))

@@ -1,0 +1,63 @@
+import pytest
+import torch
+
+from upsolve.config import SampleConfig
+from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.sample import draw, sample
+from upsolve.types import Task
+
+TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]
+CONFIG = SampleConfig(samples=3, max_tokens=24, seed=3, batch=4)
+
+
+def seeded():
+    return torch.Generator().manual_seed(0)
+
+
+def test_temperature_zero_takes_the_likeliest():
+    assert draw(torch.tensor([[0.0, 2.0, 1.0]]), temperature=0, top_p=1, generator=seeded()).tolist() == [1]
+
+
+def test_the_nucleus_cuts_the_tail():
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
+    counts = torch.bincount(draw(logits, temperature=1.0, top_p=0.75, generator=seeded()), minlength=4)
+    # 0.5 and 0.3 are the smallest set with mass >= 0.75: 5/8 and 3/8
+    assert counts[2:].tolist() == [0, 0]
+    assert counts[0] / 4000 == pytest.approx(0.625, abs=0.03)
+
+
+def plain(model, codec, task, ids):
+    """Untempered log-probabilities and mean entropy of ids, by the model's own forward pass."""
+    prompt = codec.prompt(task).ids_P
+    logp = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
+    entropy = -(logp.exp() * logp).sum(-1).mean()
+    return float(logp[torch.arange(len(ids)), torch.tensor(ids)].sum()), float(entropy)
+
+
+@torch.inference_mode()
+def test_samples_carry_the_log_probability_and_entropy_of_their_tokens(tiny_model):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    greedy = list(sample(model, codec, TASKS, config=SampleConfig(samples=1, temperature=0, max_tokens=6)))
+    assert sorted(a.task_id for a in greedy) == ["a", "b", "c"]
+    for attempt in greedy:
+        task = next(t for t in TASKS if t.task_id == attempt.task_id)
+        ids = list(codec.prompt(task).ids_P)
+        picked = []
+        for _ in range(attempt.tokens):
+            picked.append(int(model(torch.tensor([ids + picked])).logits[0, -1].argmax()))
+        assert attempt.code == codec.decode(picked)
+        logp, entropy = plain(model, codec, task, picked)
+        assert attempt.behavior_logp == pytest.approx(logp, abs=1e-3)
+        assert attempt.entropy == pytest.approx(entropy, abs=1e-4)
+
+
+def test_every_attempt_is_made_once_and_again_the_same(tiny_model):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    seen = []
+    first = list(sample(model, codec, TASKS, config=CONFIG, author="me", on_done=seen.append))
+    assert {t.task_id: sum(a.task_id == t.task_id for a in first) for t in TASKS} == {"a": 3, "b": 3, "c": 3}
+    assert seen[-1] == 9 and {a.author for a in first} == {"me"}
+    assert all((1 <= a.tokens <= 24 and a.truncated == (a.tokens == 24)) or not a.truncated for a in first)
+    assert list(sample(model, codec, TASKS, config=CONFIG, author="me")) == first
+    other = list(sample(model, codec, TASKS, config=CONFIG.model_copy(update={"seed": 4}), author="me"))
+    assert [a.code for a in other] != [a.code for a in first]

@@ -1,0 +1,52 @@
+import re
+
+from upsolve.report.html import Example, ReportContent, write_report
+from upsolve.report.tables import comparison, pass_table, profile_table
+from upsolve.types import Evaluation, TaskScore
+
+
+def evaluation(name, passed):
+    scores = tuple(
+        TaskScore(f"t{i}", "easy" if i < 10 else "hard", 8, c, {"passed": c, "failed": 8 - c}, 20.0, 0.4)
+        for i, c in enumerate(passed)
+    )
+    return Evaluation(name, "model", "x:test", 0.8, 0.95, 1, 100, scores, 12.0)
+
+
+BASE, BETTER = evaluation("base", [2] * 10 + [0] * 10), evaluation("trained", [6] * 10 + [0] * 9 + [8])
+
+
+def test_tables_by_hand():
+    table = pass_table((BASE, BETTER), (1, 8, 16))
+    rows = {(row[0], row[1]): row[2:] for row in table.rows}
+    assert rows["easy (10)", "pass@1"] == ("25.0 [25.0, 25.0]", "75.0 [75.0, 75.0]")
+    assert rows["all (20)", "pass@1"][0].startswith("12.5 [") and rows["all (20)", "pass@1"][1].startswith("42.5 [")
+    assert rows["hard (10)", "pass@8"][1].startswith("10.0 [")
+    assert rows["all (20)", "pass@16"] == ("undefined (n < k)",) * 2
+    profile = {row[0]: row[1:] for row in profile_table((BASE, BETTER)).rows}
+    assert profile["passed, %"] == ("12.5", "42.5") and profile["samples"] == ("160", "160")
+
+
+def test_the_sentence_says_what_can_be_said():
+    assert "+30.0 points" in comparison(BASE, BETTER) and comparison(BASE, BETTER).endswith("a real gain")
+    assert comparison(BETTER, BASE).endswith("a real loss")
+    assert comparison(BASE, BASE).endswith("told from chance")
+
+
+def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
+    evil = "</pre><script>alert(1)</script>"
+    content = ReportContent(
+        "a <title>",
+        (BASE, BETTER),
+        (1, 8),
+        training=({"step": 1.0, "loss": 2.0, "entropy": 0.5}, {"step": 2.0, "loss": 1.0, "entropy": 0.4}),
+        recipe_yaml="name: x",
+        facts={"model": evil},
+        examples=(Example("t0", evil, evil, "failed", "ok", "passed"),),
+    )
+    write_report(tmp_path / "r.html", content)
+    page = (tmp_path / "r.html").read_text()
+    assert "<script" not in page and page.count("&lt;script&gt;") == 3
+    assert page.count("<svg") == 4
+    outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
+    assert outside == [] and "@import" not in page and "url(http" not in page

@@ -1,0 +1,71 @@
+"""The command line, as a person types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+TASK = {
+    "kind": "task",
+    "task_id": "a",
+    "prompt": "double",
+    "entry_point": "f",
+    "tests": [{"kind": "call", "input": "f(2)", "expected": "4"}],
+}
+RIGHT = {"kind": "attempt", "task_id": "a", "code": "def f(x):\n    return 2 * x"}
+WRONG = {"kind": "attempt", "task_id": "a", "code": "def f(x):\n    return x"}
+
+
+def upsolve(*words, code=0):
+    done = subprocess.run([sys.executable, "-m", "upsolve", *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def archive(tmp_path):
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(map(json.dumps, (TASK, RIGHT, WRONG))))
+    said = upsolve("ingest", "jsonl", file, tmp_path / "archive")
+    assert "1 tasks, 2 attempts" in said
+    return tmp_path / "archive"
+
+
+def test_ingest_verify_look_and_export(archive, tmp_path):
+    assert "judged 2, 0 were judged before" in upsolve("verify", archive)
+    assert "judged 0, 2 were judged before" in upsolve("verify", archive)
+    assert "mixed_tasks  1" in upsolve("archive", "info", archive)
+    said = upsolve("archive", "query", archive, "select status, passed from verdicts order by status")
+    assert "failed" in said and "passed" in said
+    assert "5 records" in upsolve("archive", "export", archive, tmp_path / "out.jsonl")
+    assert "already" in upsolve("ingest", "jsonl", tmp_path / "in.jsonl", archive)
+
+
+def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path):
+    settings = ["--set", "sample.samples=2", "--set", "sample.max_tokens=8"]
+    upsolve("sample", archive, "--model", tiny_model, *settings)
+    assert "attempts     4" in upsolve("archive", "info", archive)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("evaluate: {tasks: 2, ks: [1, 2]}\n")
+    for name in ("one", "two"):
+        said = upsolve("eval", recipe, "--model", tiny_model, "--name", name, "--out", tmp_path, *settings)
+        assert "pass@2" in said
+    said = upsolve("report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path / "r.html")
+    assert "told from chance" in said and "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_errors_are_one_message_and_no_traceback(tmp_path):
+    for words in (
+        ["archive", "info", tmp_path / "none"],
+        ["train", tmp_path / "none.yaml"],
+        ["ingest", "mbpp", tmp_path / "none.jsonl", tmp_path / "archive"],
+        ["report", tmp_path / "none.json"],
+    ):
+        said = upsolve(*words, code=2)
+        assert said.startswith("upsolve: ") and "Traceback" not in said and "none" in said
+
+
+def test_help_names_the_commands():
+    said = upsolve("--help")
+    assert all(name in said for name in ("ingest", "verify", "train", "sample", "eval", "report", "run", "doctor"))
