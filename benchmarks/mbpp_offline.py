@@ -28,15 +28,15 @@ from upsolve.verify.pool import verify
 
 METHODS = ("sft", "rloo", "group_norm", "exp_advantage", "topr")
 SEEDS = (0, 1, 2)
-TASKS = 60
+TASKS = 48
 SETTINGS = [
     "data.train=0.8",
     "data.dev=0.08",
     "data.groups_per_task=1",
     "optim.tokens_per_step=4096",
     "optim.tokens_per_batch=2048",
-    "optim.max_steps=10",
-    "monitor.eval_every=5",
+    "optim.max_steps=8",
+    "monitor.eval_every=8",
     "monitor.heldout=16",
     "monitor.keep=last",
     "sample.samples=8",

@@ -41,6 +41,7 @@ def test_leaks_are_found():
     ]
 
 
-def test_the_embedded_archive_has_no_leaks():
-    parts = split_tasks(open_archive("embedded").tasks(), SHARES, seed=0)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_embedded_archive_has_no_leaks(seed):
+    parts = split_tasks(open_archive("embedded").tasks(), SHARES, seed=seed)
     assert find_leaks(parts["train"] + parts["dev"], parts["test"]) == []
