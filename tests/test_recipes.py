@@ -10,7 +10,14 @@ from upsolve.experiment import split_archive
 from upsolve.train.loop import train
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
-SMALL = ["model.bf16=false", "data.train=0.05", "data.dev=0.05", "optim.max_steps=2", "optim.tokens_per_step=2000", "monitor.heldout=4"]
+SMALL = [
+    "model.bf16=false",
+    "data.train=0.05",
+    "data.dev=0.05",
+    "optim.max_steps=2",
+    "optim.tokens_per_step=2000",
+    "monitor.heldout=4",
+]
 
 
 def test_the_documented_recipes_are_there():

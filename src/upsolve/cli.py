@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,9 +97,7 @@ def run(
     with bars() as progress:
         before, after, trained = run_recipe(loaded, out, progress=progress)
     show_results((before, after), loaded.ks)
-    if trained.collapsed:
-        typer.echo(f"training was stopped: {trained.collapsed}; kept the weights of step {trained.kept_step}")
-    typer.echo(f"report: {out / 'report.html'}    model: {trained.folder}")
+    typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
 
 
 @app.command()
@@ -120,7 +119,7 @@ def train(recipe: RecipeFile, out: Out = Path("runs/train"), settings: Settings 
             out,
             on_step=lambda done, total, row: progress(f"train: entropy {row['entropy']:.2f}", done, total),
         )
-    typer.echo(f"{trained.steps} steps, kept step {trained.kept_step}: {trained.folder}")
+    typer.echo(f"{trained.text()}\nmodel: {trained.folder}")
     if trained.collapsed:
         raise typer.Exit(code=3)
 
@@ -185,12 +184,17 @@ def ingest(
     source: Annotated[str, typer.Argument(help="jsonl, mbpp, humaneval, codenet, ldb, refactory or codet.")],
     path: Annotated[Path, typer.Argument(help="File or folder to read.")],
     archive: Annotated[Path, typer.Argument(help="Archive to add to; made where none is.")],
+    language: Annotated[str | None, typer.Option(help="codenet: language as it spells it; Python unless told.")] = None,
+    most_correct: Annotated[int | None, typer.Option(help="codenet: accepted attempts kept a problem; 50 unless told.")] = None,
 ) -> None:
-    """Import tasks, attempts and recorded verdicts."""
+    """Import tasks, attempts and recorded verdicts. An import that was stopped starts over, with nothing double."""
     from upsolve.archive.ingest import ingest as read_in
     from upsolve.archive.store import Archive
 
-    report = read_in(Archive.create(archive), source, path)
+    given = {"language": language, "most_correct": most_correct}
+    options = {name: value for name, value in given.items() if value is not None}
+    with bars() as progress:
+        report = read_in(Archive.create(archive), source, path, on_rows=lambda n: progress("rows", n, n), **options)
     typer.echo(report.text())
 
 
@@ -252,20 +256,17 @@ def doctor() -> None:
 
 
 @archive_app.command("info")
-def archive_info(archive: Place) -> None:
+def info(archive: Place) -> None:
     """Count what an archive holds."""
-    from dataclasses import asdict
-
+    from upsolve.archive.info import archive_info
     from upsolve.archive.store import open_archive
 
-    for name, value in asdict(open_archive(archive).info()).items():
+    for name, value in asdict(archive_info(open_archive(archive))).items():
         typer.echo(f"{name:<12} {value}")
 
 
 @archive_app.command("query")
-def archive_query(
-    archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]
-) -> None:
+def query(archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]) -> None:
     """Ask an archive in SQL."""
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
@@ -276,7 +277,7 @@ def archive_query(
 
 
 @archive_app.command("export")
-def archive_export(archive: Place, out: Annotated[Path, typer.Argument(help="JSONL file.")]) -> None:
+def export(archive: Place, out: Annotated[Path, typer.Argument(help="JSONL file.")]) -> None:
     """Write an archive as JSONL: one record a line, which `upsolve ingest jsonl` reads back."""
     from upsolve.archive.sources.jsonl import write
     from upsolve.archive.store import open_archive

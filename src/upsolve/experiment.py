@@ -17,8 +17,7 @@ from upsolve.errors import ConfigError
 from upsolve.evaluate.benchmarks import Progress, evaluate, quiet
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.report.html import Example, ReportContent, write_report
-from upsolve.train.loop import Trained, train
-from upsolve.train.monitor import read_log
+from upsolve.train.loop import Trained, claim, train
 from upsolve.types import Evaluation, Group, Task
 
 __all__ = ["Split", "run_recipe", "split_archive"]
@@ -80,31 +79,21 @@ def run_recipe(
         progress: called with what is being done, how much is done, and how much there is.
     """
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    claim(place, recipe)
     report = progress or quiet
     split = split_archive(open_archive(recipe.data.archive), recipe)
     tasks = split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None]
-    done = (place / "trained.json").exists() and (place / "training" / "model").exists()
-    trained = finished(place) if done else None
     before = measure(recipe, tasks, place, model=recipe.model.name, name="base", progress=report)
-    if trained is None:
-        trained = train(
-            recipe,
-            split.groups["train"],
-            split.groups["dev"],
-            place / "training",
-            on_step=lambda done, total, row: report(f"train: entropy {row['entropy']:.2f}", done, total),
-        )
+    trained = train(
+        recipe,
+        split.groups["train"],
+        split.groups["dev"],
+        place / "training",
+        on_step=lambda done, total, row: report(f"train: entropy {row['entropy']:.2f}", done, total),
+    )
     after = measure(recipe, tasks, place, model=str(trained.folder), name="trained", progress=report)
     write_report(place / "report.html", content_of(recipe, (before, after), trained, (place, tasks)))
     return before, after, trained
-
-
-def finished(place: Path) -> Trained:
-    """Return what a finished training left behind."""
-    rows = read_log(place / "training" / "metrics.jsonl")
-    steps = int(rows[-1]["step"]) if rows else 0
-    return Trained(place / "training" / "model", steps, steps, "", rows)
 
 
 def content_of(
@@ -114,8 +103,7 @@ def content_of(
     place, tasks = where
     facts = {
         "model": recipe.model.name,
-        "training": f"{trained.steps} steps, weights of step {trained.kept_step}"
-        + (f", stopped: {trained.collapsed}" if trained.collapsed else ""),
+        "training": trained.text(),
         "held-out tasks": str(len(tasks)),
         "sampling": f"{recipe.sample.samples} a task, temperature {recipe.sample.temperature}, top-p {recipe.sample.top_p}, "
         f"seed {recipe.sample.seed}",

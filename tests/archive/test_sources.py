@@ -212,3 +212,32 @@ def test_real_data_sets(real_data, tmp_path, source, path, tasks, attempts, verd
     assert all(task.tests for task in archive.tasks())
     if verdicts:
         assert {v.status for v in archive.verdicts()} == {Status.PASSED, Status.FAILED}
+
+
+def test_an_import_that_was_stopped_leaves_nothing_double(tmp_path, monkeypatch):
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(json.dumps({"kind": "attempt", "task_id": "a", "code": f"x = {i}"}) for i in range(10)))
+    archive = Archive.create(tmp_path / "archive")
+    monkeypatch.setattr("upsolve.archive.ingest.BATCH", 3)
+    read = []
+
+    def stop(rows):
+        read.append(rows)
+        if rows == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(archive, "jsonl", file, on_rows=stop)
+    assert read == [3, 6] and len(archive.attempts()) == 6
+    assert ingest(archive, "jsonl", file).added["attempts"] == 10
+    assert [attempt.count for attempt in archive.attempts()] == [1] * 10
+
+
+def test_codenet_takes_a_language_and_a_cap(tmp_path):
+    rows = [("C++", "cpp", "Accepted", f"int x{i};") for i in range(5)] + [("Python", "py", "Accepted", "1")]
+    tree = codenet_tree(tmp_path / "tree", rows)
+    archive = Archive.create(tmp_path / "archive")
+    assert ingest(archive, "codenet", tree, language="C++", most_correct=3).added["attempts"] == 3
+    assert {attempt.language for attempt in archive.attempts()} == {"c++"}
+    with pytest.raises(SourceError, match="no option language"):
+        ingest(archive, "mbpp", tree, language="C++")

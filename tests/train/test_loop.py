@@ -143,3 +143,9 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
     again = run_recipe(recipe, tmp_path / "run")
     assert again[0] == before and again[1] == after
+
+
+def test_a_finished_run_is_read_back(tiny_model, tmp_path):
+    first = run(recipe_for(tiny_model), tmp_path / "run")
+    assert run(recipe_for(tiny_model), tmp_path / "run") == first
+    assert first.groups > 0 and "steps on" in first.text()

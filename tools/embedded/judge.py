@@ -8,6 +8,7 @@ from pathlib import Path
 
 import build
 
+from upsolve.archive.info import archive_info
 from upsolve.archive.split import find_leaks, split_tasks
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
@@ -32,7 +33,7 @@ def main(source, folder):
     archive = Archive.create(folder)
     print(archive.append(tasks=tasks.values(), attempts=attempts, verdicts=slim.values()))
     (folder / "lock").unlink()
-    print(archive.info())
+    print(archive_info(archive))
     few = [g.task.task_id for g in archive.groups() if len(g.attempts) < 8]
     print(len(few), "tasks with fewer than 8 distinct attempts", few)
     data = DataConfig()

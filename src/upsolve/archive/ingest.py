@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from upsolve.archive.rows import BadRow, Row
 from upsolve.archive.sources import codenet, codet, humaneval, jsonl, ldb, mbpp, refactory
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.types import Attempt, Task, Verdict
+from upsolve.types import Attempt, Task, Verdict, content_id
 
 __all__ = ["SOURCES", "IngestReport", "ingest"]
 
-SOURCES: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+SOURCES: Mapping[str, Callable[..., Iterator[Row]]] = {
     "codenet": codenet.read,
     "codet": codet.read,
     "humaneval": humaneval.read,
@@ -25,6 +26,9 @@ SOURCES: Mapping[str, Callable[[Path], Iterator[Row]]] = {
     "refactory": refactory.read,
 }
 """Source name -> reader."""
+
+OPTIONS = {"codenet": frozenset({"language", "most_correct"})}
+"""Source name -> what its reader takes beside the path."""
 
 BATCH = 20_000
 
@@ -51,13 +55,13 @@ class IngestReport:
         return ", ".join(parts) + aside
 
 
-def import_id(source: str, path: Path) -> str:
-    """Return an id of a source and its files: names, sizes and times of a folder, the content of a file.
+def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
+    """Return an id of a source, its options and its files: names, sizes and times of a folder, the content of a file.
 
     Raises:
         SourceError: the path is not there.
     """
-    digest = sha256(source.encode())
+    digest = sha256(json.dumps([source, sorted(options.items())]).encode())
     if path.is_file():
         with path.open("rb") as data:
             while block := data.read(1 << 20):
@@ -71,8 +75,18 @@ def import_id(source: str, path: Path) -> str:
     return f"{source}:{digest.hexdigest()[:20]}"
 
 
-def ingest(archive: Archive, source: str, path: str | Path) -> IngestReport:
-    """Import ``path`` by the reader named ``source``; an import that is in already is not counted twice.
+def ingest(
+    archive: Archive, source: str, path: str | Path, *, on_rows: Callable[[int], None] | None = None, **options: Any
+) -> IngestReport:
+    """Import ``path`` by the reader named ``source``; an import that is in already is not counted twice, and one that was stopped
+    starts over without leaving anything double.
+
+    Args:
+        archive: where to.
+        source: a name in ``SOURCES``.
+        path: file or folder.
+        on_rows: called with the number of rows read so far.
+        options: more arguments of the reader, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
         SourceError: unknown source, or the path is not what the source needs.
@@ -81,19 +95,25 @@ def ingest(archive: Archive, source: str, path: str | Path) -> IngestReport:
     if source not in SOURCES:
         raise SourceError(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
     place = Path(path)
-    name = import_id(source, place)
+    if odd := options.keys() - OPTIONS.get(source, frozenset()):
+        raise SourceError(f"source {source} has no option {', '.join(sorted(odd))}")
+    name = import_id(source, place, options)
+    tag = content_id(name)
     if name in archive.ingested():
         return IngestReport({}, 0, None, known=True)
     rejected = archive.path / "rejected" / f"{name.replace(':', '-')}.jsonl"
     added: Counter[str] = Counter()
     bad: list[BadRow] = []
     batch: list[Row] = []
-    for row in SOURCES[source](place):
+    archive.drop(tag)
+    for count, row in enumerate(SOURCES[source](place, **options), start=1):
         (bad if isinstance(row, BadRow) else batch).append(row)  # type: ignore[arg-type]
         if len(batch) >= BATCH:
-            added.update(add(archive, batch))
+            added.update(add(archive, batch, tag))
             batch = []
-    added.update(add(archive, batch))
+            if on_rows:
+                on_rows(count)
+    added.update(add(archive, batch, tag))
     if bad:
         rejected.parent.mkdir(exist_ok=True)
         rejected.write_text("".join(json.dumps(asdict(row)) + "\n" for row in bad), encoding="utf-8")
@@ -101,11 +121,12 @@ def ingest(archive: Archive, source: str, path: str | Path) -> IngestReport:
     return IngestReport(dict(added), len(bad), rejected if bad else None)
 
 
-def add(archive: Archive, batch: list[Row]) -> dict[str, int]:
+def add(archive: Archive, batch: list[Row], tag: str) -> dict[str, int]:
     """Append a batch and return what was added."""
     done = archive.append(
         tasks=[row for row in batch if isinstance(row, Task)],
         attempts=[row for row in batch if isinstance(row, Attempt)],
         verdicts=[row for row in batch if isinstance(row, Verdict)],
+        tag=tag,
     )
     return asdict(done)

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 from upsolve.archive.schema import SCHEMA, TABLES, from_row, to_table
 from upsolve.errors import ArchiveError, SchemaError
-from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
+from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
-__all__ = ["EMBEDDED", "Appended", "Archive", "ArchiveInfo", "open_archive"]
+__all__ = ["EMBEDDED", "Appended", "Archive", "open_archive"]
 
 META = "archive.json"
 
@@ -45,32 +45,6 @@ class Appended:
     """Attempts that were there before, or twice in this append: their counts grew."""
     verdicts: int
     """Verdicts written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveInfo:
-    """What an archive holds."""
-
-    tasks: int
-    """Tasks."""
-    attempts: int
-    """Distinct attempts."""
-    seen: int
-    """Attempts counted as often as they were seen."""
-    verdicts: int
-    """Verdicts, the last of every judge."""
-    unjudged: int
-    """Attempts without a verdict."""
-    mixed_tasks: int
-    """Tasks with an attempt that passed and one that did not."""
-    statuses: dict[str, int]
-    """Attempts by the status that groups() gives them."""
-    sources: dict[str, int]
-    """Tasks by source."""
-    authors: dict[str, int]
-    """Attempts by author, the ten most frequent."""
-    bytes: int
-    """Size on disk."""
 
 
 class Archive:
@@ -117,9 +91,15 @@ class Archive:
             yield
 
     def append(
-        self, *, tasks: Iterable[Task] = (), attempts: Iterable[Attempt] = (), verdicts: Iterable[Verdict] = ()
+        self, *, tasks: Iterable[Task] = (), attempts: Iterable[Attempt] = (), verdicts: Iterable[Verdict] = (), tag: str = ""
     ) -> Appended:
         """Add records; all of a kind in one part, in the order tasks, attempts, verdicts.
+
+        Args:
+            tasks: those that are not there yet are added.
+            attempts: all are written; equal ones are counted together when read.
+            verdicts: all are written.
+            tag: hexadecimal digits in the names of the parts, by which ``drop`` finds them.
 
         Raises:
             ArchiveError: a task of this id is there with another content.
@@ -132,7 +112,7 @@ class Archive:
             judged = list(verdicts)
             for name, records in (("tasks", fresh), ("attempts", every), ("verdicts", judged)):
                 if records:
-                    self.write_part(name, records)
+                    self.write_part(name, records, tag)
         return Appended(len(fresh), len(distinct), len(every) - len(distinct), len(judged))
 
     def new_tasks(self, tasks: Iterable[Task]) -> list[Task]:
@@ -147,14 +127,22 @@ class Archive:
                 raise ArchiveError(f"{self.path}: task {task.task_id} is there with another content; give one of them a new id")
         return fresh
 
-    def write_part(self, name: str, records: Sequence[Task | Attempt | Verdict]) -> None:
+    def write_part(self, name: str, records: Sequence[Task | Attempt | Verdict], tag: str) -> None:
         """Write one Parquet part, atomically."""
         table = to_table(name, records)
         number = 1 + max((int(part.name[:8]) for part in self.parts(name)), default=0)
-        final = self.path / name / f"{number:08d}-{content_id(str(table.num_rows), str(records[0]))[:8]}.parquet"
+        content = content_id(str(table.num_rows), str(records[0]))[:8]
+        final = self.path / name / f"{number:08d}-{content}{tag and '-' + tag}.parquet"
         temporary = final.with_suffix(".tmp")
         pq.write_table(table, temporary, compression="zstd")
         commit_file(temporary, final)
+
+    def drop(self, tag: str) -> None:
+        """Remove the parts that were appended under a tag: what an import left that did not come to its end."""
+        with self.lock():
+            for name in reversed(list(TABLES)):
+                for part in (self.path / name).glob(f"*-{tag}.parquet"):
+                    part.unlink()
 
     def parts(self, name: str) -> list[Path]:
         """Return the finished parts of a table, oldest first."""
@@ -237,24 +225,6 @@ class Archive:
             except duckdb.Error as error:
                 raise ArchiveError(f"query: {error}") from error
 
-    def info(self) -> ArchiveInfo:
-        """Count what is there."""
-        attempts, groups = self.attempts(), self.groups()
-        verdicts = [verdict for group in groups for verdict in group.verdicts]
-        judged = [verdict for verdict in verdicts if verdict is not None]
-        return ArchiveInfo(
-            tasks=len(self.tasks()),
-            attempts=len(attempts),
-            seen=sum(attempt.count for attempt in attempts),
-            verdicts=len(self.verdicts()),
-            unjudged=len(attempts) - len(judged),
-            mixed_tasks=sum(is_mixed(group) for group in groups),
-            statuses=dict(Counter(verdict.status.value for verdict in judged).most_common()),
-            sources=dict(Counter(task.source for task in self.tasks()).most_common()),
-            authors=dict(Counter(attempt.author for attempt in attempts).most_common(10)),
-            bytes=sum(part.stat().st_size for name in TABLES for part in self.parts(name)),
-        )
-
     def ingested(self) -> list[str]:
         """Return the ids of the imports that are in."""
         return list(self.meta().get("ingested", []))
@@ -275,12 +245,6 @@ def open_archive(name: str | Path) -> Archive:
 def recorded(verdict: Verdict) -> bool:
     """Return whether a verdict came with the data instead of from a judge of ours."""
     return verdict.judge.startswith("recorded:")
-
-
-def is_mixed(group: Group) -> bool:
-    """Return whether a group holds an attempt that passed and one that did not."""
-    scored = [v.status for v in group.verdicts if v is not None and v.status is not Status.UNSCORED]
-    return Status.PASSED in scored and any(status is not Status.PASSED for status in scored)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,10 +1,11 @@
 """The path: groups -> rewards -> advantages -> batches -> steps, with checkpoints and monitors."""
 
+import json
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from upsolve.policy.model import load_codec, load_model, save_model, trainable, 
 from upsolve.policy.tokens import Codec
 from upsolve.train import checkpoint
 from upsolve.train.groups import TrainGroup, cut_groups, passed
-from upsolve.train.monitor import Log, check_health, held_out
+from upsolve.train.monitor import Log, check_health, held_out, read_log
 from upsolve.train.pack import PackedBatch, encode_groups, plan_steps
 from upsolve.train.reference import reference_logps
 from upsolve.train.step import learning_rate, step_metrics, sum_gradients
 from upsolve.types import Group
 
-__all__ = ["Plan", "Trained", "make_plan", "train"]
+__all__ = ["Plan", "Trained", "claim", "make_plan", "train"]
+
+SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,18 @@ class Trained:
     """Step whose weights were kept."""
     collapsed: str
     """Why the run was stopped; empty if it was not."""
+    groups: int
+    """Groups trained on, over all epochs."""
+    left_out: dict[str, int]
+    """What was not trained on, by reason, over all epochs."""
     metrics: list[dict[str, float]]
     """One mapping a step."""
+
+    def text(self) -> str:
+        """Say what was done, for a person."""
+        left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "nothing"
+        stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
+        return f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}{stopped}; left out: {left_out}"
 
 
 def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[TrainGroup]:
@@ -194,8 +207,9 @@ def train(
         TrainingError: nothing to train on, or the folder belongs to another recipe.
     """
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     claim(place, recipe)
+    if done := load_trained(place):
+        return done
     codec = load_codec(recipe.model.name)
     run = Run(recipe, place, make_plan(groups, heldout, recipe, codec), codec)
     if run.progress.start is None:
@@ -213,7 +227,12 @@ def train(
 
 
 def claim(folder: Path, recipe: Recipe) -> None:
-    """Write the resolved recipe; refuse a folder that holds a run of another one."""
+    """Make the folder and write the resolved recipe into it.
+
+    Raises:
+        TrainingError: it holds a run of another recipe.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "recipe.yaml"
     if file.exists() and load_recipe(file) != recipe:
         raise TrainingError(f"{folder}: holds a run of another recipe (see {file}); choose another folder or remove it")
@@ -234,4 +253,18 @@ def finish(run: Run, folder: Path, collapsed: str) -> Trained:
         replace_folder(target, lambda path: save_model(run.model, run.codec, path))
     run.log.close()
     kept = run.progress.best_step if keep_best else run.progress.step
-    return Trained(target, run.progress.step, kept, collapsed, run.log.rows)
+    plan = run.plan
+    trained = Trained(target, run.progress.step, kept, collapsed, plan.groups, dict(plan.left_out), run.log.rows)
+    said = {name: value for name, value in asdict(trained).items() if name not in ("folder", "metrics")}
+    (folder / "summary.tmp").write_text(json.dumps(said, indent=1), encoding="utf-8")
+    (folder / "summary.tmp").replace(folder / SUMMARY)
+    return trained
+
+
+def load_trained(folder: Path) -> Trained | None:
+    """Return what a finished run left in a folder; None while it is not finished."""
+    file = folder / SUMMARY
+    if not file.exists():
+        return None
+    said: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return Trained(folder=folder / "model", metrics=read_log(folder / "metrics.jsonl"), **said)

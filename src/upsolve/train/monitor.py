@@ -13,7 +13,7 @@ from upsolve.errors import CollapseError
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Log", "check_health", "held_out"]
+__all__ = ["Log", "check_health", "held_out", "read_log"]
 
 
 class Log:
