@@ -1,6 +1,7 @@
 """The packed path against the plain one: same log-probabilities, same gradients, whatever the layout."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,6 +107,16 @@ def test_over_long_attempts_are_left_out_and_counted(tiny_model):
     assert short < middle < long
     kept, why = encode_groups(groups(1), codec, Recipe.model_validate({"data": {"max_tokens": middle}}))
     assert why == {"attempts: over max_tokens": 1} and len(kept[0].attempts) == 2
+
+
+def test_an_attempt_that_was_cut_does_not_learn_to_close(tiny_model):
+    codec = load_codec(tiny_model)
+    group = groups(1)[0]
+    cut = tuple(replace(attempt, truncated=True) for attempt in group.group.attempts)
+    items, _ = encode_groups([replace(group, group=replace(group.group, attempts=cut))], codec, Recipe())
+    texts = [codec.tokenizer.decode(ids) for ids in items[0].attempts]
+    assert texts == [attempt.code for attempt in cut]
+    assert all(codec.tokenizer.decode(ids).endswith("\n```") for ids in encoded(codec)[0].attempts)
 
 
 def test_nothing_is_lost_in_planning(tiny_model):

@@ -48,8 +48,9 @@ class Codec:
         ids = self.tokenizer(text + opening(task), add_special_tokens=False)["input_ids"]
         return EncodedPrompt(task.task_id, tuple(ids))
 
-    def _completion(self, code: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(completion_text(code), add_special_tokens=False)["input_ids"])
+    def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
+        text = completion_text(code) if closed else code
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def offsets(self, code: str) -> list[tuple[int, int]]:
         """Return the character span of every completion token, in ``completion_text(code)``."""

@@ -99,8 +99,10 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
         values = soft_values(item.rewards_G, recipe.objective.beta_value)
         kept: list[tuple[Attempt, tuple[int, ...], int]] = []
         for index, attempt in enumerate(item.group.attempts):
-            ids = codec.completion(attempt.code)
-            if len(prompt) + len(ids) > recipe.data.max_tokens:
+            ids = codec.completion(attempt.code, closed=not attempt.truncated)  # a cut attempt never closed its fence
+            if not ids:
+                left_out["attempts: empty"] += 1
+            elif len(prompt) + len(ids) > recipe.data.max_tokens:
                 left_out["attempts: over max_tokens"] += 1
             elif item.advantages_G[index] == 0 and not keep_zero:
                 left_out["attempts: zero advantage"] += 1
