@@ -1,0 +1,109 @@
+"""Print the tables of docs/results.md from the JSON files of results/: python benchmarks/tables.py"""
+
+import json
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def read(name):
+    """Return a result."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def table(header, rows):
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def cell(triple, sign=""):
+    """Return a mean with its interval."""
+    mean, low, high = (f"{value:{sign}.1f}" for value in triple)
+    return f"{mean} [{low}, {high}]"
+
+
+def demo():
+    """Return the table of the demo."""
+    data = read("demo")
+    named = [(f"seed {row['seed']}", row) for row in data["seeds"]] + [("all three", data["pooled"])]
+    rows = [
+        [
+            name,
+            k[2:],
+            *(cell(row[k][f"pass@{k[2:]} {what}"]) for what in ("base", "trained")),
+            cell(row[k][f"pass@{k[2:]} difference"], "+"),
+        ]
+        for name, row in named
+        for k in row
+        if k.startswith("k=")
+    ]
+    extra = [
+        [row["seed"], row["steps"], row["training_seconds"], *row["sampling_and_judging_seconds"], row["wall_seconds"]]
+        + [" → ".join(map(str, row[what])) for what in ("length, tokens", "entropy, nats")]
+        for row in data["seeds"]
+    ]
+    header = [
+        "seed",
+        "steps",
+        "training, s",
+        "base measured, s",
+        "trained measured, s",
+        "all, s",
+        "length, tokens",
+        "entropy, nats",
+    ]
+    return table(["", "k", "base", "trained", "difference"], rows) + "\n\n" + table(header, extra)
+
+
+def agreement():
+    """Return the table of judging again, and that of the disagreements."""
+    sets = read("agreement")["sets"]
+    rows = [
+        [
+            s["set"],
+            s["added"]["tasks"],
+            s["judged"],
+            s["with_recorded_outcome"],
+            s["agree"],
+            f"{100 * s['agreement']:.1f} %" if s["agreement"] else "–",
+            s["attempts_per_second"],
+        ]
+        for s in sets
+    ]
+    kinds = [[s["set"], kind, found["count"]] for s in sets for kind, found in s["disagreements"].items()]
+    header = ["set", "tasks", "attempts judged", "with a recorded outcome", "agree", "", "attempts/s"]
+    return table(header, rows) + "\n\n" + table(["set", "disagreement", "attempts"], kinds)
+
+
+def mbpp():
+    """Return the table of the offline methods."""
+    rows = [
+        [
+            row["method"],
+            *(cell(row[f"pass@{k}"]) for k in (1, 8)),
+            *("" if row["method"] == "base" else cell(row[f"pass@{k} - base"], "+") for k in (1, 8)),
+            row["mean length, tokens"],
+            row["mean entropy, nats"],
+            row.get("tokens_per_second", ""),
+            round(sum(row["train_seconds"]) / len(row["train_seconds"])) if row["method"] != "base" else "",
+        ]
+        for row in read("mbpp_offline")["methods"]
+    ]
+    header = [
+        "",
+        "pass@1",
+        "pass@8",
+        "pass@1 - base",
+        "pass@8 - base",
+        "length, tokens",
+        "entropy, nats",
+        "tokens/s",
+        "training, s",
+    ]
+    return table(header, rows)
+
+
+if __name__ == "__main__":
+    for part in (demo, agreement, mbpp):
+        print(f"## {part.__name__}\n\n{part()}\n")
