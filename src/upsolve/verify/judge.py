@@ -44,9 +44,36 @@ def judge(task: Task, attempt: Attempt, limits: Limits | None = None, *, isolati
             return run(task, attempt, limits, isolation)
         except IsolationError:
             raise
+        except ClaimError as error:
+            if control_runs(task, limits, isolation):
+                return forged(task, attempt, str(error))
+            problem = str(error)
         except (JudgeError, OSError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
     return Verdict(attempt.attempt_id, Status.UNSCORED, total=len(task.tests), judge=JUDGE, error_message=problem[:500])
+
+
+class ClaimError(JudgeError):
+    """The attempt's process says that the task or the sandbox is at fault. The attempt may have forged that."""
+
+
+def control_runs(task: Task, limits: Limits, isolation: str) -> bool:
+    """Return whether the task's setup runs with an empty attempt: then it is not at fault."""
+    try:
+        run(task, Attempt(task.task_id, ""), limits, isolation)
+    except ClaimError:
+        return False
+    return True
+
+
+def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
+    """Return the verdict of an attempt that tried to be unscored."""
+    total = len(task.tests)
+    outcomes = (Status.RUNTIME_ERROR,) * total
+    said = f"wrote to the result channel: {claim}"[:500]
+    return Verdict(
+        attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=said
+    )
 
 
 def impossible(task: Task, attempt: Attempt) -> str:
@@ -107,26 +134,33 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
     """Return the status of a program that never reached its tests, with the error; None when it did."""
     for record in end.records:
         if "compile" in record:
-            return Status.COMPILE_ERROR, list(record["compile"])
+            return Status.COMPILE_ERROR, error_of(record["compile"])
         if "setup" in record:
-            raise JudgeError(f"the task's own setup fails: {record['setup']}")
+            raise ClaimError(f"the task's own setup fails: {record['setup']}")
         if "broken" in record:
-            raise JudgeError(str(record["broken"]))
+            raise ClaimError(str(record["broken"]))
         if "load" in record:
-            return error_status(list(record["load"])), list(record["load"])
+            return error_status(error_of(record["load"])), error_of(record["load"])
     return None
+
+
+def error_of(said: Any) -> list[Any]:
+    """Return ``[type, message, line]`` of an error record; an attempt may have written anything there."""
+    if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str):
+        return said[:3]
+    return ["MalformedResult", str(said)[:200], None]
 
 
 def error_status(error: Sequence[Any]) -> Status:
     """Return the status an exception stands for."""
-    return Status.MEMORY_LIMIT if error and error[0] == "MemoryError" else Status.RUNTIME_ERROR
+    return Status.MEMORY_LIMIT if error[0] == "MemoryError" else Status.RUNTIME_ERROR
 
 
 def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str) -> tuple[Status, list[Any] | None]:
     """Judge one test by its result line."""
     if "error" in record:
-        error = list(record["error"])
-        if test.kind is TestKind.CODE and error and error[0] == "AssertionError":
+        error = error_of(record["error"])
+        if test.kind is TestKind.CODE and error[0] == "AssertionError":
             return Status.FAILED, None
         return error_status(error), error
     if test.kind is TestKind.CODE:
