@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
@@ -28,7 +29,7 @@ class Check:
 
 THREATS = {
     "network": "import socket\ndef f():\n    s = socket.socket()\n    s.settimeout(2)\n    return s.connect_ex(('127.0.0.1', 22)) == 0\n",
-    "read home": "import os\ndef f():\n    return bool([n for n in os.listdir('/root') if n != '.pyenv'])\n",
+    "read home": f"import os\nhome = {str(Path.home())!r}\ndef f():\n    return any(os.path.isfile(os.path.join(home, n)) for n in os.listdir(home))\n",
     "write outside": "def f():\n    try:\n        open('/usr/upsolve-probe', 'w')\n    except OSError:\n        return False\n    return True\n",
     "see others": "import os\ndef f():\n    return len([n for n in os.listdir('/proc') if n.isdigit()]) > 2\n",
 }
