@@ -1,107 +1,22 @@
-"""The sandboxed side: a trusted launcher that confines itself, forks, and lets its grandchild run the attempt.
+"""What runs in the attempt's own process: load the program, put the tests to it, write down what came of them.
 
-Standard library only; started as ``python -I -S -B child.py``. File descriptors:
-
-    0  job, JSON: what to run and the limits (never an expected answer)
-    1, 2  output of the attempt      3  results: one JSON line a test, written by the attempt's process
-    4  status: written by the launcher alone; the attempt never holds it
-
-    launcher --fork--> keeper (first process of its own pid namespace) --fork--> attempt
-When the keeper ends, the kernel kills whatever the attempt has started, however well it hid.
+Standard library only. Everything here can be seen and changed by the attempt, so nothing here decides anything.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import resource
-import signal
 import sys
 
-TYPE_CHECKING = False  # typing itself is not imported: every attempt would wait for it
+TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
-__all__: list[str] = []
+__all__ = ["report", "run_program", "run_tests"]
 
-RESULTS, STATUS = 3, 4
-NEW = {"mountns": 0x00020000, "ipcns": 0x08000000, "netns": 0x40000000, "pidns": 0x20000000}
-NEW_USER = 0x10000000
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
-CAPABILITY_VERSION = 0x20080522
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-HIDDEN = ("/tmp", "/root", "/home", "/var/tmp", "/dev/shm", "/run", "/mnt", "/media", "/srv")
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """Call mount(2); OSError names the target."""
-    if libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()) != 0:
-        raise OSError(ctypes.get_errno(), "mount", target)
-
-
-def unshare_all(root: bool) -> list[str]:
-    """Enter new namespaces, all or none; return the layers gained."""
-    uid, gid = os.getuid(), os.getgid()
-    wanted = sum(NEW.values()) | (0 if root else NEW_USER)
-    if libc.unshare(wanted) != 0:
-        return []
-    if not root:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    return [*NEW, *([] if root else ["userns"])]
-
-
-def private_tree(python: str, hide: list[str]) -> None:
-    """Hide homes and temporary folders behind empty ones, show the interpreter through, read-only; mount our own /proc."""
-    mount("", "/", "", MS_REC | MS_PRIVATE)
-    handle = os.open(python, os.O_PATH)
-    for folder in (*HIDDEN, *hide):
-        if not os.path.isdir(folder):
-            continue
-        own = folder in ("/tmp", "/dev/shm")
-        mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size=64m,nr_inodes=4096,mode={'1777' if own else '755'}")
-        if python.startswith(folder + "/"):
-            os.makedirs(python, mode=0o755)
-            mount(f"/proc/self/fd/{handle}", python, "", MS_BIND)
-            mount("", python, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
-    os.close(handle)
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
-
-
-def confine(job: dict[str, Any], root: bool) -> None:
-    """Set limits, identity and folder of the process that will run the attempt."""
-    limits = job["limits"]
-    cpu = max(1, -int(-limits["cpu_seconds"] // 1))
-    size = max(limits["output_bytes"] + 1, 8 << 20)
-    memory = limits["memory_bytes"]
-    for kind, soft, hard in (
-        (resource.RLIMIT_CPU, cpu, cpu + 1),
-        (resource.RLIMIT_AS, memory, memory),
-        (resource.RLIMIT_FSIZE, size, size),
-        (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_NOFILE, 64, 64),
-        (resource.RLIMIT_STACK, 8 << 20, 64 << 20),
-    ):
-        resource.setrlimit(kind, (soft, hard))
-    os.chdir("/tmp" if job["private"] else job["folder"])
-    if root:
-        os.setgroups([])
-        os.setresgid(job["uid"], job["uid"], job["uid"])
-        os.setresuid(job["uid"], job["uid"], job["uid"])
-    resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"], limits["processes"]))
-    drop_capabilities()
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-
-
-def drop_capabilities() -> None:
-    """Give up what a new user namespace has granted: with it an attempt could take the empty mounts away."""
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
-    if libc.capset(header, (ctypes.c_uint32 * 6)()) != 0:
-        raise OSError(ctypes.get_errno(), "capset")
+RESULTS = 3
+"""Descriptor of the results: one JSON line a test."""
 
 
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
@@ -218,63 +133,3 @@ def run_program(job: dict[str, Any]) -> None:
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     if load(job, "__main__") is not None:
         report(done=True)
-
-
-def attempt(job: dict[str, Any], root: bool) -> None:
-    """The third process: confine, run, leave."""
-    try:
-        confine(job, root)
-    except OSError as error:
-        report(broken=f"cannot confine: {error}")
-        os._exit(70)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        (run_program if "stdin" in job else run_tests)(job)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(0)
-
-
-def keeper(job: dict[str, Any], root: bool, layers: list[str]) -> None:
-    """The second process: own the pid namespace, start the attempt, wait for it, report how it ended."""
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if "mountns" in layers:
-        private_tree(job["python"], job["hide"])
-    child = os.fork()
-    if child == 0:
-        os.close(STATUS)
-        attempt(job, root)
-    _, status, usage = os.wait4(child, 0)
-    cpu = usage.ru_utime + usage.ru_stime
-    ended = {"exit": status, "cpu_seconds": cpu, "memory_bytes": usage.ru_maxrss * 1024}
-    os.write(STATUS, json.dumps(ended).encode() + b"\n")
-    os._exit(0)
-
-
-def main() -> None:
-    """The first process: namespaces, then wait for the keeper."""
-    with open(0, "rb", closefd=False) as file:
-        job = json.loads(file.read())
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    root = os.getuid() == 0
-    layers = unshare_all(root)
-    job["private"] = "mountns" in layers
-    names = [*layers, "rlimits", "no_new_privs", *(["own_uid"] if root else [])]
-    os.write(STATUS, json.dumps({"layers": names}).encode() + b"\n")
-    if job["required"] and not layers:
-        os._exit(71)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    child = os.fork()
-    if child == 0:
-        try:
-            keeper(job, root, layers)
-        except BaseException as error:
-            os.write(STATUS, json.dumps({"broken": repr(error)}).encode() + b"\n")
-        finally:
-            os._exit(72)
-    os.waitpid(child, 0)
-
-
-if __name__ == "__main__":
-    main()

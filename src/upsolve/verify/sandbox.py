@@ -1,15 +1,14 @@
-"""Run one job in a child process under limits, and kill all of it at the deadline."""
+"""Run jobs in a warm sandboxed process under limits; one such server a thread, started again when it breaks."""
 
-import contextlib
 import json
 import os
 import shutil
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -21,12 +20,14 @@ from upsolve.verify.limits import Limits
 
 __all__ = ["Exit", "active_layers", "run_job"]
 
-CHILD = str(Path(__file__).with_name("child.py"))
+FOLDER = str(Path(__file__).parent)
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 PREFIX = os.path.realpath(sys.base_prefix)
 FIRST_UID = 61_000
 REQUIRED = ("pidns", "netns", "mountns")
 RESULTS_READ = 16 << 20
+STARTING = 20.0
+"""Seconds a server may take to start, or to answer after a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,102 +95,130 @@ def read_back(handle: int, limit: int) -> bytes:
     return os.pread(handle, limit, 0)
 
 
-def run_job(job: Mapping[str, Any], limits: Limits, *, wall_seconds: float, isolation: str = "required") -> Exit:
-    """Run a job of child.py (its docstring says what a job is).
+class Server:
+    """A warm sandboxed process, and the socket to it."""
 
-    Raises:
-        IsolationError: namespaces are required and not to be had here.
-        JudgeError: the launcher broke; says how.
-    """
-    folder = tempfile.mkdtemp(prefix="upsolve-")
-    Path(folder).chmod(0o777)  # the attempt runs as another user
-    full = {
-        **job,
-        "limits": asdict(limits),
-        "folder": folder,
-        "python": PREFIX,
-        "hide": hidden(),
-        "uid": FIRST_UID + slot(),
-        "required": isolation == "required",
-    }
-    text = json.dumps(full).encode()
-    handles = [memory_file(name, text if name == "job" else b"") for name in ("job", "stdout", "stderr", "results", "status")]
-    try:
-        return run_child(handles, limits, wall_seconds)
-    finally:
-        for handle in handles:
-            os.close(handle)
-        shutil.rmtree(folder, ignore_errors=True)
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = start(theirs.fileno())
+        self.close = weakref.finalize(self, close, ours, process)
+        self.socket = ours
+        ours.settimeout(STARTING)
+        ours.send(json.dumps({"python": PREFIX, "hide": hidden()}).encode())
+        self.layers = tuple(self.answer().get("layers", ()))
 
+    def answer(self) -> Mapping[str, Any]:
+        """Return what the server says; raises JudgeError when it broke."""
+        try:
+            said = json.loads(self.socket.recv(1 << 16) or b'{"broken": "it ended"}')
+        except (OSError, ValueError) as error:
+            raise JudgeError(f"the sandbox does not answer: {error}") from error
+        if "broken" in said:
+            raise JudgeError(f"the sandbox broke: {said['broken']}")
+        return said
 
-def run_child(handles: list[int], limits: Limits, wall_seconds: float) -> Exit:
-    """Start the launcher on five anonymous files, wait, kill, read."""
-    started = time.monotonic()
-    process = start(handles)
-    timed_out = False
-    try:
-        process.wait(timeout=wall_seconds)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return collect(handles, limits, timed_out, time.monotonic() - started)
+    def run(self, handles: list[int], wall_seconds: float) -> None:
+        """Run one job; the server itself keeps the deadline."""
+        self.socket.settimeout(wall_seconds + STARTING)
+        try:
+            socket.send_fds(self.socket, [str(wall_seconds).encode()], handles)
+        except OSError as error:
+            raise JudgeError(f"the sandbox is gone: {error}") from error
+        self.answer()
 
 
-def start(handles: list[int]) -> subprocess.Popen[bytes]:
-    """Start the launcher with its results on descriptor 3 and its status on 4."""
-    job, out, err, results, status = handles
-    relay = f"import os;os.dup2({results},203);os.dup2({status},204);os.dup2(203,3);os.dup2(204,4);"
-    relay += "[os.close(f) for f in map(int,os.listdir('/proc/self/fd')) if f>4 and os.path.exists(f'/proc/self/fd/{f}')];"
-    code = f"{relay}import runpy;runpy.run_path({CHILD!r},run_name='__main__')"
+def start(control: int) -> subprocess.Popen[bytes]:
+    """Start the interpreter with its end of the socket on descriptor 3 and nothing else open."""
+    relay = f"import os;os.dup2({control},3);os.closerange(4,4096)"
+    code = f"{relay};import sys;sys.path.insert(0,{FOLDER!r});import server;del sys.path[0];server.main()"
     return subprocess.Popen(
         [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", code],
-        stdin=job,
-        stdout=out,
-        stderr=err,
-        pass_fds=(results, status),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(control,),
         start_new_session=True,
         env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
         cwd="/",
     )
 
 
-def collect(handles: list[int], limits: Limits, timed_out: bool, wall_seconds: float) -> Exit:
-    """Read what launcher and attempt left behind."""
-    _, out, err, results, status = handles
-    said: dict[str, Any] = {}
-    for line in read_back(status, 1 << 16).splitlines():
-        said |= json.loads(line)
-    check_launcher(said, timed_out, read_back(err, 2000))
-    code = said.get("exit")
-    stdout, stderr = read_back(out, limits.output_bytes + 1), read_back(err, limits.output_bytes + 1)
-    return Exit(
-        returncode=None if code is None or os.WIFSIGNALED(code) else os.WEXITSTATUS(code),
-        signal=os.WTERMSIG(code) if code is not None and os.WIFSIGNALED(code) else 0,
-        timed_out=timed_out,
-        wall_seconds=wall_seconds,
-        cpu_seconds=said.get("cpu_seconds"),
-        memory_bytes=said.get("memory_bytes"),
-        records=tuple(parse_records(read_back(results, RESULTS_READ))),
-        stdout=stdout[: limits.output_bytes],
-        stderr=stderr[: limits.output_bytes],
-        output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
-        layers=tuple(said.get("layers", ())),
-    )
+def close(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """End a server: without its socket it leaves, and the kernel takes what is left of its namespace."""
+    control.close()
+    process.kill()
+    process.wait()
 
 
-def check_launcher(said: Mapping[str, Any], timed_out: bool, stderr: bytes) -> None:
-    """Raise unless the launcher did its part."""
-    if "layers" in said and "exit" not in said and not timed_out and "pidns" not in said["layers"]:
+own = threading.local()
+
+
+def server() -> Server:
+    """Return this thread's server, started when there is none."""
+    if getattr(own, "server", None) is None:
+        own.server = Server()
+    running: Server = own.server
+    return running
+
+
+def forget_server() -> None:
+    """End this thread's server; the next job starts another."""
+    if getattr(own, "server", None) is not None:
+        own.server.close()
+        own.server = None
+
+
+def run_job(job: Mapping[str, Any], limits: Limits, *, wall_seconds: float, isolation: str = "required") -> Exit:
+    """Run a job: ``code`` and ``setup``, and either ``tests`` with a ``nonce`` or ``stdin``.
+
+    Raises:
+        IsolationError: namespaces are required and not to be had here.
+        JudgeError: the sandbox broke; says how.
+    """
+    layers = server().layers
+    if isolation == "required" and "pidns" not in layers:
         raise IsolationError(
             "no namespaces here (pidns, netns, mountns): run as root, or allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
             "or accept less with isolation: best_effort"
         )
-    if "broken" in said or ("exit" not in said and not timed_out):
-        raise JudgeError(f"the launcher broke: {said.get('broken', '')} {stderr.decode(errors='replace')[-300:]}".strip())
+    folder = "/tmp" if "mountns" in layers else tempfile.mkdtemp(prefix="upsolve-")  # noqa: S108  the sandbox has its own
+    text = json.dumps({**job, "limits": asdict(limits), "folder": folder, "uid": FIRST_UID + slot()}).encode()
+    handles = [memory_file(name, text if name == "job" else b"") for name in ("job", "stdout", "stderr", "results", "status")]
+    try:
+        server().run(handles, wall_seconds)
+        return collect(handles, limits, layers)
+    except JudgeError:
+        forget_server()
+        raise
+    finally:
+        for handle in handles:
+            os.close(handle)
+        if "mountns" not in layers:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def collect(handles: list[int], limits: Limits, layers: tuple[str, ...]) -> Exit:
+    """Read what server and attempt left behind."""
+    _, out, err, results, status = handles
+    said: dict[str, Any] = json.loads(read_back(status, 1 << 16))
+    code = said["exit"]
+    killed = os.WIFSIGNALED(code)
+    stdout, stderr = read_back(out, limits.output_bytes + 1), read_back(err, limits.output_bytes + 1)
+    return Exit(
+        returncode=None if killed else os.WEXITSTATUS(code),
+        signal=os.WTERMSIG(code) if killed else 0,
+        timed_out=said["timed_out"],
+        wall_seconds=said["wall_seconds"],
+        cpu_seconds=said["cpu_seconds"],
+        memory_bytes=said["memory_bytes"],
+        records=tuple(parse_records(read_back(results, RESULTS_READ))),
+        stdout=stdout[: limits.output_bytes],
+        stderr=stderr[: limits.output_bytes],
+        output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
+        layers=layers,
+    )
 
 
 def parse_records(data: bytes) -> list[Mapping[str, Any]]:
@@ -205,8 +234,6 @@ def parse_records(data: bytes) -> list[Mapping[str, Any]]:
     return records
 
 
-@cache
 def active_layers() -> tuple[str, ...]:
-    """Return the layers of confinement that work here, by running an empty attempt."""
-    job = {"code": "", "setup": "", "tests": [], "nonce": ""}
-    return run_job(job, Limits(), wall_seconds=10.0, isolation="best_effort").layers
+    """Return the layers of confinement that work here."""
+    return server().layers

@@ -1,0 +1,108 @@
+"""The warm server: nothing of an attempt reaches the next one, and a broken server is replaced."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify import sandbox
+from upsolve.verify.judge import judge
+from upsolve.verify.limits import Limits
+
+LIMITS = Limits(wall_seconds=5, cpu_seconds=2)
+
+LITTER = """
+import builtins, ctypes, locale, math, os, random, subprocess, sys
+open("/tmp/left", "w").write("x")
+open("/dev/shm/left", "w").write("x")
+os.environ["LEFT"] = "x"
+os.chdir("/")
+os.umask(0)
+sys.setrecursionlimit(77)
+random.seed(5)
+math.sqrt = builtins.left = "x"
+segment = ctypes.CDLL(None).shmget(4242, 4096, 0o1666)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True:
+            pass
+    os._exit(0)
+
+def f():
+    return segment >= 0
+"""
+
+LOOK = """
+import builtins, ctypes, math, os, sys
+found = [name for name in ("/tmp/left", "/dev/shm/left") if os.path.exists(name)]
+found += [name for name in ("LEFT",) if name in os.environ]
+found += ["cwd"] * (os.getcwd() != "/tmp") + ["umask"] * (os.umask(0o22) == 0) + ["limit"] * (sys.getrecursionlimit() == 77)
+found += ["math"] * (math.sqrt == "x") + ["builtins"] * hasattr(builtins, "left")
+found += ["shared memory"] * (ctypes.CDLL(None).shmget(4242, 4096, 0) >= 0)
+found += ["process"] * (len([n for n in os.listdir("/proc") if n.isdigit()]) > 2)
+
+def f():
+    return found
+"""
+
+
+def run(code, expected):
+    return judge(Task("t", "", (TestCase(TestKind.CALL, "f()", expected),), "f"), Attempt("t", code), LIMITS)
+
+
+def test_an_attempt_leaves_nothing_for_the_next():
+    assert run(LITTER, "True").status is Status.PASSED
+    after = run(LOOK, "[]")
+    assert after.status is Status.PASSED, after
+
+
+def test_one_server_serves_many():
+    run("def f(): return 1", "1")
+    first = sandbox.server().socket
+    for i in range(20):
+        assert run(f"def f(): return {i}", str(i)).status is Status.PASSED
+    assert sandbox.server().socket is first
+
+
+def children(pid, thread=None):
+    return {int(p) for p in Path(f"/proc/{pid}/task/{thread or pid}/children").read_text().split()}
+
+
+def mine():
+    return children(os.getpid(), threading.get_native_id())
+
+
+def in_a_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_a_killed_server_is_replaced_and_the_attempt_judged():
+    def work():
+        run("def f(): return 1", "1")
+        killed.extend(inner for pid in mine() for inner in children(pid))
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        outcome.append(run("def f(): return 2", "2").status)
+
+    killed, outcome = [], []
+    in_a_thread(work)
+    assert len(killed) == 1 and outcome == [Status.PASSED]
+
+
+def test_servers_end_with_their_threads():
+    def work():
+        run("def f(): return 1", "1")
+        started.extend(mine())
+
+    started = []
+    in_a_thread(work)
+    assert len(started) == 1 and not Path(f"/proc/{started[0]}").exists()
+
+
+def test_time_is_known_even_of_what_was_killed():
+    verdict = run("def f():\n    while True: pass", "1")
+    assert verdict.status is Status.TIMEOUT and 1.5 < verdict.cpu_seconds < 3.5
