@@ -28,12 +28,12 @@ from upsolve.verify.pool import verify
 
 METHODS = ("sft", "rloo", "group_norm", "exp_advantage", "topr")
 SEEDS = (0, 1, 2)
-TASKS = 48
+TASKS = 40
 SETTINGS = [
     "data.train=0.8",
     "data.dev=0.08",
     "data.groups_per_task=1",
-    "optim.tokens_per_step=4096",
+    "optim.tokens_per_step=3072",
     "optim.tokens_per_batch=2048",
     "optim.max_steps=8",
     "monitor.eval_every=8",

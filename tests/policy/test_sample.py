@@ -26,6 +26,15 @@ def test_the_nucleus_cuts_the_tail():
     assert counts[0] / 4000 == pytest.approx(0.625, abs=0.03)
 
 
+def test_without_a_nucleus_every_token_has_its_probability():
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(8000, 1)
+    counts = torch.bincount(draw(logits, temperature=1.0, top_p=1.0, generator=seeded()), minlength=4) / 8000
+    assert counts.tolist() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.02)
+    # at temperature 0.5 the weights are squared: 0.25, 0.09, 0.0225, 0.0025 over 0.365
+    sharp = torch.bincount(draw(logits, temperature=0.5, top_p=1.0, generator=seeded()), minlength=4) / 8000
+    assert sharp.tolist() == pytest.approx([0.685, 0.247, 0.062, 0.007], abs=0.02)
+
+
 def plain(model, codec, task, ids):
     """Untempered log-probabilities and mean entropy of ids, by the model's own forward pass."""
     prompt = codec.prompt(task).ids_P
