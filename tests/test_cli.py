@@ -33,7 +33,7 @@ def archive(tmp_path):
 
 
 def test_ingest_verify_look_and_export(archive, tmp_path):
-    assert "judged 2, 0 were judged before" in upsolve("verify", archive)
+    assert "judged 2, 0 were judged before, 0 have no task here" in upsolve("verify", archive)
     assert "judged 0, 2 were judged before" in upsolve("verify", archive)
     assert "mixed_tasks  1" in upsolve("archive", "info", archive)
     said = upsolve("archive", "query", archive, "select status, passed from verdicts order by status")
@@ -46,6 +46,8 @@ def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path):
     settings = ["--set", "sample.samples=2", "--set", "sample.max_tokens=8"]
     upsolve("sample", archive, "--model", tiny_model, *settings)
     assert "attempts     4" in upsolve("archive", "info", archive)
+    assert "0 attempts added" in upsolve("sample", archive, "--model", tiny_model, *settings)
+    assert "1 attempts added" in upsolve("sample", archive, "--model", tiny_model, *settings, "--set", "sample.samples=3")
     recipe = tmp_path / "r.yaml"
     recipe.write_text("evaluate: {tasks: 2, ks: [1, 2]}\n")
     for name in ("one", "two"):
@@ -63,7 +65,7 @@ def test_errors_are_one_message_and_no_traceback(tmp_path):
         ["report", tmp_path / "none.json"],
     ):
         said = upsolve(*words, code=2)
-        assert said.startswith("upsolve: ") and "Traceback" not in said and "none" in said
+        assert said.strip().startswith("upsolve: ") and "Traceback" not in said and "none" in said
 
 
 def test_help_names_the_commands():

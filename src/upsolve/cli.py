@@ -131,17 +131,16 @@ def sample(
     model: ModelName = "smollm2-135m",
     settings: Settings = None,
 ) -> None:
-    """Sample attempts from a model into an archive (judge them with `upsolve verify`)."""
+    """Sample attempts from a model into an archive until each task has `sample.samples` of its (judge them with `verify`)."""
     from upsolve.config import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
     from upsolve.archive.store import Archive
-    from upsolve.evaluate.benchmarks import draw_samples
+    from upsolve.experiment import sample_archive
 
-    store = Archive(archive)
     with bars() as progress:
-        found = draw_samples(loaded, store.tasks(), model, progress)
-    typer.echo(str(store.append(attempts=found)))
+        added = sample_archive(loaded, Archive(archive), model=model, progress=progress)
+    typer.echo(f"{added} attempts added")
 
 
 @app.command()
@@ -158,13 +157,11 @@ def verify(
     from upsolve.verify.pool import verify as judge_all
 
     store = Archive(archive)
-    done = (
-        set()
-        if everything
-        else {v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED}
-    )
+    judged = (v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)
+    done = set() if everything else set(judged)
     tasks = {task.task_id: task for task in store.tasks()}
-    todo = [attempt for attempt in store.attempts() if attempt.attempt_id not in done and attempt.task_id in tasks]
+    fresh = [attempt for attempt in store.attempts() if attempt.attempt_id not in done]
+    todo = [attempt for attempt in fresh if attempt.task_id in tasks]
     with bars() as progress:
         for start in range(0, len(todo), 1000):
             part = todo[start : start + 1000]
@@ -176,7 +173,7 @@ def verify(
                 on_done=lambda _i, _v, seen=seen: progress("verify", next(seen), len(todo)),
             )
             store.append(verdicts=verdicts)
-    typer.echo(f"judged {len(todo)}, {len(done)} were judged before")
+    typer.echo(f"judged {len(todo)}, {len(done)} were judged before, {len(fresh) - len(todo)} have no task here")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,13 +15,17 @@ from upsolve.archive.split import split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, recipe_yaml
 from upsolve.errors import ConfigError
-from upsolve.evaluate.benchmarks import Progress, evaluate, quiet
+from upsolve.evaluate.benchmarks import Progress, evaluate, load_sampler, quiet
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.policy.sample import sample
 from upsolve.report.html import Example, ReportContent, write_report
 from upsolve.train.loop import Trained, claim, train
 from upsolve.types import Evaluation, Group, Task
 
-__all__ = ["Split", "run_recipe", "split_archive"]
+__all__ = ["Split", "run_recipe", "sample_archive", "split_archive"]
+
+PART = 50
+"""Tasks sampled between two writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,31 @@ def split_archive(archive: Archive, recipe: Recipe) -> Split:
     for group in archive.groups():
         groups[names[group.task.task_id]].append(group)
     return Split(tasks, groups)
+
+
+def sample_archive(recipe: Recipe, archive: Archive, *, model: str, progress: Progress = quiet) -> int:
+    """Sample until every task of an archive has ``sample.samples`` attempts of the model; a stop loses at most one part.
+
+    Returns:
+        The number of attempts added.
+    """
+    have: Counter[str] = Counter()
+    for attempt in archive.attempts():
+        have[attempt.task_id] += attempt.count if attempt.author == model else 0
+    wanted = recipe.sample.samples
+    tasks = [task for task in archive.tasks() if have[task.task_id] < wanted]
+    total, done = sum(wanted - have[task.task_id] for task in tasks), 0
+    policy, codec = load_sampler(recipe, model)
+    for start in range(0, len(tasks), PART):
+        part = tasks[start : start + PART]
+        for count in sorted({have[task.task_id] for task in part}):
+            config = recipe.sample.model_copy(update={"samples": wanted - count, "seed": recipe.sample.seed + count + start})
+            short = [task for task in part if have[task.task_id] == count]
+            found = list(sample(policy, codec, short, config=config, author=model))
+            archive.append(attempts=found)
+            done += len(found)
+            progress("sample", done, total)
+    return done
 
 
 def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, name: str, progress: Progress) -> Evaluation:
