@@ -76,4 +76,5 @@ if __name__ == "__main__":
         results["sets"].append(judge_set(name, source, data / path))
         print(json.dumps(results["sets"][-1], indent=1), flush=True)
     out = Path(sys.argv[2] if len(sys.argv) > 2 else Path(__file__).parent / "results" / "agreement.json")
+    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

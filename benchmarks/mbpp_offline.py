@@ -35,8 +35,8 @@ SETTINGS = [
     "data.groups_per_task=1",
     "optim.tokens_per_step=2048",
     "optim.tokens_per_batch=2048",
-    "optim.max_steps=8",
-    "monitor.eval_every=8",
+    "optim.max_steps=6",
+    "monitor.eval_every=6",
     "monitor.heldout=16",
     "monitor.keep=last",
     "sample.samples=8",
@@ -121,6 +121,7 @@ def main(data, work, out):
             base = [evaluation for evaluation, _, _ in done["base"]]
             rows = [summary(name, runs, base[: len(runs)]) for name, runs in done.items()]
             result = {"machine": machine(), "tasks": info | {"measured": TASKS}, "settings": SETTINGS, "methods": rows}
+            out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             print(json.dumps(rows[list(done).index(method)]), flush=True)
 

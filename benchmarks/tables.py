@@ -39,7 +39,13 @@ def demo():
         if k.startswith("k=")
     ]
     extra = [
-        [row["seed"], row["steps"], row["training_seconds"], *row["sampling_and_judging_seconds"], row["wall_seconds"]]
+        [
+            row["seed"],
+            row["steps"],
+            row["training_seconds"],
+            *row["sampling_and_judging_seconds"],
+            row["training_seconds"] + sum(row["sampling_and_judging_seconds"]),
+        ]
         + [" → ".join(map(str, row[what])) for what in ("length, tokens", "entropy, nats")]
         for row in data["seeds"]
     ]
