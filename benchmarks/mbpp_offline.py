@@ -1,19 +1,21 @@
 """Offline methods on MBPP: python benchmarks/mbpp_offline.py DATA WORK [OUT.json]
 
-Trains SmolLM2-135M-Instruct on other models' judged attempts at one part of MBPP's tasks (LDB's archive, judged again by us), and
-measures pass@1 and pass@8 on tasks of the other part: base, sft, rloo, group_norm, exp_advantage and topr, three seeds each.
+Trains SmolLM2-135M-Instruct on other models' attempts (published with LDB, judged by us) at one part of MBPP's tasks, and measures pass@1 and pass@8 on tasks of the other part: base, sft, rloo, group_norm, exp_advantage and topr, three seeds each.
 Everything is kept in WORK; a run that was stopped goes on where it was. OUT is written after every arm.
 """
 
 import json
+import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from machine import machine
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.sources import mbpp
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.evaluate.benchmarks import evaluate
@@ -24,6 +26,7 @@ from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.experiment import split_archive
 from upsolve.train.loop import train
 from upsolve.train.monitor import read_log
+from upsolve.types import Task
 from upsolve.verify.pool import verify
 
 METHODS = ("sft", "rloo", "group_norm", "exp_advantage", "topr")
@@ -46,13 +49,21 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 def prepare(data, work):
-    """Import LDB's MBPP attempts and judge them, once."""
-    archive = Archive.create(work / "archive")
-    ingest(archive, "ldb", data / "ldb" / "mbpp")
-    tasks = {task.task_id: task for task in archive.tasks()}
-    judged = {v.attempt_id for v in archive.verdicts() if not v.judge.startswith("recorded:")}
-    todo = [a for a in archive.attempts() if a.attempt_id not in judged]
-    archive.append(verdicts=verify([(tasks[a.task_id], a) for a in todo]))
+    """Put LDB's attempts under MBPP's own tasks (their prompts show the tests, LDB's do not) and judge them, once."""
+    if (work / "archive" / "ready").exists():
+        return Archive(work / "archive")
+    shutil.rmtree(work / "archive", ignore_errors=True)
+    theirs, archive = Archive.create(work / "ldb"), Archive.create(work / "archive")
+    ingest(theirs, "ldb", data / "ldb" / "mbpp")
+    attempts = [replace(attempt, task_id=attempt.task_id.removeprefix("ldb/")) for attempt in theirs.attempts()]
+    tried = {attempt.task_id for attempt in attempts}
+    tasks = {
+        row.task_id: row for row in mbpp.read(data / "mbpp" / "mbpp.jsonl") if isinstance(row, Task) and row.task_id in tried
+    }
+    attempts = [replace(attempt, parent_id="") for attempt in attempts if attempt.task_id in tasks]
+    verdicts = verify([(tasks[attempt.task_id], attempt) for attempt in attempts])
+    archive.append(tasks=tasks.values(), attempts=attempts, verdicts=verdicts)
+    (archive.path / "ready").touch()
     return archive
 
 
