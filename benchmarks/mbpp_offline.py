@@ -40,10 +40,11 @@ SETTINGS = [
     "optim.tokens_per_batch=2048",
     "optim.max_steps=6",
     "monitor.eval_every=6",
-    "monitor.heldout=16",
+    "monitor.heldout=4",
     "monitor.keep=last",
     "sample.samples=8",
     "sample.max_tokens=160",
+    "sample.batch=128",
 ]
 RECIPES = Path(__file__).parents[1] / "recipes"
 

@@ -87,6 +87,7 @@ def mbpp():
     rows = [
         [
             row["method"],
+            row["seeds"],
             *(cell(row[f"pass@{k}"]) for k in (1, 8)),
             *("" if row["method"] == "base" else cell(row[f"pass@{k} - base"], "+") for k in (1, 8)),
             row["mean length, tokens"],
