@@ -1,7 +1,7 @@
 """What a reader of a source gives."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["BadRow", "Row", "json_lines"]
+__all__ = ["BadRow", "Row", "build_each", "json_lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +51,18 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
                     yield number, BadRow(str(path), number, str(error), line[:500])
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def build_each(
+    file: Path, rows: Iterable[tuple[int, dict[str, Any] | BadRow]], build: Callable[[dict[str, Any]], Iterable[Row]]
+) -> Iterator[Row]:
+    """Yield what ``build`` makes of each row; a row it cannot use becomes a ``BadRow`` with the reason, and the rest goes on."""
+    for number, row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        try:
+            made = list(build(row))
+        except (KeyError, SyntaxError, TypeError, ValueError) as error:
+            made = [BadRow(str(file), number, f"{type(error).__name__}: {error}", str(row)[:500])]
+        yield from made

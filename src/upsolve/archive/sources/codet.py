@@ -1,9 +1,11 @@
 """Samples of CodeGen-16B on HumanEval, as published with CodeT (2207.10397): no outcomes are recorded."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.sources.humaneval import task_of
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Task
@@ -20,28 +22,20 @@ def read(path: Path) -> Iterator[Row]:
     if not sample_files:
         raise SourceError(f"{path}: no *_code_solution.jsonl here")
     by_prompt: dict[str, Task] = {}
-    for number, row in json_lines(tasks_file):
-        if isinstance(row, BadRow):
-            yield row
-            continue
-        try:
-            by_prompt[row["prompt"].strip()] = task = task_of(row)
-            yield task
-        except (KeyError, SyntaxError) as error:
-            yield BadRow(str(tasks_file), number, f"{type(error).__name__}: {error}", str(row)[:500])
+    yield from build_each(tasks_file, json_lines(tasks_file), partial(keep_task, by_prompt=by_prompt))
     for file in sample_files:
-        yield from attempts_of(file, by_prompt)
+        yield from build_each(file, json_lines(file), partial(attempts_of, by_prompt=by_prompt))
 
 
-def attempts_of(file: Path, by_prompt: dict[str, Task]) -> Iterator[Row]:
-    """Yield the attempts of one file."""
-    for number, row in json_lines(file):
-        if isinstance(row, BadRow):
-            yield row
-            continue
-        task = by_prompt.get(str(row.get("prompt", "")).strip())
-        if task is None:
-            yield BadRow(str(file), number, "no task has this prompt", str(row)[:500])
-            continue
-        for sample in row.get("samples", []):
-            yield Attempt(task.task_id, row["prompt"] + sample, author=AUTHOR)
+def keep_task(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> list[Row]:
+    """Return the task of a row, and note its prompt."""
+    by_prompt[row["prompt"].strip()] = task = task_of(row)
+    return [task]
+
+
+def attempts_of(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> list[Row]:
+    """Return the attempts of a row."""
+    task = by_prompt.get(str(row.get("prompt", "")).strip())
+    if task is None:
+        raise ValueError("no task has this prompt")
+    return [Attempt(task.task_id, row["prompt"] + sample, author=AUTHOR) for sample in row.get("samples", [])]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import parse_assert
-from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.types import Task, TestCase, TestKind
 
 __all__ = ["read", "tests_of"]
@@ -38,14 +38,7 @@ def tests_of(source: str, entry_point: str) -> tuple[TestCase, ...]:
 
 def read(path: Path) -> Iterator[Row]:
     """Yield the tasks of a file."""
-    for number, row in json_lines(path):
-        if isinstance(row, BadRow):
-            yield row
-            continue
-        try:
-            yield task_of(row)
-        except (KeyError, SyntaxError) as error:
-            yield BadRow(str(path), number, f"{type(error).__name__}: {error}", str(row)[:500])
+    return build_each(path, json_lines(path), lambda row: [task_of(row)])
 
 
 def task_of(row: dict[str, Any]) -> Task:

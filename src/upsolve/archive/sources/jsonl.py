@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
-from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.schema import from_row
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Task, Verdict
@@ -18,21 +19,20 @@ BLANK = {"tests": [], "outcomes": [], "findings": []}
 
 def read(path: Path) -> Iterator[Row]:
     """Yield the records of a file."""
-    for number, row in json_lines(path):
-        if isinstance(row, BadRow):
-            yield row
-            continue
-        try:
-            table, kind = KINDS[row.pop("kind")]
-            unknown = row.keys() - {field.name for field in fields(kind)}
-            if unknown:
-                raise ValueError(f"unknown fields {sorted(unknown)}")
-            lists = {name: value for name, value in BLANK.items() if name in {f.name for f in fields(kind)}}
-            if table == "tasks":
-                row["tests"] = [{"expected": "", "hidden": False, **test} for test in row.get("tests", [])]
-            yield from_row[table](complete(kind, lists | row))
-        except (KeyError, ValueError, TypeError) as error:
-            yield BadRow(str(path), number, f"{type(error).__name__}: {error}", str(row)[:500])
+    return build_each(path, json_lines(path), lambda row: [record_of(row)])
+
+
+def record_of(row: dict[str, Any]) -> Row:
+    """Build a record; unknown fields are errors, those that are not given get their defaults."""
+    given = dict(row)
+    table, kind = KINDS[given.pop("kind")]
+    names = {field.name for field in fields(kind)}
+    if unknown := given.keys() - names:
+        raise ValueError(f"unknown fields {sorted(unknown)}")
+    if table == "tasks":
+        given["tests"] = [{"expected": "", "hidden": False, **test} for test in given.get("tests", [])]
+    blank = {name: value for name, value in BLANK.items() if name in names}
+    return from_row[table](complete(kind, blank | given))
 
 
 def complete(kind: type, row: dict[str, object]) -> dict[str, object]:

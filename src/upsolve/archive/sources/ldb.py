@@ -1,10 +1,11 @@
 """Attempts of three model families on MBPP and HumanEval with recorded outcomes, as published with LDB (2402.16906)."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.sources.humaneval import tests_of
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
@@ -21,21 +22,15 @@ def read(path: Path) -> Iterator[Row]:
         raise SourceError(f"{path}: no seed_*.jsonl or debug_*.jsonl here")
     known: set[str] = set()
     for file in files:
-        author = file.stem.partition("_")[2]
-        for number, row in json_lines(file):
-            if isinstance(row, BadRow):
-                yield row
-                continue
-            try:
-                task = task_of(row)
-                records = attempts_of(row, task, author)
-            except (KeyError, SyntaxError) as error:
-                yield BadRow(str(file), number, f"{type(error).__name__}: {error}", str(row)[:500])
-                continue
-            if task.task_id not in known:
-                known.add(task.task_id)
-                yield task
-            yield from records
+        yield from build_each(file, json_lines(file), partial(records_of, author=file.stem.partition("_")[2], known=known))
+
+
+def records_of(row: dict[str, Any], *, author: str, known: set[str]) -> list[Row]:
+    """Return the records of one row; the task only when it is new."""
+    task = task_of(row)
+    records: list[Row] = [*([] if task.task_id in known else [task]), *attempts_of(row, task, author)]
+    known.add(task.task_id)
+    return records
 
 
 def task_of(row: dict[str, Any]) -> Task:

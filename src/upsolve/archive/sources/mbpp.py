@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import parse_asserts
-from upsolve.archive.rows import BadRow, Row, json_lines
+from upsolve.archive.rows import BadRow, Row, build_each, json_lines
 from upsolve.errors import SourceError
 from upsolve.types import Task
 
@@ -21,14 +21,7 @@ def mbpp_split(task_id: str) -> str:
 
 def read(path: Path) -> Iterator[Row]:
     """Yield the tasks of a file."""
-    for number, row in rows(path):
-        if isinstance(row, BadRow):
-            yield row
-            continue
-        try:
-            yield task_of(row)
-        except (KeyError, TypeError, ValueError) as error:
-            yield BadRow(str(path), number, f"{type(error).__name__}: {error}", str(row)[:500])
+    return build_each(path, rows(path), lambda row: [task_of(row)])
 
 
 def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
