@@ -99,6 +99,7 @@ def mbpp():
     ]
     header = [
         "",
+        "seeds",
         "pass@1",
         "pass@8",
         "pass@1 - base",
