@@ -105,9 +105,9 @@ class Archive:
             ArchiveError: a task of this id is there with another content.
         """
         with self.lock():
-            fresh = self.new_tasks(tasks)
-            known = set(self.column("attempts", "attempt_id"))
+            fresh = self.new_tasks(list(tasks))
             every = list(attempts)
+            known = set(self.column("attempts", "attempt_id")) if every else set[str]()
             distinct = {attempt.attempt_id for attempt in every} - known
             judged = list(verdicts)
             for name, records in (("tasks", fresh), ("attempts", every), ("verdicts", judged)):
@@ -115,9 +115,9 @@ class Archive:
                     self.write_part(name, records, tag)
         return Appended(len(fresh), len(distinct), len(every) - len(distinct), len(judged))
 
-    def new_tasks(self, tasks: Iterable[Task]) -> list[Task]:
+    def new_tasks(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks that are not there yet."""
-        known = {task.task_id: task for task in self.tasks()}
+        known = {task.task_id: task for task in self.tasks()} if tasks else {}
         fresh: list[Task] = []
         for task in tasks:
             old = known.setdefault(task.task_id, task)

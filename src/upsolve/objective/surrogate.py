@@ -4,6 +4,7 @@ Legend: T tokens of all attempts of a batch, one after the other; S attempts; at
 A loss that belongs to a whole attempt is spread evenly over its tokens, so that the sum over tokens is the attempt's loss.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ def topr(logp_T: Tensor, advantages_T: Tensor, logratio_T: Tensor) -> Tensor:
 
 def soft_value(rewards_G: Tensor, *, beta: float) -> Tensor:
     """V = beta log mean exp(r / beta) over a group (OAPL, 2602.19362): between the mean and the best reward."""
-    return beta * (torch.logsumexp(rewards_G / beta, 0) - torch.log(torch.tensor(float(rewards_G.numel()))))
+    return beta * (torch.logsumexp(rewards_G / beta, 0) - math.log(rewards_G.numel()))
 
 
 def oapl(logratio_S: Tensor, values_S: Tensor, *, beta: float) -> Tensor:

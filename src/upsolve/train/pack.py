@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from upsolve.config import OptimConfig, Recipe
+from upsolve.objective.surrogate import soft_value
 from upsolve.policy.tokens import Codec
 from upsolve.train.groups import TrainGroup
 from upsolve.types import Attempt, Status, content_id
@@ -85,8 +87,7 @@ class PackedBatch:
 
 def soft_values(rewards_G: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
     """r_i - beta log mean exp(r / beta) over the group (OAPL, 2602.19362)."""
-    largest = rewards_G.max()
-    return rewards_G - (largest + beta * np.log(np.mean(np.exp((rewards_G - largest) / beta))))
+    return rewards_G - float(soft_value(torch.from_numpy(rewards_G), beta=beta))
 
 
 def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) -> tuple[list[EncodedGroup], Counter[str]]:

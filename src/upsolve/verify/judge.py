@@ -219,8 +219,6 @@ def verdict(task: Task, attempt: Attempt, result: tuple[list[Status], list[list[
     line = line if isinstance(line, int) and 1 <= line <= attempt.code.count("\n") + 1 else None
     kind = "syntax" if status is Status.COMPILE_ERROR else "traceback"
     layers = (*ends[0].layers, *(["in_process"] if any(t.kind is TestKind.CODE for t in task.tests) else []))
-    cpu = [end.cpu_seconds for end in ends if end.cpu_seconds is not None]
-    memory = [end.memory_bytes for end in ends if end.memory_bytes is not None]
     return Verdict(
         attempt_id=attempt.attempt_id,
         status=status,
@@ -230,8 +228,8 @@ def verdict(task: Task, attempt: Attempt, result: tuple[list[Status], list[list[
         judge=JUDGE,
         isolation=",".join(layers),
         wall_seconds=sum(end.wall_seconds for end in ends),
-        cpu_seconds=sum(cpu) if cpu else None,
-        memory_bytes=max(memory, default=None),
+        cpu_seconds=sum(end.cpu_seconds for end in ends),
+        memory_bytes=max(end.memory_bytes for end in ends),
         error_type=str(name or ""),
         error_message=str(message or "")[:500],
         error_line=line,

@@ -1,5 +1,6 @@
 """Run jobs in a warm sandboxed process under limits; one such server a thread, started again when it breaks."""
 
+import itertools
 import json
 import os
 import shutil
@@ -32,7 +33,7 @@ STARTING = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a job ended; every figure comes from the kernel or from the launcher, none from the attempt."""
+    """How a job ended; every figure comes from the kernel or from the server, none from the attempt."""
 
     returncode: int | None
     """Exit code of the attempt's process; None if a signal or the deadline ended it."""
@@ -41,11 +42,11 @@ class Exit:
     timed_out: bool
     """True when the wall-clock deadline ended it."""
     wall_seconds: float
-    """Elapsed time, start of the interpreter included."""
-    cpu_seconds: float | None
-    """Processor time of the attempt, None when it had to be killed."""
-    memory_bytes: int | None
-    """Peak resident memory, None when it had to be killed."""
+    """Elapsed time from the fork to the end."""
+    cpu_seconds: float
+    """Processor time of the attempt's process and of the children it waited for."""
+    memory_bytes: int
+    """Peak resident memory of the attempt's process."""
     records: tuple[Mapping[str, Any], ...]
     """Result lines written by the attempt's process: data, never trusted."""
     stdout: bytes
@@ -68,16 +69,7 @@ def hidden() -> list[str]:
     return [f"/{top}" for top in sorted(tops - SYSTEM)]
 
 
-slots_free = threading.local()
-slot_count = iter(range(1 << 30))
-
-
-def slot() -> int:
-    """Return a small number of this thread's own, for its user id."""
-    if not hasattr(slots_free, "number"):
-        slots_free.number = next(slot_count) % 4000
-    number: int = slots_free.number
-    return number
+server_count = itertools.count()
 
 
 def memory_file(name: str, data: bytes = b"") -> int:
@@ -104,6 +96,7 @@ class Server:
             process = start(theirs.fileno())
         self.close = weakref.finalize(self, close, ours, process)
         self.socket = ours
+        self.uid = FIRST_UID + next(server_count) % 4000
         ours.settimeout(STARTING)
         ours.send(json.dumps({"python": PREFIX, "hide": hidden()}).encode())
         self.layers = tuple(self.answer().get("layers", ()))
@@ -176,7 +169,8 @@ def run_job(job: Mapping[str, Any], limits: Limits, *, wall_seconds: float, isol
         IsolationError: namespaces are required and not to be had here.
         JudgeError: the sandbox broke; says how.
     """
-    layers = server().layers
+    running = server()
+    layers = running.layers
     if isolation == "required" and "pidns" not in layers:
         raise IsolationError(
             "no namespaces here (pidns, netns, mountns): run as root, or allow unprivileged user namespaces "
@@ -184,10 +178,10 @@ def run_job(job: Mapping[str, Any], limits: Limits, *, wall_seconds: float, isol
             "or accept less with isolation: best_effort"
         )
     folder = "/tmp" if "mountns" in layers else tempfile.mkdtemp(prefix="upsolve-")  # noqa: S108  the sandbox has its own
-    text = json.dumps({**job, "limits": asdict(limits), "folder": folder, "uid": FIRST_UID + slot()}).encode()
+    text = json.dumps({**job, "limits": asdict(limits), "folder": folder, "uid": running.uid}).encode()
     handles = [memory_file(name, text if name == "job" else b"") for name in ("job", "stdout", "stderr", "results", "status")]
     try:
-        server().run(handles, wall_seconds)
+        running.run(handles, wall_seconds)
         return collect(handles, limits, layers)
     except JudgeError:
         forget_server()
