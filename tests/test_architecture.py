@@ -121,7 +121,7 @@ def test_there_are_no_import_cycles():
 
 
 def test_help_is_fast_and_loads_nothing_heavy():
-    code = "import sys, upsolve.cli; print([m for m in ('torch', 'transformers', 'pyarrow', 'matplotlib') if m in sys.modules])"
+    code = "import sys, upsolve.cli.main; print([m for m in ('torch', 'transformers', 'pyarrow', 'matplotlib') if m in sys.modules])"
     started = time.monotonic()
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -56,6 +56,6 @@ def test_overrides():
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed():
-    probe = "import sys, upsolve.cli, upsolve.config; print([m for m in ('torch', 'transformers', 'pyarrow', 'duckdb') if m in sys.modules])"
+    probe = "import sys, upsolve.cli.main, upsolve.config; print([m for m in ('torch', 'transformers', 'pyarrow', 'duckdb') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,6 +1,6 @@
 """``python -m upsolve`` is the command line."""
 
-from upsolve.cli import main
+from upsolve.cli.main import main
 
 __all__: list[str] = []
 

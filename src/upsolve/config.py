@@ -3,6 +3,7 @@
 A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved one beside the results.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ __all__ = [
     "RewardConfig",
     "SampleConfig",
     "VerifyConfig",
+    "cache_folder",
     "dump_recipe",
     "load_recipe",
     "recipe_yaml",
@@ -185,6 +187,10 @@ class VerifyConfig(Strict):
     isolation: Literal["required", "best_effort"] = "required"
     workers: int = Field(default=0, ge=0)
     """0 means one a core."""
+    executor: Literal["local", "ray"] = "local"
+    """Processes here, or tasks of a Ray cluster."""
+    cache: bool = True
+    """Keep verdicts by content (code, tests, limits, judge) and judge nothing twice."""
 
 
 class EvalConfig(Strict):
@@ -266,3 +272,9 @@ def recipe_yaml(recipe: Recipe) -> str:
 def dump_recipe(recipe: Recipe, path: str | Path) -> None:
     """Write the resolved recipe."""
     Path(path).write_text(recipe_yaml(recipe), encoding="utf-8")
+
+
+def cache_folder() -> Path:
+    """Return where caches are kept: $UPSOLVE_CACHE, or upsolve/ under $XDG_CACHE_HOME or ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("UPSOLVE_CACHE") or Path(home) / "upsolve")

@@ -6,10 +6,10 @@ import pytest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.doctor import checks
 from upsolve.verify.judge import judge
-from upsolve.verify.limits import Limits
+from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool import verify
 
-FAST = Limits(wall_seconds=5, cpu_seconds=2)
+FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2))
 
 
 def calls(*pairs, setup=""):
@@ -35,7 +35,9 @@ def test_every_test_has_its_outcome_and_the_error_its_line():
 
 def test_results_before_a_timeout_are_kept():
     verdict = judge(
-        DOUBLE, Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"), Limits(wall_seconds=5, cpu_seconds=1)
+        DOUBLE,
+        Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"),
+        Judging(Limits(wall_seconds=5, cpu_seconds=1)),
     )
     assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
     assert verdict.status is Status.TIMEOUT
@@ -61,11 +63,72 @@ def test_programs_read_and_write():
     assert judge(task, Attempt("p", good + "raise SystemExit(1)"), FAST).status is Status.RUNTIME_ERROR
 
 
-def test_in_process_tests_are_labelled():
-    task = Task("c", "", (TestCase(TestKind.CODE, "assert abs(f(2) - 4.0) < 1e-9"),), "f")
+def code_task(*sources, **more):
+    return Task("c", "", tuple(TestCase(TestKind.CODE, source) for source in sources), "f", **more)
+
+
+def test_code_tests_run_in_another_process():
+    task = code_task("assert abs(f(2) - 4.0) < 1e-9")
     verdict = judge(task, Attempt("c", "def f(x):\n    return x * 2\n"), FAST)
-    assert verdict.status is Status.PASSED and "in_process" in verdict.isolation
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",across")
     assert judge(task, Attempt("c", "def f(x):\n    return x\n"), FAST).status is Status.FAILED
+
+
+def test_code_tests_that_need_the_attempts_objects_run_beside_it_and_say_so():
+    task = code_task("assert Point(2).x == 2")
+    verdict = judge(task, Attempt("c", "class Point:\n    def __init__(self, x):\n        self.x = x\n"), FAST)
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process")
+
+
+def test_a_reference_shows_that_values_do_not_cross():
+    reference = "def f(n):\n    return (i for i in range(n))\n"
+    task = code_task("assert list(f(3)) == [0, 1, 2]", reference=reference)
+    verdict = judge(task, Attempt("c", reference + "# mine"), FAST)
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process")
+
+
+def test_tests_may_hand_over_what_is_not_plain():
+    verdict = judge(code_task("assert f(lambda x: x + 1) == 2"), Attempt("c", "def f(g):\n    return g(1)\n"), FAST)
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process")
+
+
+@pytest.mark.parametrize(
+    ("test", "code"),
+    [
+        ("x = [3, 1]\nf(x)\nassert x == [1, 3]", "def f(x):\n    x.sort()\n"),
+        (
+            "x = {'a': {1}}\nf(x)\nassert x == {'a': {1}, 'b': (2, 3.5, None, True)}",
+            "def f(x):\n    x['b'] = (2, 3.5, None, True)\n",
+        ),
+        (
+            "try:\n    f(1)\nexcept ValueError as e:\n    assert str(e) == 'no'\nelse:\n    assert False",
+            "def f(x):\n    raise ValueError('no')\n",
+        ),
+        ("def check(g):\n    assert g(2, y=3) == 5\ncheck(f)", "def f(x, y):\n    return x + y\n"),
+        ("import math\nassert list(map(f, [1, 2])) == [2, 3] and math.isclose(f(0.1), 1.1)", "def f(x):\n    return x + 1\n"),
+        ("assert helper(f(1)) == 4", "def f(x):\n    return [x]\ndef helper(x):\n    return x[0] + 3\n"),
+    ],
+)
+def test_what_crosses_between_tests_and_attempt(test, code):
+    verdict = judge(code_task(test), Attempt("c", code), FAST)
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",across"), verdict
+
+
+def test_an_error_of_the_attempt_has_its_line_across_processes():
+    verdict = judge(code_task("assert f(1) == 1"), Attempt("c", "def f(x):\n    y = 0\n    return x / y\n"), FAST)
+    assert (verdict.status, verdict.error_type, verdict.error_line) == (Status.RUNTIME_ERROR, "ZeroDivisionError", 3)
+
+
+def test_how_an_attempt_ends_is_known_across_processes():
+    task = code_task("assert f(1) == 1", "assert f(2) == 1")
+    assert judge(task, Attempt("c", "def f(x):\n    while x > 1: pass\n    return 1"), FAST).outcomes == (
+        Status.PASSED,
+        Status.TIMEOUT,
+    )
+    verdict = judge(task, Attempt("c", "import os\ndef f(x):\n    os._exit(0)"), FAST)
+    assert (verdict.status, verdict.error_type) == (Status.RUNTIME_ERROR, "EarlyExit")
+    assert judge(task, Attempt("c", "def f(x:\n"), FAST).status is Status.COMPILE_ERROR
+    assert judge(task, Attempt("c", "1 / 0"), FAST).error_type == "ZeroDivisionError"
 
 
 def test_our_own_faults_are_unscored():
@@ -79,10 +142,12 @@ def test_our_own_faults_are_unscored():
 def test_a_batch_keeps_its_order_and_judges_equal_attempts_once():
     attempts = [Attempt("t", f"def f(x):\n    return x * {k}\n") for k in (2, 3, 2, 2)]
     seen = []
-    verdicts = verify([(DOUBLE, a) for a in attempts], limits=FAST, on_done=lambda i, _: seen.append(i))
+    verdicts = verify([(DOUBLE, a) for a in attempts], FAST, on_done=lambda i, _: seen.append(i))
     assert [v.status.value for v in verdicts] == ["passed", "failed", "passed", "passed"]
     assert sorted(seen) == [0, 1, 2, 3] and verdicts[0] is verdicts[2]
-    assert [v.status for v in verify([(DOUBLE, a) for a in attempts], limits=FAST, workers=1)] == [v.status for v in verdicts]
+    assert [v.status for v in verify([(DOUBLE, a) for a in attempts], Judging(FAST.limits, workers=1))] == [
+        v.status for v in verdicts
+    ]
 
 
 def test_a_daemon_does_not_outlive_its_attempt():

@@ -8,9 +8,9 @@ from pathlib import Path
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import sandbox
 from upsolve.verify.judge import judge
-from upsolve.verify.limits import Limits
+from upsolve.verify.limits import Judging, Limits
 
-LIMITS = Limits(wall_seconds=5, cpu_seconds=2)
+LIMITS = Judging(Limits(wall_seconds=5, cpu_seconds=2))
 
 LITTER = """
 import builtins, ctypes, locale, math, os, random, subprocess, sys
@@ -22,7 +22,7 @@ os.umask(0)
 sys.setrecursionlimit(77)
 random.seed(5)
 math.sqrt = builtins.left = "x"
-segment = ctypes.CDLL(None).shmget(4242, 4096, 0o1666)
+shared_memory = ctypes.CDLL(None).shmget(4242, 4096, 0o1666)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -31,7 +31,7 @@ if os.fork() == 0:
     os._exit(0)
 
 def f():
-    return segment >= 0
+    return shared_memory >= 0
 """
 
 LOOK = """
@@ -41,7 +41,7 @@ found += [name for name in ("LEFT",) if name in os.environ]
 found += ["cwd"] * (os.getcwd() != "/tmp") + ["umask"] * (os.umask(0o22) == 0) + ["limit"] * (sys.getrecursionlimit() == 77)
 found += ["math"] * (math.sqrt == "x") + ["builtins"] * hasattr(builtins, "left")
 found += ["shared memory"] * (ctypes.CDLL(None).shmget(4242, 4096, 0) >= 0)
-found += ["process"] * (len([n for n in os.listdir("/proc") if n.isdigit()]) > 2)
+found += ["process"] * (os.path.isdir("/proc/1") or os.path.isdir("/proc/self"))
 
 def f():
     return found
@@ -53,7 +53,7 @@ def run(code, expected):
 
 
 def test_an_attempt_leaves_nothing_for_the_next():
-    assert run(LITTER, "True").status is Status.PASSED
+    assert run(LITTER, "False").status is Status.PASSED
     after = run(LOOK, "[]")
     assert after.status is Status.PASSED, after
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from upsolve.config import Recipe
+from upsolve.config import Recipe, cache_folder
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Evaluation, Task, Verdict
-from upsolve.verify.limits import Limits
+from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool import verify
 
-__all__ = ["Progress", "evaluate", "limits_of", "load_sampler", "quiet"]
+__all__ = ["Progress", "evaluate", "judging_of", "load_sampler", "quiet"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is."""
@@ -28,10 +28,11 @@ def quiet(_what: str, _done: int, _all: int) -> None:
     """Show no progress."""
 
 
-def limits_of(recipe: Recipe) -> Limits:
-    """Return the limits a recipe sets."""
+def judging_of(recipe: Recipe) -> Judging:
+    """Return how a recipe wants attempts judged."""
     v = recipe.verify
-    return Limits(v.wall_seconds, v.cpu_seconds, v.memory_bytes, v.output_bytes)
+    limits = Limits(v.wall_seconds, v.cpu_seconds, v.memory_bytes, v.output_bytes)
+    return Judging(limits, v.isolation, v.workers, v.executor, cache_folder() / "verdicts.sqlite" if v.cache else None)
 
 
 def evaluate(
@@ -98,9 +99,7 @@ def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Atte
     done = iter(range(1, len(attempts) + 1))
     return verify(
         [(by_id[attempt.task_id], attempt) for attempt in attempts],
-        limits=limits_of(recipe),
-        workers=recipe.verify.workers,
-        isolation=recipe.verify.isolation,
+        judging_of(recipe),
         on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
     )
 

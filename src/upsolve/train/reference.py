@@ -3,25 +3,19 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from upsolve.config import cache_folder
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["cache_folder", "fingerprint", "reference_logps"]
+__all__ = ["fingerprint", "reference_logps"]
 
 Floats = NDArray[np.float32]
-
-
-def cache_folder() -> Path:
-    """Return where caches are kept: $UPSOLVE_CACHE, or upsolve/ under $XDG_CACHE_HOME or ~/.cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("UPSOLVE_CACHE") or Path(home) / "upsolve")
 
 
 def fingerprint(model: Any, precision: str) -> str:

@@ -1,4 +1,4 @@
-"""What runs in the attempt's own process: load the program, put the tests to it, write down what came of them.
+"""What runs in the attempt's own process: load the program, put the tests to it or answer a tester, write down what came of it.
 
 Standard library only. Everything here can be seen and changed by the attempt, so nothing here decides anything.
 """
@@ -6,6 +6,7 @@ Standard library only. Everything here can be seen and changed by the attempt, s
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import sys
 
@@ -13,12 +14,15 @@ TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the f
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["report", "run_program", "run_tests"]
+__all__ = ["describe", "report_error", "report_value", "run"]
 
 RESULTS = 3
 """Descriptor of the results: one JSON line a test."""
+REQUESTS = 4
+"""Descriptor of a tester's requests."""
 
 
+quoted = json.encoder.encode_basestring_ascii
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (int, "int", hex),
     (float, "float", float.__repr__),
@@ -28,38 +32,57 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
 )
 """Type, tag, and how a value is written: by the type's own method, never by one of a subclass."""
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
+EMPTY = {list: '["list"]', tuple: '["tuple"]', set: '["set"]', frozenset: '["set"]'}
+TOO_DEEP = '["opaque","too deep"]'
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """Encode a value as tagged plain data of exact builtin types; anything else becomes opaque, equal to nothing."""
+def plain(value: Any, depth: int = 0) -> str:
+    """Encode a value as JSON of tagged plain data of exact builtin types; anything else becomes opaque, equal to nothing."""
     kind = type(value)
     if depth > 100:
-        return ["opaque", "too deep"]
-    if value is None or kind is bool:
-        return value
+        return TOO_DEEP
+    if kind is int:
+        return f'["int","{value:x}"]'
     if kind is str:
-        return ["str", value]
+        return f'["str",{quoted(value)}]'
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
     for base, tag, write in NUMBERS:
         if isinstance(value, base):
-            return [tag, write(value)]
+            return f'["{tag}","{write(value)}"]'
     if isinstance(value, str):
-        return ["str", str.__str__(value)]
+        return f'["str",{quoted(str.__str__(value))}]'
     for base in SEQUENCES:
         if isinstance(value, base):
-            tag = "set" if base is frozenset else base.__name__
-            return [tag, *[plain(item, depth + 1) for item in base.__iter__(value)]]
+            items = [plain(item, depth + 1) for item in base.__iter__(value)]
+            return f'["{"set" if base is frozenset else base.__name__}",{",".join(items)}]' if items else EMPTY[base]
     if isinstance(value, dict):
-        return ["dict", *[[plain(k, depth + 1), plain(v, depth + 1)] for k, v in dict.items(value)]]
-    return ["opaque", kind.__name__]
+        pairs = [f"[{plain(k, depth + 1)},{plain(v, depth + 1)}]" for k, v in dict.items(value)]
+        return f'["dict",{",".join(pairs)}]' if pairs else '["dict"]'
+    return f'["opaque",{quoted(kind.__name__)}]'
 
 
-def report(**record: Any) -> None:
-    """Write one line to the results; a value that cannot be written becomes opaque."""
+def report(text: str) -> None:
+    """Write one line to the results."""
+    data = text.encode() + b"\n"
+    while data:
+        data = data[os.write(RESULTS, data) :]
+
+
+def report_value(index: int, value: Any) -> None:
+    """Write what a test gave; a value that cannot be written becomes opaque."""
     try:
-        line = json.dumps(record)
+        text = plain(value)
     except (ValueError, RecursionError, MemoryError):
-        line = json.dumps({**record, "value": ["opaque", "unprintable"]})
-    os.write(RESULTS, line.encode() + b"\n")
+        text = '["opaque","unprintable"]'
+    report(f'{{"test":{index},"value":{text}}}')
+
+
+def report_error(**record: Any) -> None:
+    """Write a record of plain fields."""
+    report(json.dumps(record))
 
 
 def describe(error: BaseException) -> list[Any]:
@@ -82,22 +105,28 @@ def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
     try:
         program = compile(job["code"], "<attempt>", "exec", dont_inherit=True)
     except BaseException as error:
-        report(compile=[*describe(error)[:2], getattr(error, "lineno", None), getattr(error, "offset", None)])
+        report_error(compile=[*describe(error)[:2], getattr(error, "lineno", None), getattr(error, "offset", None)])
         return None
     space: dict[str, Any] = {"__name__": name, "__builtins__": __builtins__}
     try:
-        exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
+        if job["setup"]:
+            exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
     except BaseException as error:
-        report(setup=describe(error))
+        report_error(setup=describe(error))
         return None
     try:
         exec(program, space)
     except BaseException as error:
         if name == "__main__" and isinstance(error, SystemExit) and error.code in (None, 0):
             return space
-        report(load=describe(error))
+        report_error(load=describe(error))
         return None
     return space
+
+
+def run(job: dict[str, Any]) -> None:
+    """Do what the job says."""
+    KINDS[job["kind"]](job)
 
 
 def run_tests(job: dict[str, Any]) -> None:
@@ -107,29 +136,59 @@ def run_tests(job: dict[str, Any]) -> None:
         return
     for index, (kind, source) in enumerate(job["tests"]):
         try:
-            if kind == "call":
-                report(test=index, value=plain(eval(source, space)))
+            if kind == "apply":
+                name, args = source
+                report_value(index, space[name](*args) if name in space else eval(name, space))
+            elif kind == "call":
+                report_value(index, eval(source, space))
             else:
                 exec(compile(source, "<test>", "exec", dont_inherit=True), space)
-                report(test=index, ok=job["nonce"])
+                report_error(test=index, ok=job["nonce"])
         except BaseException as error:
-            report(test=index, error=describe(error))
+            report_error(test=index, error=describe(error))
     if any(kind == "code" for kind, _ in job["tests"]):
         try:
             exec("assert False", space)
-            report(canary="assert is disabled")
+            report_error(canary="assert is disabled")
         except AssertionError:
             pass
-    report(done=True)
+    report('{"done":true}')
 
 
 def run_program(job: dict[str, Any]) -> None:
     """Run a program that reads standard input."""
-    job_input = os.memfd_create("stdin")
-    os.write(job_input, job["stdin"].encode("utf-8", "surrogatepass"))
-    os.lseek(job_input, 0, os.SEEK_SET)
-    os.dup2(job_input, 0)
-    os.close(job_input)
+    feed(job["stdin"])
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     if load(job, "__main__") is not None:
-        report(done=True)
+        report('{"done":true}')
+
+
+def feed(data: bytes) -> None:
+    """Put data on standard input."""
+    handle = os.memfd_create("stdin")
+    with open(handle, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.dup2(handle, 0)
+    os.close(handle)
+
+
+def serve_calls(job: dict[str, Any]) -> None:
+    """Load the program, then call its functions as a tester in another process asks, until it has had enough."""
+    space = load(job, "attempt")
+    if space is None:
+        return
+    report('{"ready":true}')
+    while len(header := os.read(REQUESTS, 8)) == 8:
+        size, data = int.from_bytes(header, "little"), b""
+        while len(data) < size:
+            data += os.read(REQUESTS, size - len(data))
+        name, args, named = marshal.loads(data)
+        try:
+            value = eval(name, space)(*args, **named)
+            report(f'{{"value":{plain(value)},"args":{plain(list(args))}}}')
+        except BaseException as error:
+            report(f'{{"error":{json.dumps(describe(error))},"args":{plain(list(args))}}}')
+
+
+KINDS: dict[str, Any] = {"tests": run_tests, "program": run_program, "calls": serve_calls}

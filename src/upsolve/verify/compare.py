@@ -1,11 +1,14 @@
 """Compare what an attempt gave with what was expected, on plain data, outside of its process."""
 
 import ast
+import json
 from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any
 
-__all__ = ["Opaque", "decode", "equal", "lines_match", "literal", "tokens_match"]
+from upsolve.verify.child import plain
+
+__all__ = ["Opaque", "answers", "decode", "equal", "lines_match", "literal", "tokens_match"]
 
 NUMBERS = (bool, int, float, complex)
 
@@ -70,6 +73,20 @@ def literal(source: str) -> Any:
         if source.strip().lstrip("-") in ("inf", "nan"):
             return float(source)
         raise ValueError(f"expected value is not a Python literal: {source[:200]}") from error
+
+
+@lru_cache(maxsize=100_000)
+def usual_answer(source: str) -> Any:
+    """Return a literal as child.plain encodes it, or None when equality is more than being encoded the same (nan)."""
+    value = literal(source)
+    data = json.loads(plain(value))
+    return data if equal(decode(data), value) else None
+
+
+def answers(data: Any, expected: str) -> bool:
+    """Return whether encoded data is the value of a literal, in Python's sense: most right answers are encoded the same."""
+    usual = usual_answer(expected)
+    return (usual is not None and data == usual) or equal(decode(data), literal(expected))
 
 
 def equal(got: Any, expected: Any) -> bool:

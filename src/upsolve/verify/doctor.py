@@ -7,7 +7,7 @@ from pathlib import Path
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge import judge
-from upsolve.verify.limits import Limits
+from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.sandbox import REQUIRED, active_layers
 
 __all__ = ["Check", "checks"]
@@ -55,14 +55,14 @@ def checks() -> Iterator[Check]:
     except JudgeError as error:
         yield Check("sandbox", ok=False, required=True, detail=str(error))
         return
-    for name in (*REQUIRED, "ipcns", "rlimits", "no_new_privs", "own_uid"):
+    for name in (*REQUIRED, "read_only", "landlock", "own_uid", "cgroup"):
         on = name in layers
         yield Check(name, ok=on, required=name in REQUIRED, detail="active" if on else "not to be had here")
-    limits = Limits(wall_seconds=4, cpu_seconds=1)
+    how = Judging(Limits(wall_seconds=4, cpu_seconds=1), "best_effort")
     for name, code in THREATS.items():
-        found = judge(task("False"), Attempt("doctor", code), limits, isolation="best_effort")
+        found = judge(task("False"), Attempt("doctor", code), how)
         held = found.status in (Status.PASSED, Status.RUNTIME_ERROR)
         yield Check(name, ok=held, required=True, detail="stopped" if held else f"it works ({found.status})")
     for name, (code, wanted) in ENDS.items():
-        found = judge(task("False"), Attempt("doctor", code), limits, isolation="best_effort")
+        found = judge(task("False"), Attempt("doctor", code), how)
         yield Check(name, ok=found.status is wanted, required=True, detail=str(found.status))

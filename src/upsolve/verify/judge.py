@@ -1,29 +1,43 @@
 """Task + Attempt -> Verdict. The attempt gets code and inputs; answers stay here.
 
-The algebra: a program that does not compile is a compile error; otherwise the first test that did not pass decides, and the
-tests after it keep their own outcomes as far as they were reached.
+How one attempt is judged is a plan: a generator that asks for runs and is sent how they ended. Several plans go on at a time, so that
+one message to the sandbox holds a run of each.
 """
 
+import ast
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.compare import decode, equal, lines_match, literal
-from upsolve.verify.limits import Limits
-from upsolve.verify.sandbox import Exit, run_job
+from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.verify.across import BUILTINS, called_names
+from upsolve.verify.compare import literal
+from upsolve.verify.limits import Judging
+from upsolve.verify.outcomes import (
+    ENDED,
+    ClaimError,
+    Outcomes,
+    forged,
+    function_outcomes,
+    program_outcome,
+    unscored,
+    verdict,
+)
+from upsolve.verify.process import SLOTS, Job
+from upsolve.verify.sandbox import Exit, run_jobs
 
-__all__ = ["JUDGE", "judge"]
+__all__ = ["judge", "judge_all"]
 
-JUDGE = "upsolve-1"
-"""Name and version of this judge; part of every verdict."""
-
-HEAD = 1000
 LANGUAGES = ("", "python")
+Plan = Generator[Job, Exit, Verdict]
+Pair = tuple[Task, Attempt]
+crossing: dict[tuple[Task, Judging], bool] = {}
+"""Whether a task's tests mean the same across processes, as found out with its reference."""
 
 
-def judge(task: Task, attempt: Attempt, limits: Limits | None = None, *, isolation: str = "required") -> Verdict:
+def judge(task: Task, attempt: Attempt, how: Judging | None = None) -> Verdict:
     """Judge one attempt.
 
     A judge that breaks tries once more, then says ``UNSCORED`` and why.
@@ -31,49 +45,77 @@ def judge(task: Task, attempt: Attempt, limits: Limits | None = None, *, isolati
     Args:
         task: its tests decide.
         attempt: the code.
-        limits: of one attempt; None means the defaults.
-        isolation: ``required`` refuses to run without namespaces, ``best_effort`` takes what is there.
+        how: limits and isolation.
 
     Raises:
         IsolationError: a required layer is missing.
     """
-    limits = limits or Limits()
+    return judge_all([(task, attempt)], how)[0]
+
+
+def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict]:
+    """Judge attempts one after the other, in the order given; see ``judge``."""
+    how = how or Judging()
+    verdicts: dict[int, Verdict] = {}
+    waiting: Iterator[tuple[int, Pair]] = enumerate(pairs)
+    at_work: list[tuple[int, Plan, Job]] = []
+    while True:
+        for index, (task, attempt) in waiting:
+            at_work += advance(index, planned(task, attempt, how), None, verdicts)
+            if len(at_work) == SLOTS:
+                break
+        if not at_work:
+            return [verdicts[index] for index in range(len(pairs))]
+        ends = run_each([job for _, _, job in at_work], how)
+        at_work = [
+            step for (index, plan, _), end in zip(at_work, ends, strict=True) for step in advance(index, plan, end, verdicts)
+        ]
+
+
+def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict[int, Verdict]) -> list[tuple[int, Plan, Job]]:
+    """Send a plan how its run ended; return its next run, or nothing when it has come to its verdict."""
+    try:
+        job = plan.throw(end) if isinstance(end, Exception) else plan.send(end) if end else next(plan)
+    except StopIteration as done:
+        verdicts[index] = done.value
+        return []
+    return [(index, plan, job)]
+
+
+def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
+    """Run jobs; when the sandbox breaks, each alone, to find out for which of them it does."""
+    try:
+        return [*run_jobs(jobs, how)]
+    except IsolationError:
+        raise
+    except (JudgeError, OSError, ValueError) as error:
+        if len(jobs) == 1:
+            return [error]
+        return [end for job in jobs for end in run_each([job], how)]
+
+
+def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
+    """Judge, and once more when the judge broke."""
     problem = impossible(task, attempt)
     for _ in range(0 if problem else 2):
         try:
-            return run(task, attempt, limits, isolation)
-        except IsolationError:
-            raise
+            return (yield from plan_of(task, attempt, how))
         except ClaimError as error:
-            if control_runs(task, limits, isolation):
+            if (yield from control_runs(task, how)):
                 return forged(task, attempt, str(error))
             problem = str(error)
         except (JudgeError, OSError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
-    return Verdict(attempt.attempt_id, Status.UNSCORED, total=len(task.tests), judge=JUDGE, error_message=problem[:500])
+    return unscored(task, attempt, problem)
 
 
-class ClaimError(JudgeError):
-    """The attempt's process says that the task or the sandbox is at fault. The attempt may have forged that."""
-
-
-def control_runs(task: Task, limits: Limits, isolation: str) -> bool:
-    """Return whether the task's setup runs with an empty attempt: then it is not at fault."""
+def control_runs(task: Task, how: Judging) -> Generator[Job, Exit, bool]:
+    """Find out whether the task's setup runs with an empty attempt: then it is not at fault."""
     try:
-        run(task, Attempt(task.task_id, ""), limits, isolation)
+        yield from plan_of(task, Attempt(task.task_id, ""), how)
     except ClaimError:
         return False
     return True
-
-
-def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
-    """Return the verdict of an attempt that tried to be unscored."""
-    total = len(task.tests)
-    outcomes = (Status.RUNTIME_ERROR,) * total
-    said = f"wrote to the result channel: {claim}"[:500]
-    return Verdict(
-        attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=said
-    )
 
 
 def impossible(task: Task, attempt: Attempt) -> str:
@@ -91,149 +133,77 @@ def impossible(task: Task, attempt: Attempt) -> str:
     return ""
 
 
-def run(task: Task, attempt: Attempt, limits: Limits, isolation: str) -> Verdict:
-    """Run the tests by kind and put the outcomes together."""
-    base = {"code": attempt.code, "setup": task.setup}
+def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
+    """Choose how to run the tests, by their kind."""
     if task.tests[0].kind is TestKind.STDIO:
-        return run_programs(task, attempt, base, (limits, isolation))
+        return (yield from run_programs(task, attempt, how))
+    if any(test.kind is TestKind.CODE for test in task.tests):
+        names = called_names(task)
+        if names is not None and (yield from crosses(task, names, how)):
+            return (yield from run_across(task, attempt, names, how))
+    return (yield from run_in_process(task, attempt, how))
+
+
+def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
+    """Run the tests beside the attempt; the values of CALL tests are compared here, CODE tests prove that they ran by a nonce."""
     nonce = secrets.token_hex(8)
-    tests = [[test.kind.value, test.input] for test in task.tests]
-    end = run_job({**base, "tests": tests, "nonce": nonce}, limits, wall_seconds=limits.wall_seconds, isolation=isolation)
-    outcomes, errors = function_outcomes(task.tests, end, nonce)
-    return verdict(task, attempt, (outcomes, errors), [end])
+    tests = [as_sent(test.kind, test.input) for test in task.tests]
+    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce}
+    end = yield Job(job, None, how.limits.wall_seconds)
+    weak = any(test.kind is TestKind.CODE for test in task.tests)
+    return verdict(task, attempt, function_outcomes(task.tests, end, nonce), [end], "in_process" if weak else "")
 
 
-def function_outcomes(tests: Sequence[TestCase], end: Exit, nonce: str) -> tuple[list[Status], list[list[Any]]]:
-    """Return the outcome of every test and the errors ``[type, message, line]`` in order."""
-    by_test: dict[int, Mapping[str, Any]] = {}
-    for record in end.records:
-        if isinstance(index := record.get("test"), int):
-            by_test.setdefault(index, record)
-    early = whole_program(end)
-    if early:
-        return [early[0]] * len(tests), [early[1]]
-    outcomes: list[Status] = []
-    errors: list[list[Any]] = []
-    canary_fell = any("canary" in record for record in end.records)
-    for index, test in enumerate(tests):
-        if index in by_test:
-            outcome, error = test_outcome(test, by_test[index], nonce if not canary_fell else "")
-        elif Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED):
-            outcome, error = Status.UNSCORED, None
-        else:
-            outcome, error = how_it_ended(end)
-        outcomes.append(outcome)
-        errors += [error] if error else []
-    return outcomes, errors
+@lru_cache(maxsize=100_000)
+def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
+    """Return a test as it is sent: a call with plain arguments as name and arguments, which spares the attempt's process a parser."""
+    try:
+        match ast.parse(source, mode="eval").body if kind is TestKind.CALL else None:
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name not in BUILTINS:
+                return "apply", (name, [ast.literal_eval(argument) for argument in args])
+            case _:
+                pass
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        pass
+    return kind.value, source
 
 
-ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
+def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judging) -> Plan:
+    """Run the tests in a process of their own, which asks the attempt's process for every call."""
+    tests = [(test.kind.value, test.input) for test in task.tests]
+    job = {"kind": "calls", "code": attempt.code, "setup": task.setup}
+    tester = {"names": names, "setup": task.setup, "tests": tests}
+    end = yield Job(job, tester, how.limits.wall_seconds)
+    if any("unsupported" in record for record in end.records):
+        return (yield from run_in_process(task, attempt, how))
+    return verdict(task, attempt, function_outcomes(task.tests, end, True), [end], "across")
 
 
-def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
-    """Return the status of a program that never reached its tests, with the error; None when it did."""
-    for record in end.records:
-        if "compile" in record:
-            return Status.COMPILE_ERROR, error_of(record["compile"])
-        if "setup" in record:
-            raise ClaimError(f"the task's own setup fails: {record['setup']}")
-        if "broken" in record:
-            raise ClaimError(str(record["broken"]))
-        if "load" in record:
-            return error_status(error_of(record["load"])), error_of(record["load"])
-    return None
+def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:
+    """Find out whether the tests mean the same across processes: the reference, if any, must pass there if it does beside them."""
+    key = (task, how)
+    if task.reference and key not in crossing:
+        reference = Attempt(task.task_id, task.reference)
+        across = yield from run_across(task, reference, names, how)
+        beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, how))
+        crossing[key] = beside is None or beside.status is not Status.PASSED
+    return crossing.get(key, True)
 
 
-def error_of(said: Any) -> list[Any]:
-    """Return ``[type, message, line]`` of an error record; an attempt may have written anything there."""
-    if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str):
-        return said[:3]
-    return ["MalformedResult", str(said)[:200], None]
-
-
-def error_status(error: Sequence[Any]) -> Status:
-    """Return the status an exception stands for."""
-    return Status.MEMORY_LIMIT if error[0] == "MemoryError" else Status.RUNTIME_ERROR
-
-
-def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str) -> tuple[Status, list[Any] | None]:
-    """Judge one test by its result line."""
-    if "error" in record:
-        error = error_of(record["error"])
-        if test.kind is TestKind.CODE and error[0] == "AssertionError":
-            return Status.FAILED, None
-        return error_status(error), error
-    if test.kind is TestKind.CODE:
-        return (Status.PASSED if nonce and record.get("ok") == nonce else Status.FAILED), None
-    same = equal(decode(record.get("value")), literal(test.expected))
-    return (Status.PASSED if same else Status.FAILED), None
-
-
-def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
-    """Return the status of a process that left a test unanswered, from facts of the kernel."""
-    if end.output_exceeded:
-        return Status.OUTPUT_LIMIT, ["OutputLimit", "wrote more than the limit", None]
-    if end.timed_out or end.signal == 24:
-        return Status.TIMEOUT, ["Timeout", "ran into the time limit", None]
-    if end.signal:
-        return Status.RUNTIME_ERROR, [f"Signal{end.signal}", f"killed by signal {end.signal}", None]
-    return Status.RUNTIME_ERROR, ["EarlyExit", f"left with exit code {end.returncode} before its tests", None]
-
-
-def run_programs(task: Task, attempt: Attempt, base: Mapping[str, Any], how: tuple[Limits, str]) -> Verdict:
+def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Run a program once a test, on standard input, within one budget of time; stop at the first that is cut off."""
-    limits, isolation = how
     ends: list[Exit] = []
-    outcomes: list[Status] = []
-    errors: list[list[Any]] = []
+    result: Outcomes = ([], [])
+    outcomes, errors = result
     for test in task.tests:
-        left = limits.wall_seconds - sum(end.wall_seconds for end in ends)
+        left = how.limits.wall_seconds - sum(end.wall_seconds for end in ends)
         if left <= 0 or (outcomes and outcomes[-1] in (*ENDED, Status.COMPILE_ERROR)):
             outcomes.append(Status.UNSCORED if outcomes[-1] in (*ENDED, Status.UNSCORED) else outcomes[-1])
             continue
-        end = run_job({**base, "stdin": test.input}, limits, wall_seconds=left, isolation=isolation)
+        given = test.input.encode("utf-8", "surrogatepass")
+        end = yield Job({"kind": "program", "code": attempt.code, "setup": task.setup, "stdin": given}, None, left)
         outcome, error = program_outcome(test, end)
         ends.append(end)
         outcomes.append(outcome)
         errors += [error] if error else []
-    return verdict(task, attempt, (outcomes, errors), ends)
-
-
-def program_outcome(test: TestCase, end: Exit) -> tuple[Status, list[Any] | None]:
-    """Judge one run of a program."""
-    if early := whole_program(end):
-        return early
-    if end.output_exceeded or end.timed_out or end.signal:
-        return how_it_ended(end)
-    if end.returncode != 0:
-        return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
-    same = lines_match(end.stdout.decode("utf-8", "replace"), test.expected)
-    return (Status.PASSED if same else Status.FAILED), None
-
-
-def verdict(task: Task, attempt: Attempt, result: tuple[list[Status], list[list[Any]]], ends: list[Exit]) -> Verdict:
-    """Put a verdict together."""
-    outcomes, errors = result
-    status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
-    name, message, line = (*errors[0][:3], None, None, None)[:3] if errors else ("", "", None)
-    line = line if isinstance(line, int) and 1 <= line <= attempt.code.count("\n") + 1 else None
-    kind = "syntax" if status is Status.COMPILE_ERROR else "traceback"
-    layers = (*ends[0].layers, *(["in_process"] if any(t.kind is TestKind.CODE for t in task.tests) else []))
-    return Verdict(
-        attempt_id=attempt.attempt_id,
-        status=status,
-        passed=outcomes.count(Status.PASSED),
-        total=len(task.tests),
-        outcomes=tuple(outcomes),
-        judge=JUDGE,
-        isolation=",".join(layers),
-        wall_seconds=sum(end.wall_seconds for end in ends),
-        cpu_seconds=sum(end.cpu_seconds for end in ends),
-        memory_bytes=max(end.memory_bytes for end in ends),
-        error_type=str(name or ""),
-        error_message=str(message or "")[:500],
-        error_line=line,
-        stdout_head=ends[-1].stdout[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
-        stderr_head=ends[-1].stderr[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
-        findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
-    )
+    return verdict(task, attempt, result, ends, "")

@@ -1,8 +1,9 @@
-"""What one attempt may use."""
+"""What one attempt may use, and how a batch is judged."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
-__all__ = ["Limits"]
+__all__ = ["Judging", "Limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,28 @@ class Limits:
     """Processes and threads at once."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) <= 0:
-                raise ValueError(f"limit {field.name} must be positive, got {getattr(self, field.name)}")
+        for name in (f.name for f in fields(self)):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"limit {name} must be positive, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How attempts are judged."""
+
+    limits: Limits = field(default_factory=Limits)
+    """Of one attempt."""
+    isolation: str = "required"
+    """``required`` refuses to run without the layers of sandbox.REQUIRED, ``best_effort`` takes what is there."""
+    workers: int = 0
+    """Attempts at once; 0 means one a core."""
+    executor: str = "local"
+    """``local``: processes here; ``ray``: tasks of a Ray cluster."""
+    cache: Path | None = None
+    """File of verdicts by content; None: judge everything."""
+
+    def __post_init__(self) -> None:
+        if self.isolation not in ("required", "best_effort"):
+            raise ValueError(f"isolation is required or best_effort, not {self.isolation!r}")
+        if self.executor not in ("local", "ray"):
+            raise ValueError(f"executor is local or ray, not {self.executor!r}")

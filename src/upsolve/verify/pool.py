@@ -1,31 +1,157 @@
-"""Judge many attempts at once, over all cores."""
+"""Judge many attempts at once, over all cores or a cluster, and none twice."""
 
+import atexit
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.judge import judge
-from upsolve.verify.limits import Limits
+from upsolve.verify.cache import VerdictCache, open_cache
+from upsolve.verify.cluster import RayHand, cluster_size
+from upsolve.verify.limits import Judging
+from upsolve.verify.outcomes import unscored
+from upsolve.verify.worker import Chunk, Hand, HandLostError, LocalHand
 
-__all__ = ["verify"]
+__all__ = ["judged", "verify"]
+
+CHUNK = 8
+"""Attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
+AHEAD = 2
+"""Chunks that wait for each worker."""
+Numbered = list[tuple[int, tuple[Task, Attempt]]]
+
+idle: dict[str, list[Hand]] = {"local": [], "ray": []}
+"""Workers that wait for the next batch; they end with this process."""
+guard = threading.Lock()
+
+
+@atexit.register
+def dismiss() -> None:
+    """End all workers that wait."""
+    with guard:
+        for hands in idle.values():
+            while hands:
+                hands.pop().close()
+
+
+class Crew:
+    """Workers of one batch."""
+
+    def __init__(self, how: Judging) -> None:
+        self.how = how
+        self.size = how.workers or (cluster_size() if how.executor == "ray" else os.cpu_count() or 1)
+        self.stopped = False
+        self.busy: set[Hand] = set()
+
+    def take(self) -> Hand:
+        """Return a worker: one that waits, or a new one."""
+        with guard:
+            hand = idle[self.how.executor].pop() if idle[self.how.executor] else None
+        hand = hand or (RayHand() if self.how.executor == "ray" else LocalHand())
+        self.busy.add(hand)
+        return hand
+
+    def work(self, chunk: Chunk) -> list[Verdict]:
+        """Judge a chunk; when a worker is lost, each of its attempts is tried alone, once, and then left unscored."""
+        try:
+            return self.once(chunk)
+        except HandLostError as error:
+            if self.stopped:
+                raise
+            if len(chunk) > 1:
+                return [verdict for pair in chunk for verdict in self.work([pair])]
+            return self.again(chunk, error)
+
+    def again(self, chunk: Chunk, error: HandLostError) -> list[Verdict]:
+        """Try one attempt a last time."""
+        try:
+            return self.once(chunk)
+        except HandLostError:
+            return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
+
+    def once(self, chunk: Chunk) -> list[Verdict]:
+        """Judge a chunk on a worker."""
+        hand = self.take()
+        try:
+            verdicts = hand.judge(chunk, self.how)
+        except HandLostError:
+            self.busy.discard(hand)
+            raise
+        self.busy.discard(hand)
+        with guard:
+            idle[self.how.executor].append(hand)
+        return verdicts
+
+    def stop(self) -> None:
+        """End what is at work."""
+        self.stopped = True
+        for hand in [*self.busy]:
+            hand.close()
+
+
+def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
+    """Yield the place and the verdict of each pair, as they come; memory does not grow with the number of pairs.
+
+    Args:
+        pairs: tasks and attempts, read as workers become free.
+        how: limits, workers, executor, cache.
+
+    Raises:
+        IsolationError: a required layer is missing here.
+    """
+    how = how or Judging()
+    crew, numbered = Crew(how), enumerate(pairs)
+    with open_cache(how.cache) as cache, ThreadPoolExecutor(crew.size) as threads:
+        waiting: dict[Future[list[Verdict]], Numbered] = {}
+        try:
+            while part := list(islice(numbered, CHUNK)):
+                known, fresh = look_up(part, cache, how)
+                yield from known
+                if fresh:
+                    waiting[threads.submit(crew.work, [pair for _, pair in fresh])] = fresh
+                while len(waiting) >= crew.size * AHEAD:
+                    yield from finished(waiting, cache, how)
+            while waiting:
+                yield from finished(waiting, cache, how)
+        except BaseException:
+            crew.stop()
+            threads.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[list[tuple[int, Verdict]], Numbered]:
+    """Return the verdicts that are known, and the pairs that are not."""
+    if cache is None:
+        return [], part
+    found = [(place, pair, cache.find(*pair, how)) for place, pair in part]
+    known = [(place, verdict) for place, _, verdict in found if verdict]
+    return known, [(place, pair) for place, pair, verdict in found if not verdict]
+
+
+def finished(
+    waiting: dict[Future[list[Verdict]], Numbered], cache: VerdictCache | None, how: Judging
+) -> Iterator[tuple[int, Verdict]]:
+    """Wait for some chunks and yield their verdicts."""
+    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+        part, verdicts = waiting.pop(future), future.result()
+        if cache:
+            cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], how)
+        yield from ((place, verdict) for (place, _), verdict in zip(part, verdicts, strict=True))
 
 
 def verify(
     pairs: Sequence[tuple[Task, Attempt]],
+    how: Judging | None = None,
     *,
-    limits: Limits | None = None,
-    workers: int = 0,
-    isolation: str = "required",
     on_done: Callable[[int, Verdict], None] | None = None,
 ) -> list[Verdict]:
     """Judge attempts in parallel; equal attempts are judged once.
 
     Args:
         pairs: tasks and attempts.
-        limits: of one attempt; None means the defaults.
-        workers: how many at once; 0 means one a core.
-        isolation: ``required`` or ``best_effort``.
+        how: limits, workers, executor, cache.
         on_done: called in this thread with an index into ``pairs`` and its verdict, as they come.
 
     Returns:
@@ -37,19 +163,11 @@ def verify(
     places: dict[str, list[int]] = {}
     for index, (_, attempt) in enumerate(pairs):
         places.setdefault(attempt.attempt_id, []).append(index)
+    firsts = [same[0] for same in places.values()]
     verdicts: dict[int, Verdict] = {}
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        waiting: dict[Future[Verdict], list[int]] = {
-            pool.submit(judge, *pairs[same[0]], limits, isolation=isolation): same for same in places.values()
-        }
-        try:
-            while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    for index in waiting.pop(future):
-                        verdicts[index] = future.result()
-                        if on_done:
-                            on_done(index, verdicts[index])
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    for number, verdict in judged((pairs[index] for index in firsts), how):
+        for index in places[pairs[firsts[number]][1].attempt_id]:
+            verdicts[index] = verdict
+            if on_done:
+                on_done(index, verdict)
     return [verdicts[index] for index in range(len(pairs))]

@@ -1,34 +1,27 @@
 """Run jobs in a warm sandboxed process under limits; one such server a thread, started again when it breaks."""
 
-import itertools
 import json
+import marshal
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
-import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.verify.limits import Limits
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.process import SLOTS, Job, RenewError, Server
 
-__all__ = ["Exit", "active_layers", "run_job"]
+__all__ = ["REQUIRED", "Exit", "active_layers", "forget_server", "run_jobs", "server"]
 
-FOLDER = str(Path(__file__).parent)
-PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-PREFIX = os.path.realpath(sys.base_prefix)
-FIRST_UID = 61_000
-REQUIRED = ("pidns", "netns", "mountns")
+REQUIRED = ("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits")
+"""Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""
 RESULTS_READ = 16 << 20
-STARTING = 20.0
-"""Seconds a server may take to start, or to answer after a deadline."""
+OWN_MEMORY = 64 << 20
+"""What the server itself may use of its control group, and its own two processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +34,8 @@ class Exit:
     """Signal that ended it, 0 if none."""
     timed_out: bool
     """True when the wall-clock deadline ended it."""
+    out_of_memory: bool
+    """True when the kernel killed a process of its control group for want of memory."""
     wall_seconds: float
     """Elapsed time from the fork to the end."""
     cpu_seconds: float
@@ -48,7 +43,7 @@ class Exit:
     memory_bytes: int
     """Peak resident memory of the attempt's process."""
     records: tuple[Mapping[str, Any], ...]
-    """Result lines written by the attempt's process: data, never trusted."""
+    """Result lines: the attempt's own data, never trusted, or a tester's."""
     stdout: bytes
     """Standard output, cut at the limit."""
     stderr: bytes
@@ -57,91 +52,6 @@ class Exit:
     """True when either stream went past the limit."""
     layers: tuple[str, ...]
     """Confinement that was active."""
-
-
-SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "nix", "opt", "proc", "sbin", "sys", "usr", "var"})
-
-
-@cache
-def hidden() -> list[str]:
-    """Return the top folders that hold the working folder and this program, where they are no part of the system."""
-    tops = {path.resolve().parts[1] for path in (Path.cwd(), Path(__file__)) if len(path.resolve().parts) > 2}
-    return [f"/{top}" for top in sorted(tops - SYSTEM)]
-
-
-server_count = itertools.count()
-
-
-def memory_file(name: str, data: bytes = b"") -> int:
-    """Return the descriptor of an anonymous file that holds the data, rewound."""
-    handle = os.memfd_create(name)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
-    os.lseek(handle, 0, os.SEEK_SET)
-    return handle
-
-
-def read_back(handle: int, limit: int) -> bytes:
-    """Return up to ``limit`` bytes of an anonymous file from its start."""
-    return os.pread(handle, limit, 0)
-
-
-class Server:
-    """A warm sandboxed process, and the socket to it."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            process = start(theirs.fileno())
-        self.close = weakref.finalize(self, close, ours, process)
-        self.socket = ours
-        self.uid = FIRST_UID + next(server_count) % 4000
-        ours.settimeout(STARTING)
-        ours.send(json.dumps({"python": PREFIX, "hide": hidden()}).encode())
-        self.layers = tuple(self.answer().get("layers", ()))
-
-    def answer(self) -> Mapping[str, Any]:
-        """Return what the server says; raises JudgeError when it broke."""
-        try:
-            said = json.loads(self.socket.recv(1 << 16) or b'{"broken": "it ended"}')
-        except (OSError, ValueError) as error:
-            raise JudgeError(f"the sandbox does not answer: {error}") from error
-        if "broken" in said:
-            raise JudgeError(f"the sandbox broke: {said['broken']}")
-        return said
-
-    def run(self, handles: list[int], wall_seconds: float) -> None:
-        """Run one job; the server itself keeps the deadline."""
-        self.socket.settimeout(wall_seconds + STARTING)
-        try:
-            socket.send_fds(self.socket, [str(wall_seconds).encode()], handles)
-        except OSError as error:
-            raise JudgeError(f"the sandbox is gone: {error}") from error
-        self.answer()
-
-
-def start(control: int) -> subprocess.Popen[bytes]:
-    """Start the interpreter with its end of the socket on descriptor 3 and nothing else open."""
-    relay = f"import os;os.dup2({control},3);os.closerange(4,4096)"
-    code = f"{relay};import sys;sys.path.insert(0,{FOLDER!r});import server;del sys.path[0];server.main()"
-    return subprocess.Popen(
-        [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(control,),
-        start_new_session=True,
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
-        cwd="/",
-    )
-
-
-def close(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    """End a server: without its socket it leaves, and the kernel takes what is left of its namespace."""
-    control.close()
-    process.kill()
-    process.wait()
 
 
 own = threading.local()
@@ -162,70 +72,105 @@ def forget_server() -> None:
         own.server = None
 
 
-def run_job(job: Mapping[str, Any], limits: Limits, *, wall_seconds: float, isolation: str = "required") -> Exit:
-    """Run a job: ``code`` and ``setup``, and either ``tests`` with a ``nonce`` or ``stdin``.
+@lru_cache
+def server_limits(limits: Limits, folder: str) -> bytes:
+    """Return the limits as the server takes them."""
+    return marshal.dumps(
+        {**asdict(limits), "address_bytes": limits.memory_bytes, "file_bytes": 8 << 20, "files": 64, "folder": folder}
+    )
+
+
+def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
+    """Run a few jobs, one after the other.
 
     Raises:
-        IsolationError: namespaces are required and not to be had here.
-        JudgeError: the sandbox broke; says how.
+        IsolationError: a layer is required and not to be had here; names it.
+        JudgeError: the sandbox broke; says how. None of the jobs has been judged then.
     """
-    running = server()
-    layers = running.layers
-    if isolation == "required" and "pidns" not in layers:
+    ends: list[Exit] = []
+    while len(ends) < len(jobs):
+        running = server()
+        demand_layers(running, how)
+        ends += run_part(running, jobs[len(ends) :][: SLOTS if running.private else 1], how.limits)
+    return ends
+
+
+def demand_layers(running: Server, how: Judging) -> None:
+    """Refuse to run without the required layers."""
+    missing = [name for name in REQUIRED if name not in running.layers]
+    if how.isolation == "required" and missing:
         raise IsolationError(
-            "no namespaces here (pidns, netns, mountns): run as root, or allow unprivileged user namespaces "
+            f"no {', '.join(missing)} here: run as root, or allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
             "or accept less with isolation: best_effort"
         )
-    folder = "/tmp" if "mountns" in layers else tempfile.mkdtemp(prefix="upsolve-")  # noqa: S108  the sandbox has its own
-    text = json.dumps({**job, "limits": asdict(limits), "folder": folder, "uid": running.uid}).encode()
-    handles = [memory_file(name, text if name == "job" else b"") for name in ("job", "stdout", "stderr", "results", "status")]
+
+
+def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
+    """Run jobs on a server, those that one message holds; return the ends of those that were run."""
+    folder = "/tmp" if running.private else tempfile.mkdtemp(prefix="upsolve-")  # noqa: S108  the sandbox has its own
+    running.group.limit(limits.memory_bytes + OWN_MEMORY, limits.processes + 8)
     try:
-        running.run(handles, wall_seconds)
-        return collect(handles, limits, layers)
+        ends, lasts = running.run(jobs, server_limits(limits, folder))
+        oom = running.group.out_of_memory() if any(os.WIFSIGNALED(int(end[0])) for end in ends) else False
+        collected = [collect(running, number, end, limits, out_of_memory=oom) for number, end in enumerate(ends)]
+        if not lasts:
+            forget_server()
+        return collected
+    except RenewError as error:
+        forget_server()
+        if running.fresh:
+            raise JudgeError("limits above those that this process itself has") from error
+        return []
     except JudgeError:
         forget_server()
         raise
     finally:
-        for handle in handles:
-            os.close(handle)
-        if "mountns" not in layers:
+        if not running.private:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def collect(handles: list[int], limits: Limits, layers: tuple[str, ...]) -> Exit:
-    """Read what server and attempt left behind."""
-    _, out, err, results, status = handles
-    said: dict[str, Any] = json.loads(read_back(status, 1 << 16))
-    code = said["exit"]
+def collect(running: Server, number: int, end: list[float], limits: Limits, *, out_of_memory: bool) -> Exit:
+    """Read what server and attempt left behind in a place."""
+    out, err, results, _, _ = running.slot(number)
+    code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
+    code = int(code)
     killed = os.WIFSIGNALED(code)
-    stdout, stderr = read_back(out, limits.output_bytes + 1), read_back(err, limits.output_bytes + 1)
+    stdout, stderr = (os.pread(handle, limits.output_bytes + 1, 0) for handle in (out, err))
     return Exit(
         returncode=None if killed else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if killed else 0,
-        timed_out=said["timed_out"],
-        wall_seconds=said["wall_seconds"],
-        cpu_seconds=said["cpu_seconds"],
-        memory_bytes=said["memory_bytes"],
-        records=tuple(parse_records(read_back(results, RESULTS_READ))),
+        timed_out=bool(timed_out),
+        out_of_memory=out_of_memory and killed and os.WTERMSIG(code) == 9,
+        wall_seconds=wall_seconds,
+        cpu_seconds=cpu_seconds,
+        memory_bytes=int(memory_bytes),
+        records=tuple(parse_records(os.pread(results, RESULTS_READ, 0))),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
-        layers=layers,
+        layers=running.layers,
     )
 
 
 def parse_records(data: bytes) -> list[Mapping[str, Any]]:
     """Return the result lines that are JSON objects; the attempt may have written anything there."""
-    records: list[Mapping[str, Any]] = []
-    for line in data.splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
+    lines = data.decode("utf-8", "replace").split("\n")
+    try:
+        found = json.loads(f"[{','.join(lines[:-1])}]") if not lines[-1] else None
+    except (ValueError, RecursionError):
+        found = None
+    if found is None or len(found) != len(lines) - 1:
+        found = [parsed(line) for line in lines]
+    return [record for record in found if isinstance(record, dict)]
+
+
+def parsed(line: str) -> Any:
+    """Return the value of a line, None when it is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def active_layers() -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""The command line. It parses before it imports anything heavy."""

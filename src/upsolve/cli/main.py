@@ -1,0 +1,30 @@
+"""All commands together."""
+
+import sys
+
+import typer
+
+from upsolve import __version__
+from upsolve.cli import archives, judging, training
+from upsolve.cli.app import app
+from upsolve.errors import UpsolveError
+
+__all__ = ["main", "version"]
+
+COMMANDS = (training, judging, archives)
+"""Importing these has put their commands into the application."""
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Run the command line; an expected error is one message, not a traceback."""
+    try:
+        app()
+    except UpsolveError as error:
+        typer.echo(f"upsolve: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,68 @@
+"""Can tests that are code be run in another process than the attempt, which then only answers calls?
+
+They can when all they take from the attempt is functions to call, with plain data going in and coming out.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+from upsolve.types import Task
+
+__all__ = ["BUILTINS", "called_names"]
+
+BUILTINS = frozenset(dir(builtins))
+
+
+def called_names(task: Task) -> tuple[str, ...] | None:
+    """Return the attempt's functions that the tests call or hand on, or None when they use it in another way.
+
+    Another way is: an attribute, a class (a name with a capital first), assigning to one of its names, and any name at all
+    when the tests do not parse or use ``eval``, ``exec``, ``globals`` or ``import *``.
+    """
+    try:
+        trees = [ast.parse(source) for source in (task.setup, *(test.input for test in task.tests))]
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    bound = {name for tree in trees for name in bound_names(tree)}
+    free: set[str] = set()
+    for tree in trees[1:]:
+        handed = {id(node) for node in handed_on(tree)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in ("eval", "exec", "globals", "locals", "vars"):
+                return None
+            if isinstance(node, ast.Name) and node.id not in bound and node.id not in BUILTINS:
+                if id(node) not in handed or node.id[0].isupper():
+                    return None
+                free.add(node.id)
+    return None if "*" in bound else tuple(sorted(free))
+
+
+def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that are called, or arguments of a call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node.func
+            yield from node.args
+            yield from (keyword.value for keyword in node.keywords)
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Yield every name a piece of code binds, anywhere in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imported(node.names)
+
+
+def imported(names: Sequence[ast.alias]) -> Iterator[str]:
+    """Yield the names an import binds."""
+    for alias in names:
+        yield alias.asname or alias.name.partition(".")[0]

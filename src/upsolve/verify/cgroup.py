@@ -1,0 +1,89 @@
+"""A control group around a sandbox, where the system allows: memory and processes of all that an attempt starts, together.
+
+Version 2 where a group with the memory and pids controllers has been delegated to us; version 1 where we may write (root); otherwise
+none, and the limits of single processes stand alone.
+"""
+
+import contextlib
+import itertools
+import os
+import weakref
+from functools import cache
+from pathlib import Path
+
+__all__ = ["ControlGroup"]
+
+ROOT = Path("/sys/fs/cgroup")
+NEEDED = ("memory", "pids")
+FILES = {1: ("memory.limit_in_bytes", "pids.max"), 2: ("memory.max", "pids.max")}
+number = itertools.count()
+
+
+@cache
+def places() -> tuple[int, dict[str, Path]]:
+    """Return the version (0: none) and the folder of each controller in which groups can be made."""
+    mine: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, names, path = line.split(":", 2)
+            mine.update(dict.fromkeys(names.split(","), path))
+    unified = ROOT / mine.get("", "/").lstrip("/")
+    with contextlib.suppress(OSError):
+        if {*NEEDED} <= {*(unified / "cgroup.subtree_control").read_text().split()} and os.access(unified, os.W_OK):
+            return 2, dict.fromkeys(NEEDED, unified)
+    first = {name: ROOT / name / mine[name].lstrip("/") for name in NEEDED if name in mine}
+    if len(first) == len(NEEDED) and all(os.access(path, os.W_OK) for path in first.values()):
+        return 1, first
+    return 0, {}
+
+
+def remove(folders: list[Path]) -> None:
+    """Remove groups whose processes have ended."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+class ControlGroup:
+    """One group; ``active`` is False where there can be none."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        version, parents = places() if wanted else (0, {})
+        name = f"upsolve-{os.getpid()}-{next(number)}"
+        self.folders = {controller: parent / name for controller, parent in parents.items()}
+        self.version, self.limits, self.kills_seen = version, (0, 0), 0
+        try:
+            for folder in self.folders.values():
+                folder.mkdir(exist_ok=True)
+        except OSError:
+            remove([*self.folders.values()])
+            self.version, self.folders = 0, {}
+        self.close = weakref.finalize(self, remove, [*self.folders.values()])
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a group."""
+        return self.version > 0
+
+    def add(self, pid: int) -> None:
+        """Put a process in, and with it all that it will start."""
+        for folder in {*self.folders.values()}:
+            (folder / "cgroup.procs").write_text(str(pid))
+
+    def limit(self, memory_bytes: int, processes: int) -> None:
+        """Set the limits, where they are not set already."""
+        if not self.active or self.limits == (memory_bytes, processes):
+            return
+        for controller, file, value in zip(NEEDED, FILES[self.version], (memory_bytes, processes), strict=True):
+            (self.folders[controller] / file).write_text(str(value))
+        self.limits = (memory_bytes, processes)
+
+    def out_of_memory(self) -> bool:
+        """Return whether the kernel has killed something in here for want of memory since the last call."""
+        if not self.active:
+            return False
+        file = "memory.events" if self.version == 2 else "memory.oom_control"
+        lines = (self.folders["memory"] / file).read_text().splitlines()
+        kills = next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+        self.kills_seen, new = kills, kills > self.kills_seen
+        return new

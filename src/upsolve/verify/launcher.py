@@ -1,0 +1,193 @@
+"""Enter the sandbox for good, then become the warm server inside of it.
+
+Standard library only; run as ``python -I -S -B``, once a worker. All confinement that can be shared is set up here, once, and
+inherited by every attempt for nothing:
+
+    new mount, ipc, net and pid namespaces (as a plain user inside a user namespace), a tree that is read-only and hides homes,
+    temporary folders and /proc, no capabilities (as root: those the server needs to act on the attempt's processes),
+    no_new_privs, Landlock, seccomp.
+
+The first process stays outside of the pid namespace and ends with the second, its first process, which becomes the server.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from upsolve.verify.syscalls import seccomp_filter
+else:
+    from syscalls import seccomp_filter
+
+__all__ = ["main"]
+
+CONTROL = 3
+NEW = {"mountns": 0x00020000, "ipcns": 0x08000000, "netns": 0x40000000, "pidns": 0x20000000}
+NEW_USER = 0x10000000
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+CAPABILITY_VERSION = 0x20080522
+SERVER_CAPABILITIES = sum(1 << number for number in (1, 3, 5, 6, 7))
+"""dac_override, fowner (to clear temporary folders), kill, setgid, setuid."""
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+MOUNT_SETATTR, AT_RECURSIVE = 442, 0x8000
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1, 2, 4, 8, 1 << 14
+LANDLOCK_FILES = {1: 13, 2: 14, 3: 15, 4: 15}
+"""Kinds of access to files known by version of the interface; 16 from 5 on."""
+OWN = ("/tmp", "/dev/shm")
+HIDDEN = (*OWN, "/root", "/home", "/var/tmp", "/run", "/mnt", "/media", "/srv")
+READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> int:
+    """Return the result of a call; OSError when it is negative."""
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+    return result
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """Call mount(2); OSError names the target."""
+    check(libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()), f"mount {target}")
+
+
+def unshare_all(root: bool) -> list[str]:
+    """Enter new namespaces, all or none; return the layers gained."""
+    uid, gid = os.getuid(), os.getgid()
+    wanted = sum(NEW.values()) | (0 if root else NEW_USER)
+    if libc.unshare(wanted) != 0:
+        return []
+    if not root:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    return [*NEW, *([] if root else ["userns"])]
+
+
+def private_tree(python: str, hide: list[str], with_proc: bool) -> list[str]:
+    """Make everything read-only, hide what is not the system's behind empty folders, show the interpreter through."""
+    mount("", "/", "", MS_REC | MS_PRIVATE)
+    handle = os.open(python, os.O_PATH)
+    attributes = struct.pack("QQQQ", MS_RDONLY, 0, 0, 0)
+    read_only = libc.syscall(MOUNT_SETATTR, -100, b"/", AT_RECURSIVE, attributes, len(attributes)) == 0
+    for folder in (*HIDDEN, *hide):
+        if not os.path.isdir(folder):
+            continue
+        empty(folder)
+        if python.startswith(folder + "/"):
+            os.makedirs(python, mode=0o755)
+            mount(f"/proc/self/fd/{handle}", python, "", MS_BIND)
+            mount("", python, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.close(handle)
+    if with_proc:
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV, "hidepid=2")
+    else:
+        empty("/proc")
+    return ["read_only"] if read_only else []
+
+
+def empty(folder: str) -> None:
+    """Mount an empty folder in memory over another."""
+    mode = "1777" if folder in OWN else "755"
+    mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size=64m,nr_inodes=4096,mode={mode}")
+
+
+def landlock(readable: list[str], writable: list[str]) -> list[str]:
+    """Allow reading the system and writing the temporary folders, nothing else; no TCP, no signals to the outside."""
+    version = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
+    if version < 1:
+        return []
+    files = (1 << LANDLOCK_FILES.get(version, 16)) - 1
+    rules = struct.pack("QQQ", files, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    ruleset = check(libc.syscall(LANDLOCK_CREATE, rules, size, 0), "landlock")
+    device = files & (READ_FILE | WRITE_FILE | TRUNCATE)
+    wanted = [
+        *((path, EXECUTE | READ_FILE | READ_FOLDER) for path in readable),
+        *((path, files) for path in writable),
+        *((path, device) for path in DEVICES),
+    ]
+    for path, access in wanted:
+        if os.path.exists(path):
+            handle = os.open(path, os.O_PATH)
+            rule = struct.pack("=Qi", access, handle)
+            check(libc.syscall(LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock {path}")
+            os.close(handle)
+    check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock")
+    os.close(ruleset)
+    return ["landlock"]
+
+
+def seccomp() -> list[str]:
+    """Install the filter of system calls."""
+    program = seccomp_filter(os.uname().machine)
+    text = ctypes.create_string_buffer(program, len(program))
+    header = ctypes.create_string_buffer(struct.pack("HP", len(program) // 8, ctypes.addressof(text)))
+    return ["seccomp"] if program and libc.prctl(PR_SET_SECCOMP, 2, header, 0, 0) == 0 else []
+
+
+def keep_capabilities(mask: int) -> None:
+    """Give up every capability but these."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
+    check(libc.capset(header, (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)), "capset")
+
+
+def own_uid(uid: int) -> bool:
+    """Return whether an attempt can take this user id."""
+    with open("/proc/self/uid_map") as file:
+        return os.getuid() == 0 and any(int(first) <= uid < int(first) + int(n) for first, _, n in map(str.split, file))
+
+
+def become_server(setup: dict[str, Any], layers: list[str]) -> None:
+    """Put the rest of the confinement on and turn into the server; returns only by raising."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    uid = setup["uid"] if own_uid(setup["uid"]) and "own_uid" not in setup.get("off", ()) else 0
+    python = setup["python"]
+    if "mountns" in layers:
+        layers += private_tree(python, setup["hide"], setup["proc"])
+    else:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if os.getuid() == 0:
+        os.setgroups([])
+    keep_capabilities(SERVER_CAPABILITIES if uid else 0)
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    proc = ["/proc"] if setup["proc"] else []
+    off = setup.get("off", ())
+    layers += landlock([*READABLE, python, *proc], [*OWN, *setup["writable"]]) if "landlock" not in off else []
+    layers += seccomp() if "seccomp" not in off else []
+    layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
+    said = json.dumps({"layers": layers, "uid": uid})
+    flags = ["-I", "-S", "-B", "-X", "utf8", "-c", setup["server"], said]
+    os.execve(setup["executable"], [setup["executable"], *flags], {**os.environ, "LD_BIND_NOW": "1"})
+
+
+def main() -> None:
+    """The first process: enter the namespaces, start the server, end with it."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    try:
+        setup = json.loads(os.read(CONTROL, 1 << 17))
+        setup["uid"] += os.getpid() % setup["uids"]
+        layers = unshare_all(os.getuid() == 0) if "namespaces" not in setup.get("off", ()) else []
+        pid = os.fork()
+        if pid == 0:
+            become_server(setup, layers)
+        os.close(CONTROL)
+        os.waitpid(pid, 0)
+    except BaseException as error:
+        os.write(CONTROL, json.dumps({"broken": repr(error)}).encode())
+    finally:
+        os._exit(72)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

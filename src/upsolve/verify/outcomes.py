@@ -1,0 +1,158 @@
+"""How a run ended -> outcomes -> a verdict. Everything an attempt wrote is data here, and may be anything.
+
+The algebra: a program that does not compile is a compile error; otherwise the first test that did not pass decides, and the
+tests after it keep their own outcomes as far as they were reached.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from upsolve.errors import JudgeError
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.compare import answers, lines_match
+from upsolve.verify.sandbox import Exit
+
+__all__ = ["ENDED", "JUDGE", "ClaimError", "Outcomes", "forged", "function_outcomes", "program_outcome", "unscored", "verdict"]
+
+JUDGE = "upsolve-2"
+"""Name and version of this judge; part of every verdict."""
+
+HEAD = 1000
+ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
+"""After one of these nothing more is known of the tests that follow."""
+Outcomes = tuple[list[Status], list[list[Any]]]
+"""Outcome of every test, and the errors ``[type, message, line]`` in order."""
+
+
+class ClaimError(JudgeError):
+    """The attempt's process says that the task or the sandbox is at fault. The attempt may have forged that."""
+
+
+def function_outcomes(tests: Sequence[TestCase], end: Exit, nonce: str | bool) -> Outcomes:
+    """Return the outcome of every test and the errors ``[type, message, line]`` in order."""
+    by_test: dict[int, Mapping[str, Any]] = {}
+    for record in end.records:
+        if isinstance(index := record.get("test"), int):
+            by_test.setdefault(index, record)
+    early = whole_program(end)
+    if early:
+        return [early[0]] * len(tests), [early[1]]
+    outcomes: list[Status] = []
+    errors: list[list[Any]] = []
+    canary_fell = any("canary" in record for record in end.records)
+    for index, test in enumerate(tests):
+        if index in by_test:
+            outcome, error = test_outcome(test, by_test[index], nonce if not canary_fell else "")
+        elif Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED):
+            outcome, error = Status.UNSCORED, None
+        else:
+            outcome, error = how_it_ended(end)
+        outcomes.append(outcome)
+        errors += [error] if error else []
+    return outcomes, errors
+
+
+def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
+    """Return the status of a program that never reached its tests, with the error; None when it did."""
+    for record in end.records:
+        if "compile" in record:
+            return Status.COMPILE_ERROR, error_of(record["compile"])
+        if "setup" in record:
+            raise ClaimError(f"the task's own setup fails: {record['setup']}")
+        if "broken" in record:
+            raise ClaimError(str(record["broken"]))
+        if "load" in record:
+            return error_status(error_of(record["load"])), error_of(record["load"])
+    return None
+
+
+def error_of(said: Any) -> list[Any]:
+    """Return ``[type, message, line]`` of an error record; an attempt may have written anything there."""
+    if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str):
+        return said[:3]
+    return ["MalformedResult", str(said)[:200], None]
+
+
+def error_status(error: Sequence[Any]) -> Status:
+    """Return the status an exception stands for."""
+    return Status.MEMORY_LIMIT if error[0] == "MemoryError" else Status.RUNTIME_ERROR
+
+
+def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool) -> tuple[Status, list[Any] | None]:
+    """Judge one test by its result line."""
+    if "error" in record:
+        error = error_of(record["error"])
+        if test.kind is TestKind.CODE and error[0] == "AssertionError":
+            return Status.FAILED, None
+        return error_status(error), error
+    if test.kind is TestKind.CODE:
+        return (Status.PASSED if nonce and record.get("ok") == nonce else Status.FAILED), None
+    same = answers(record.get("value"), test.expected)
+    return (Status.PASSED if same else Status.FAILED), None
+
+
+def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
+    """Return the status of a process that left a test unanswered, from facts of the kernel."""
+    if end.output_exceeded:
+        return Status.OUTPUT_LIMIT, ["OutputLimit", "wrote more than the limit", None]
+    if end.out_of_memory:
+        return Status.MEMORY_LIMIT, ["OutOfMemory", "its processes used more memory than the limit", None]
+    if end.timed_out or end.signal == 24:
+        return Status.TIMEOUT, ["Timeout", "ran into the time limit", None]
+    if end.signal:
+        return Status.RUNTIME_ERROR, [f"Signal{end.signal}", f"killed by signal {end.signal}", None]
+    return Status.RUNTIME_ERROR, ["EarlyExit", f"left with exit code {end.returncode} before its tests", None]
+
+
+def program_outcome(test: TestCase, end: Exit) -> tuple[Status, list[Any] | None]:
+    """Judge one run of a program."""
+    if early := whole_program(end):
+        return early
+    if end.output_exceeded or end.timed_out or end.signal:
+        return how_it_ended(end)
+    if end.returncode != 0:
+        return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
+    same = lines_match(end.stdout.decode("utf-8", "replace"), test.expected)
+    return (Status.PASSED if same else Status.FAILED), None
+
+
+def verdict(task: Task, attempt: Attempt, result: Outcomes, ends: list[Exit], label: str) -> Verdict:
+    """Put a verdict together."""
+    outcomes, errors = result
+    status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
+    name, message, line = (*errors[0][:3], None, None, None)[:3] if errors else ("", "", None)
+    line = line if isinstance(line, int) and 1 <= line <= attempt.code.count("\n") + 1 else None
+    kind = "syntax" if status is Status.COMPILE_ERROR else "traceback"
+    return Verdict(
+        attempt_id=attempt.attempt_id,
+        status=status,
+        passed=outcomes.count(Status.PASSED),
+        total=len(task.tests),
+        outcomes=tuple(outcomes),
+        judge=JUDGE,
+        isolation=",".join([*ends[0].layers, *([label] if label else [])]),
+        wall_seconds=sum(end.wall_seconds for end in ends),
+        cpu_seconds=sum(end.cpu_seconds for end in ends),
+        memory_bytes=max(end.memory_bytes for end in ends),
+        error_type=str(name or ""),
+        error_message=str(message or "")[:500],
+        error_line=line,
+        stdout_head=ends[-1].stdout[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
+        stderr_head=ends[-1].stderr[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
+        findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
+    )
+
+
+def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
+    """Return the verdict of an attempt that tried to be unscored."""
+    total = len(task.tests)
+    outcomes = (Status.RUNTIME_ERROR,) * total
+    said = f"wrote to the result channel: {claim}"[:500]
+    return Verdict(
+        attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=said
+    )
+
+
+def unscored(task: Task, attempt: Attempt, problem: str) -> Verdict:
+    """Return the verdict of an attempt that could not be judged."""
+    return Verdict(attempt.attempt_id, Status.UNSCORED, total=len(task.tests), judge=JUDGE, error_message=problem[:500])

@@ -1,0 +1,179 @@
+"""A warm sandboxed process on our side: how it is started, and the messages and memory files we share with it."""
+
+import json
+import marshal
+import os
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import JudgeError
+from upsolve.verify.cgroup import ControlGroup
+
+__all__ = ["SLOTS", "Job", "RenewError", "Server"]
+
+FOLDER = Path(__file__).parent
+PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+PREFIX = os.path.realpath(sys.base_prefix)
+FIRST_UID, UIDS = 61_000, 4000
+SLOTS = 8
+"""Jobs sent to a server at once: waking each other up costs a third of a small attempt."""
+STARTING = 20.0
+"""Seconds a server may take to start, or to answer after a deadline."""
+SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "nix", "opt", "proc", "sbin", "sys", "usr", "var"})
+
+
+@cache
+def hidden() -> list[str]:
+    """Return the top folders that hold the working folder and this program, where they are no part of the system."""
+    tops = {path.resolve().parts[1] for path in (Path.cwd(), Path(__file__)) if len(path.resolve().parts) > 2}
+    return [f"/{top}" for top in sorted(tops - SYSTEM)]
+
+
+@cache
+def bundle(main: str, *modules: str) -> str:
+    """Return a program that holds these modules of ours and calls ``main.main``: inside, our folder cannot be read."""
+    sources = {name: (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in (*modules, main)}
+    return (
+        "import sys\n"
+        f"sources = {sources!r}\n"
+        "for name, source in sources.items():\n"
+        "    module = sys.modules[name] = type(sys)(name)\n"
+        "    exec(compile(source, name, 'exec'), module.__dict__)\n"
+        "for name in sources:\n"
+        "    del sys.modules[name]\n"
+        "args, sys.argv[:] = sys.argv[1:], ['']\n"
+        "del sources, source, name\n"
+        "module.main(*args)\n"
+    )
+
+
+def rewrite(handle: int, data: bytes) -> None:
+    """Make a memory file hold this and nothing else, rewound."""
+    if os.fstat(handle).st_size:
+        os.ftruncate(handle, 0)
+    if os.lseek(handle, 0, os.SEEK_CUR):
+        os.lseek(handle, 0, os.SEEK_SET)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one process, or two, of an attempt are to do."""
+
+    attempt: dict[str, Any]
+    """For the attempt's process: ``kind``, ``code``, ``setup``, and what that kind needs; never an expected answer."""
+    tester: dict[str, Any] | None = None
+    """For the tester's process; None: the attempt's process writes the results."""
+    wall_seconds: float = 10.0
+    """Deadline."""
+
+
+class RenewError(JudgeError):
+    """The server cannot raise its limits to those of this job: another one can."""
+
+
+class Server:
+    """A warm sandboxed process, the socket to it and the memory files shared with it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.files = tuple(os.memfd_create(name) for _ in range(SLOTS) for name in ("out", "err", "results", "job", "tester"))
+        setup = self.setup()
+        self.group = ControlGroup(wanted="cgroup" not in setup.get("off", ()))
+        with theirs:
+            process = start((theirs.fileno(), *self.files))
+        self.close = weakref.finalize(self, close, ours, process, self.files, self.group)
+        if self.group.active:
+            self.group.add(process.pid)
+        self.socket, self.process = ours, process
+        ours.settimeout(STARTING)
+        ours.send(json.dumps(setup).encode())
+        self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
+        self.private, self.fresh = "mountns" in self.layers, True
+
+    @staticmethod
+    def setup() -> dict[str, Any]:
+        """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
+        server = bundle("server", "child", "tester")
+        ids = {"uid": FIRST_UID, "uids": UIDS}
+        return {
+            "python": PREFIX,
+            "executable": PYTHON,
+            "hide": hidden(),
+            "server": server,
+            "proc": False,
+            "writable": [],
+            **ids,
+        }
+
+    def answer(self) -> bytes:
+        """Return what the server says; raises JudgeError when it broke."""
+        try:
+            said = self.socket.recv(1 << 16) or b'{"broken": "it ended"}'
+        except OSError as error:
+            raise JudgeError(f"the sandbox does not answer: {error}") from error
+        if said.startswith(b'{"broken"'):
+            raise JudgeError(f"the sandbox broke: {json.loads(said)['broken']}")
+        return said
+
+    def slot(self, number: int) -> tuple[int, ...]:
+        """Return the files of a place: output, errors, results, job, tester's job."""
+        return self.files[5 * number : 5 * number + 5]
+
+    def run(self, jobs: Sequence[Job], limits: bytes) -> tuple[list[list[float]], bool]:
+        """Run up to SLOTS jobs, one after the other; the server itself keeps the deadlines.
+
+        Returns:
+            How each ended, in five numbers, as many as were run; and whether this server can go on.
+        """
+        for number, job in enumerate(jobs):
+            for handle, data in zip(self.slot(number), (None, None, None, job.attempt, job.tester), strict=True):
+                rewrite(handle, marshal.dumps(data) if data else b"")
+        self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)
+        try:
+            self.socket.send(marshal.dumps((limits, [(job.wall_seconds, job.tester is not None) for job in jobs])))
+        except OSError as error:
+            raise JudgeError(f"the sandbox is gone: {error}") from error
+        said = self.answer()
+        if said == b"renew":
+            raise RenewError
+        self.fresh = False
+        rows = said.removesuffix(b"spent").splitlines()
+        return [[float(number) for number in row.split()] for row in rows], not said.endswith(b"spent")
+
+
+def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    """Start the launcher with these descriptors as 3 and up, and nothing else open."""
+    above = max(*handles, 2 + len(handles)) + 1
+    moves = [(handle, above + place) for place, handle in enumerate(handles)]
+    moves += [(above + place, 3 + place) for place in range(len(handles))]
+    relay = f"import os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\n"
+    return subprocess.Popen(
+        [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", relay + bundle("launcher", "syscalls")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=handles,
+        start_new_session=True,
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
+        cwd="/",
+    )
+
+
+def close(control: socket.socket, process: subprocess.Popen[bytes], files: tuple[int, ...], group: ControlGroup) -> None:
+    """End a server: without its socket it leaves, and the kernel takes what is left of its namespace."""
+    control.close()
+    process.kill()
+    process.wait()
+    for handle in files:
+        os.close(handle)
+    group.close()

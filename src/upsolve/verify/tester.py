@@ -1,0 +1,189 @@
+"""The trusted side of tests that are code: it runs them, and asks the attempt's process for every call.
+
+Standard library only. The attempt holds neither the tests nor the results; what comes back from it is data, and becomes values of exact
+builtin types here, so that no method of the attempt runs beside an assertion.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+
+TYPE_CHECKING = False  # typing itself is not imported by us
+if TYPE_CHECKING:
+    from typing import Any
+
+    from upsolve.verify import child
+else:
+    import child
+
+__all__ = ["run"]
+
+REPLIES, REQUESTS = 4, 5
+SERVANT_GONE = 3
+
+
+def whole(text: str) -> int:
+    """Return an integer written in hexadecimal."""
+    return int(text, 16)
+
+
+SIMPLE: dict[str, Any] = {"str": str, "int": whole, "float": float, "complex": complex, "bytes": bytes.fromhex}
+
+
+class Gone(BaseException):
+    """The attempt's process has ended; no test may catch this."""
+
+
+class Unsupported(BaseException):
+    """A test hands over something that is not plain data: this task cannot be judged across processes."""
+
+
+class Foreign:
+    """A value that is not plain data; equal to nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def value_of(data: Any) -> Any:
+    """Return the value that child.plain encoded."""
+    if data is None or isinstance(data, bool):
+        return data
+    tag, *items = data
+    if tag in SIMPLE:
+        return SIMPLE[tag](items[0])
+    if tag == "dict":
+        return {value_of(k): value_of(v) for k, v in items}
+    if tag in ("list", "tuple", "set"):
+        return {"list": list, "tuple": tuple, "set": set}[tag]([value_of(item) for item in items])
+    return Foreign()
+
+
+def holds_foreign(value: Any) -> bool:
+    """Return whether a value came, in part, from the attempt as something that is not plain."""
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    return isinstance(value, Foreign) or (isinstance(value, list | tuple | set) and any(map(holds_foreign, value)))
+
+
+class Channel:
+    """Calls to the attempt's process."""
+
+    def __init__(self) -> None:
+        self.lines = open(REPLIES, "rb", closefd=False)
+
+    def reply(self) -> dict[str, Any]:
+        """Return the next thing the attempt's process says; raises Gone when it says no more."""
+        line = self.lines.readline()
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            raise Gone from None
+        if not isinstance(said, dict):
+            raise Gone
+        return said
+
+    def function(self, name: str) -> Any:
+        """Return a function that stands for one of the attempt's."""
+        return lambda *args, **named: self.call(name, args, named)  # pyright: ignore[reportUnknownLambdaType]
+
+    def call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a function of the attempt; changes it makes to lists, dicts and sets it was given are made here too."""
+        try:
+            request = marshal.dumps((name, args, named))
+        except ValueError:
+            if holds_foreign([*args, *named.values()]):
+                raise TypeError(f"{name}() was given a value of the attempt's own that is not plain data") from None
+            raise Unsupported(name) from None
+        try:
+            os.write(REQUESTS, len(request).to_bytes(8, "little"))
+            while request:
+                request = request[os.write(REQUESTS, request) :]
+        except OSError:
+            raise Gone from None
+        said = self.reply()
+        try:
+            merge(args, tuple(value_of(said["args"])))
+            if "error" not in said:
+                return value_of(said["value"])
+            kind, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
+        except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
+            return Foreign()
+        error = exception(kind, message)
+        error.attempt_line = line  # type: ignore[attr-defined]
+        raise error
+
+
+def merge(mine: Any, theirs: Any) -> Any:
+    """Return what the attempt has left in its copy of a value, put into our own lists, dicts and sets as far as they match."""
+    if type(mine) is not type(theirs):
+        return theirs
+    if isinstance(mine, list):
+        mine[:] = [*map(merge, mine, theirs), *theirs[len(mine) :]]
+    elif isinstance(mine, dict):
+        merged = {key: merge(mine[key], value) if key in mine else value for key, value in theirs.items()}
+        mine.clear()
+        mine.update(merged)
+    elif isinstance(mine, set):
+        mine.clear()
+        mine.update(theirs)
+    elif isinstance(mine, tuple) and len(mine) == len(theirs):
+        for pair in zip(mine, theirs, strict=True):
+            merge(*pair)
+    else:
+        return theirs
+    return mine
+
+
+def exception(kind: str, message: str) -> Exception:
+    """Return an exception of this name: the builtin one, or one of our own."""
+    known = getattr(__builtins__, kind, None) if not isinstance(__builtins__, dict) else __builtins__.get(kind)
+    if isinstance(known, type) and issubclass(known, Exception):
+        try:
+            return known(message)
+        except TypeError:
+            pass
+    return type(kind, (Exception,), {})(message)
+
+
+def run(job: dict[str, Any]) -> int:
+    """Wait for the attempt to load, put the tests to it, and report; return the exit code."""
+    channel = Channel()
+    try:
+        said = channel.reply()
+        if "ready" not in said:
+            child.report_error(**{key: said[key] for key in ("compile", "setup", "load") if key in said})
+            return 0
+        space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
+        for name in job["names"]:
+            space[name] = channel.function(name)
+        try:
+            exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
+        except BaseException as error:
+            child.report_error(setup=child.describe(error))
+            return 0
+        for index, (kind, source) in enumerate(job["tests"]):
+            one_test(index, kind, source, space)
+    except Gone:
+        return SERVANT_GONE
+    except Unsupported as error:
+        child.report_error(unsupported=str(error))
+    return 0
+
+
+def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
+    """Run one test and report what came of it."""
+    try:
+        if kind == "call":
+            child.report_value(index, eval(source, space))
+        else:
+            exec(compile(source, "<test>", "exec", dont_inherit=True), space)
+            child.report_error(test=index, ok=True)
+    except (Gone, Unsupported):
+        raise
+    except BaseException as error:
+        child.report_error(test=index, error=[*child.describe(error)[:2], getattr(error, "attempt_line", None)])

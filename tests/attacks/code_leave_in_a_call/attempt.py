@@ -1,0 +1,3 @@
+import os
+def f(n):
+    os._exit(0)

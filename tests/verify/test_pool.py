@@ -1,0 +1,122 @@
+"""Many at once: order, caches, lost workers, stops; the same over Ray."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify import pool
+from upsolve.verify.cache import VerdictCache
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.pool import judged, verify
+
+FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2), workers=2)
+TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
+LOOP = Attempt("t", "def f(x):\n    while True: pass\n")
+
+
+def attempts(n, start=0):
+    return [(TASK, Attempt("t", f"def f(x):\n    return x * 2 if {k} % 3 else 0\n")) for k in range(start, start + n)]
+
+
+def statuses(verdicts):
+    return [verdict.status.value for verdict in verdicts]
+
+
+EXPECTED = ["failed" if k % 3 == 0 else "passed" for k in range(40)]
+
+
+def test_verdicts_come_in_the_order_of_the_pairs():
+    pairs = attempts(40)
+    verdicts = verify(pairs, FAST)
+    assert statuses(verdicts) == EXPECTED
+    assert [v.attempt_id for v in verdicts] == [a.attempt_id for _, a in pairs]
+    assert statuses(verify(pairs, replace(FAST, workers=1))) == EXPECTED
+
+
+def test_a_stream_is_read_as_workers_become_free():
+    read = []
+
+    def stream():
+        for pair in attempts(200):
+            read.append(pair)
+            yield pair
+
+    verdicts = judged(stream(), FAST)
+    next(verdicts)
+    assert len(read) <= FAST.workers * pool.AHEAD * pool.CHUNK + pool.CHUNK
+    verdicts.close()
+
+
+def test_a_stop_does_not_wait_for_what_hangs():
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    slow = replace(FAST, limits=Limits(wall_seconds=60, cpu_seconds=60))
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        verify([*attempts(8), (TASK, LOOP)], slow, on_done=stop)
+    assert time.monotonic() - started < 20
+    assert statuses(verify(attempts(3), FAST)) == EXPECTED[:3]
+
+
+def kill_workers_of(crews):
+    for hand in crews:
+        os.kill(hand.process.pid, signal.SIGKILL)
+
+
+def test_a_lost_worker_is_replaced_and_nothing_is_lost():
+    verify(attempts(8), FAST)
+    kill_workers_of(pool.idle["local"])
+    assert statuses(verify(attempts(40), FAST)) == EXPECTED
+
+
+def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeypatch):
+    class Doomed:
+        def judge(self, *_):
+            raise pool.HandLostError("gone")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(pool, "LocalHand", Doomed)
+    monkeypatch.setitem(pool.idle, "local", [])
+    verdicts = verify(attempts(3), FAST)
+    assert statuses(verdicts) == ["unscored"] * 3 and "gone" in verdicts[0].error_message
+
+
+def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
+    how = replace(FAST, cache=tmp_path / "v.sqlite")
+    first = verify(attempts(10), how)
+    monkeypatch.setattr(pool, "LocalHand", None)  # nothing may be judged from here on
+    monkeypatch.setitem(pool.idle, "local", [])
+    assert verify(attempts(10), how) == first
+    renamed = replace(TASK, task_id="other")
+    pairs = [(renamed, replace(attempt, task_id="other")) for _, attempt in attempts(10)]
+    again = verify(pairs, how)
+    assert statuses(again) == EXPECTED[:10] and [v.attempt_id for v in again] == [a.attempt_id for _, a in pairs]
+
+
+@pytest.mark.parametrize(
+    ("task", "how"),
+    [
+        (replace(TASK, tests=(TestCase(TestKind.CALL, "f(2)", "5"),)), FAST),
+        (replace(TASK, setup="import math"), FAST),
+        (TASK, replace(FAST, limits=Limits(wall_seconds=5, cpu_seconds=3))),
+    ],
+)
+def test_the_cache_tells_apart_what_decides(tmp_path, task, how):
+    cache, (_, attempt) = VerdictCache(tmp_path / "v.sqlite"), attempts(1)[0]
+    cache.keep([(TASK, attempt, verify([(TASK, attempt)], FAST)[0])], FAST)
+    assert cache.find(TASK, attempt, FAST) and not cache.find(task, attempt, how)
+
+
+def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_path):
+    cache, (_, attempt) = VerdictCache(tmp_path / "v.sqlite"), attempts(1)[0]
+    verdict = verify([(TASK, attempt)], FAST)[0]
+    for status, seconds, kept in ((Status.UNSCORED, 0.0, False), (Status.TIMEOUT, 0.5, False), (Status.TIMEOUT, 2.0, True)):
+        cache.keep([(TASK, attempt, replace(verdict, status=status, cpu_seconds=seconds))], FAST)
+        assert bool(cache.find(TASK, attempt, FAST)) is kept
