@@ -1,5 +1,6 @@
 # make demo   the main job on the embedded archive, before and after, with a report
 # make test   style, types and tests (make check is the same)
+# make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the PyTorch build of your choice),
 #            MODEL, SEED, OUT (of the demo), ARGS (more options of `upsolve run`, or of pytest)
@@ -12,7 +13,7 @@ SEED ?= 0
 OUT ?= runs/demo-$(SEED)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check install clean
+.PHONY: demo test test-languages check install clean
 
 demo: install
 	$(BIN)/upsolve run recipes/demo.yaml --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -22,6 +23,10 @@ test: install
 	$(BIN)/ruff format --check src tests tools benchmarks
 	$(BIN)/pyright
 	$(BIN)/pytest $(ARGS)
+
+test-languages: install
+	apt-get install -y --no-install-recommends $$($(BIN)/python tools/language_packages.py)
+	$(BIN)/pytest -m languages $(ARGS)
 
 check: test
 

@@ -191,4 +191,25 @@ def serve_calls(job: dict[str, Any]) -> None:
             report(f'{{"error":{json.dumps(describe(error))},"args":{plain(list(args))}}}')
 
 
-KINDS: dict[str, Any] = {"tests": run_tests, "program": run_program, "calls": serve_calls}
+def run_command(job: dict[str, Any]) -> None:
+    """Write files and become another program."""
+    import resource
+
+    for name, data in job["files"].items():
+        with open(name, "wb") as file:
+            file.write(data)
+    feed(job["stdin"])
+    seconds = max(1, -int(-job["seconds"] // 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    if job["address_bytes"]:
+        resource.setrlimit(resource.RLIMIT_AS, (job["address_bytes"], job["address_bytes"]))
+    resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))
+    os.set_inheritable(RESULTS, False)
+    environment = {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", **job["environment"]}
+    try:
+        os.execvpe(job["argv"][0], job["argv"], environment)
+    except OSError as error:
+        report_error(broken=f"{job['argv'][0]} cannot be run: {error}")
+
+
+KINDS: dict[str, Any] = {"tests": run_tests, "program": run_program, "calls": serve_calls, "command": run_command}

@@ -14,23 +14,22 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 from upsolve.verify.across import BUILTINS, called_names
 from upsolve.verify.compare import literal
+from upsolve.verify.languages import language
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import (
-    ENDED,
     ClaimError,
-    Outcomes,
     forged,
     function_outcomes,
-    program_outcome,
     unscored,
     verdict,
 )
 from upsolve.verify.process import SLOTS, Job
+from upsolve.verify.programs import in_language, run_programs
 from upsolve.verify.sandbox import Exit, run_jobs
 
 __all__ = ["judge", "judge_all"]
 
-LANGUAGES = ("", "python")
+PYTHON = ("", "python", "python3", "py")
 Plan = Generator[Job, Exit, Verdict]
 Pair = tuple[Task, Attempt]
 crossing: dict[tuple[Task, Judging], bool] = {}
@@ -60,16 +59,20 @@ def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict
     waiting: Iterator[tuple[int, Pair]] = enumerate(pairs)
     at_work: list[tuple[int, Plan, Job]] = []
     while True:
-        for index, (task, attempt) in waiting:
+        while has_room(at_work) and (found := next(waiting, None)):
+            index, (task, attempt) = found
             at_work += advance(index, planned(task, attempt, how), None, verdicts)
-            if len(at_work) == SLOTS:
-                break
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
         ends = run_each([job for _, _, job in at_work], how)
         at_work = [
             step for (index, plan, _), end in zip(at_work, ends, strict=True) for step in advance(index, plan, end, verdicts)
         ]
+
+
+def has_room(at_work: Sequence[tuple[int, Plan, Job]]) -> bool:
+    """Return whether one more plan may start: a program that is built has its sandbox to itself until its last run."""
+    return len(at_work) < SLOTS and all(job.profile == "python" for _, _, job in at_work)
 
 
 def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict[int, Verdict]) -> list[tuple[int, Plan, Job]]:
@@ -122,9 +125,11 @@ def impossible(task: Task, attempt: Attempt) -> str:
     """Return why this judge cannot judge this, or an empty string."""
     if not task.tests:
         return f"task {task.task_id} has no tests"
-    if attempt.language not in LANGUAGES:
-        return f"language {attempt.language!r} is not known here; known: python"
     try:
+        if attempt.language not in PYTHON:
+            language(attempt.language)
+            if any(test.kind is TestKind.CALL for test in task.tests):
+                return f"task {task.task_id}: CALL tests are for Python; {attempt.language} takes STDIO and CODE"
         for test in task.tests:
             if test.kind is TestKind.CALL:
                 literal(test.expected)
@@ -134,7 +139,9 @@ def impossible(task: Task, attempt: Attempt) -> str:
 
 
 def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Choose how to run the tests, by their kind."""
+    """Choose how to run the tests, by language and kind."""
+    if attempt.language not in PYTHON:
+        return (yield from in_language(task, attempt, how, language(attempt.language)))
     if task.tests[0].kind is TestKind.STDIO:
         return (yield from run_programs(task, attempt, how))
     if any(test.kind is TestKind.CODE for test in task.tests):
@@ -188,22 +195,3 @@ def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, 
         beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, how))
         crossing[key] = beside is None or beside.status is not Status.PASSED
     return crossing.get(key, True)
-
-
-def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Run a program once a test, on standard input, within one budget of time; stop at the first that is cut off."""
-    ends: list[Exit] = []
-    result: Outcomes = ([], [])
-    outcomes, errors = result
-    for test in task.tests:
-        left = how.limits.wall_seconds - sum(end.wall_seconds for end in ends)
-        if left <= 0 or (outcomes and outcomes[-1] in (*ENDED, Status.COMPILE_ERROR)):
-            outcomes.append(Status.UNSCORED if outcomes[-1] in (*ENDED, Status.UNSCORED) else outcomes[-1])
-            continue
-        given = test.input.encode("utf-8", "surrogatepass")
-        end = yield Job({"kind": "program", "code": attempt.code, "setup": task.setup, "stdin": given}, None, left)
-        outcome, error = program_outcome(test, end)
-        ends.append(end)
-        outcomes.append(outcome)
-        errors += [error] if error else []
-    return verdict(task, attempt, result, ends, "")

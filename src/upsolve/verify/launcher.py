@@ -74,32 +74,33 @@ def unshare_all(root: bool) -> list[str]:
     return [*NEW, *([] if root else ["userns"])]
 
 
-def private_tree(python: str, hide: list[str], with_proc: bool) -> list[str]:
+def private_tree(setup: dict[str, Any]) -> list[str]:
     """Make everything read-only, hide what is not the system's behind empty folders, show the interpreter through."""
+    python = setup["python"]
     mount("", "/", "", MS_REC | MS_PRIVATE)
     handle = os.open(python, os.O_PATH)
     attributes = struct.pack("QQQQ", MS_RDONLY, 0, 0, 0)
     read_only = libc.syscall(MOUNT_SETATTR, -100, b"/", AT_RECURSIVE, attributes, len(attributes)) == 0
-    for folder in (*HIDDEN, *hide):
+    for folder in (*HIDDEN, *setup["hide"]):
         if not os.path.isdir(folder):
             continue
-        empty(folder)
+        empty(folder, setup["folder"])
         if python.startswith(folder + "/"):
             os.makedirs(python, mode=0o755)
             mount(f"/proc/self/fd/{handle}", python, "", MS_BIND)
             mount("", python, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.close(handle)
-    if with_proc:
+    if setup["proc"]:
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV, "hidepid=2")
     else:
-        empty("/proc")
+        empty("/proc", setup["folder"])
     return ["read_only"] if read_only else []
 
 
-def empty(folder: str) -> None:
+def empty(folder: str, room: str) -> None:
     """Mount an empty folder in memory over another."""
     mode = "1777" if folder in OWN else "755"
-    mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size=64m,nr_inodes=4096,mode={mode}")
+    mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{room},mode={mode}")
 
 
 def landlock(readable: list[str], writable: list[str]) -> list[str]:
@@ -154,7 +155,7 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     uid = setup["uid"] if own_uid(setup["uid"]) and "own_uid" not in setup.get("off", ()) else 0
     python = setup["python"]
     if "mountns" in layers:
-        layers += private_tree(python, setup["hide"], setup["proc"])
+        layers += private_tree(setup)
     else:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if os.getuid() == 0:
@@ -163,11 +164,14 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     proc = ["/proc"] if setup["proc"] else []
     off = setup.get("off", ())
-    layers += landlock([*READABLE, python, *proc], [*OWN, *setup["writable"]]) if "landlock" not in off else []
+    layers += landlock([*READABLE, python, *proc], [*OWN]) if "landlock" not in off else []
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
     said = json.dumps({"layers": layers, "uid": uid})
-    flags = ["-I", "-S", "-B", "-X", "utf8", "-c", setup["server"], said]
+    source = os.memfd_create("server", 0)
+    os.write(source, setup["server"].encode())
+    relay = f"import os; source = os.pread({source}, 1 << 20, 0); os.close({source}); exec(source)"
+    flags = ["-I", "-S", "-B", "-X", "utf8", "-c", relay, said]
     os.execve(setup["executable"], [setup["executable"], *flags], {**os.environ, "LD_BIND_NOW": "1"})
 
 

@@ -12,7 +12,18 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 from upsolve.verify.compare import answers, lines_match
 from upsolve.verify.sandbox import Exit
 
-__all__ = ["ENDED", "JUDGE", "ClaimError", "Outcomes", "forged", "function_outcomes", "program_outcome", "unscored", "verdict"]
+__all__ = [
+    "ENDED",
+    "JUDGE",
+    "ClaimError",
+    "Outcomes",
+    "forged",
+    "function_outcomes",
+    "how_it_ended",
+    "program_outcome",
+    "unscored",
+    "verdict",
+]
 
 JUDGE = "upsolve-2"
 """Name and version of this judge; part of every verdict."""
@@ -112,7 +123,7 @@ def program_outcome(test: TestCase, end: Exit) -> tuple[Status, list[Any] | None
         return how_it_ended(end)
     if end.returncode != 0:
         return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
-    same = lines_match(end.stdout.decode("utf-8", "replace"), test.expected)
+    same = test.kind is TestKind.CODE or lines_match(end.stdout.decode("utf-8", "replace"), test.expected)
     return (Status.PASSED if same else Status.FAILED), None
 
 

@@ -24,6 +24,8 @@ PREFIX = os.path.realpath(sys.base_prefix)
 FIRST_UID, UIDS = 61_000, 4000
 SLOTS = 8
 """Jobs sent to a server at once: waking each other up costs a third of a small attempt."""
+ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
+"""Of a temporary folder, by profile."""
 STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
 SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "nix", "opt", "proc", "sbin", "sys", "usr", "var"})
@@ -75,6 +77,12 @@ class Job:
     """For the tester's process; None: the attempt's process writes the results."""
     wall_seconds: float = 10.0
     """Deadline."""
+    continues: bool = False
+    """True when it finds the files of the job before it."""
+    memory_bytes: int = 0
+    """Limit of the control group; 0: that of the attempt."""
+    profile: str = "python"
+    """``python``: forked from the warm interpreter; ``any``: a sandbox in which other programs find what they need (/proc, room)."""
 
 
 class RenewError(JudgeError):
@@ -84,10 +92,10 @@ class RenewError(JudgeError):
 class Server:
     """A warm sandboxed process, the socket to it and the memory files shared with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: str = "python") -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.files = tuple(os.memfd_create(name) for _ in range(SLOTS) for name in ("out", "err", "results", "job", "tester"))
-        setup = self.setup()
+        setup = self.setup(profile)
         self.group = ControlGroup(wanted="cgroup" not in setup.get("off", ()))
         with theirs:
             process = start((theirs.fileno(), *self.files))
@@ -96,24 +104,17 @@ class Server:
             self.group.add(process.pid)
         self.socket, self.process = ours, process
         ours.settimeout(STARTING)
-        ours.send(json.dumps(setup).encode())
+        for text in (bundle("launcher", "syscalls"), json.dumps(setup)):
+            ours.send(text.encode())
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True
 
     @staticmethod
-    def setup() -> dict[str, Any]:
+    def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
         server = bundle("server", "child", "tester")
-        ids = {"uid": FIRST_UID, "uids": UIDS}
-        return {
-            "python": PREFIX,
-            "executable": PYTHON,
-            "hide": hidden(),
-            "server": server,
-            "proc": False,
-            "writable": [],
-            **ids,
-        }
+        own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
+        return {"python": PREFIX, "executable": PYTHON, "hide": hidden(), "server": server, **own}
 
     def answer(self) -> bytes:
         """Return what the server says; raises JudgeError when it broke."""
@@ -140,7 +141,9 @@ class Server:
                 rewrite(handle, marshal.dumps(data) if data else b"")
         self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)
         try:
-            self.socket.send(marshal.dumps((limits, [(job.wall_seconds, job.tester is not None) for job in jobs])))
+            self.socket.send(
+                marshal.dumps((limits, [(job.wall_seconds, job.tester is not None, job.continues) for job in jobs]))
+            )
         except OSError as error:
             raise JudgeError(f"the sandbox is gone: {error}") from error
         said = self.answer()
@@ -152,13 +155,15 @@ class Server:
 
 
 def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    """Start the launcher with these descriptors as 3 and up, and nothing else open."""
+    """Start an interpreter with these descriptors as 3 and up, and nothing else open, that runs what comes on the first of them."""
     above = max(*handles, 2 + len(handles)) + 1
     moves = [(handle, above + place) for place, handle in enumerate(handles)]
     moves += [(above + place, 3 + place) for place in range(len(handles))]
-    relay = f"import os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\n"
+    relay = (
+        f"import os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\nexec(os.read(3, 1 << 20))"
+    )
     return subprocess.Popen(
-        [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", relay + bundle("launcher", "syscalls")],
+        [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", relay],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -33,7 +33,7 @@ class Exit:
     signal: int
     """Signal that ended it, 0 if none."""
     timed_out: bool
-    """True when the wall-clock deadline ended it."""
+    """True when the deadline ended it, or it used more processor time than it may."""
     out_of_memory: bool
     """True when the kernel killed a process of its control group for want of memory."""
     wall_seconds: float
@@ -57,27 +57,39 @@ class Exit:
 own = threading.local()
 
 
-def server() -> Server:
-    """Return this thread's server, started when there is none."""
-    if getattr(own, "server", None) is None:
-        own.server = Server()
-    running: Server = own.server
+def servers() -> dict[str, Server]:
+    """Return this thread's servers by profile."""
+    if not hasattr(own, "servers"):
+        own.servers = {}
+    running: dict[str, Server] = own.servers
     return running
 
 
-def forget_server() -> None:
-    """End this thread's server; the next job starts another."""
-    if getattr(own, "server", None) is not None:
-        own.server.close()
-        own.server = None
+def server(profile: str = "python") -> Server:
+    """Return this thread's server of a profile, started when there is none."""
+    if profile not in servers():
+        servers()[profile] = Server(profile)
+    return servers()[profile]
+
+
+def forget_server(profile: str = "python") -> None:
+    """End this thread's server of a profile; the next job starts another."""
+    if profile in servers():
+        servers().pop(profile).close()
 
 
 @lru_cache
-def server_limits(limits: Limits, folder: str) -> bytes:
-    """Return the limits as the server takes them."""
-    return marshal.dumps(
-        {**asdict(limits), "address_bytes": limits.memory_bytes, "file_bytes": 8 << 20, "files": 64, "folder": folder}
-    )
+def server_limits(limits: Limits, folder: str, profile: str) -> bytes:
+    """Return the limits as the server takes them; programs that are built have further ones of their own in their jobs."""
+    wide = {
+        "address_bytes": 0,
+        "file_bytes": 512 << 20,
+        "files": 1024,
+        "processes": max(256, limits.processes),
+        "cpu_seconds": 600,
+    }
+    lean = {"address_bytes": limits.memory_bytes, "file_bytes": 8 << 20, "files": 64}
+    return marshal.dumps({**asdict(limits), **(wide if profile == "any" else lean), "folder": folder})
 
 
 def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
@@ -89,9 +101,11 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
     """
     ends: list[Exit] = []
     while len(ends) < len(jobs):
-        running = server()
+        left = jobs[len(ends) :]
+        running = server(left[0].profile)
         demand_layers(running, how)
-        ends += run_part(running, jobs[len(ends) :][: SLOTS if running.private else 1], how.limits)
+        same = next((place for place, job in enumerate(left) if job.profile != left[0].profile), len(left))
+        ends += run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
     return ends
 
 
@@ -109,21 +123,23 @@ def demand_layers(running: Server, how: Judging) -> None:
 def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
     """Run jobs on a server, those that one message holds; return the ends of those that were run."""
     folder = "/tmp" if running.private else tempfile.mkdtemp(prefix="upsolve-")  # noqa: S108  the sandbox has its own
-    running.group.limit(limits.memory_bytes + OWN_MEMORY, limits.processes + 8)
+    profile = jobs[0].profile
+    memory = max(job.memory_bytes or limits.memory_bytes for job in jobs)
+    running.group.limit(memory + OWN_MEMORY, limits.processes + 8 if profile == "python" else 512)
     try:
-        ends, lasts = running.run(jobs, server_limits(limits, folder))
+        ends, lasts = running.run(jobs, server_limits(limits, folder, profile))
         oom = running.group.out_of_memory() if any(os.WIFSIGNALED(int(end[0])) for end in ends) else False
         collected = [collect(running, number, end, limits, out_of_memory=oom) for number, end in enumerate(ends)]
         if not lasts:
-            forget_server()
+            forget_server(profile)
         return collected
     except RenewError as error:
-        forget_server()
+        forget_server(profile)
         if running.fresh:
             raise JudgeError("limits above those that this process itself has") from error
         return []
     except JudgeError:
-        forget_server()
+        forget_server(profile)
         raise
     finally:
         if not running.private:
@@ -140,7 +156,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
     return Exit(
         returncode=None if killed else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if killed else 0,
-        timed_out=bool(timed_out),
+        timed_out=bool(timed_out) or cpu_seconds > limits.cpu_seconds,
         out_of_memory=out_of_memory and killed and os.WTERMSIG(code) == 9,
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,

@@ -9,7 +9,8 @@ Standard library only, and little of it: each page and mapping of this process c
        the job of the tester's process, where there is one: tests with their answers
 
 The server reads no job, so that no attempt finds anything of another in the memory it inherits. When an attempt is over, or its
-time is, the server kills every other process of its namespace, however well it hid, and empties the temporary folders.
+time is, the server kills every other process of its namespace, however well it hid; before the
+next one, it empties the temporary folders.
 """
 
 from __future__ import annotations
@@ -247,12 +248,12 @@ def main(said: str) -> None:
                 os.write(CONTROL, b"renew")
                 continue
         answer, clean = b"", True
-        for slot, (wall_seconds, with_tester) in enumerate(runs):
+        for slot, (wall_seconds, with_tester, continues) in enumerate(runs):
+            clean = not private or continues or tidy(not uid)
+            if not clean:
+                break
             clock.deadline = time.monotonic() + wall_seconds
             answer += b"%d %d %f %d %f\n" % run_one(FIRST + FILES * slot, limits, uid, wall_seconds, with_tester)
             clock.deadline = float("inf")
-            clean = not private or tidy(not uid)
-            if not clean:
-                break
         os.write(CONTROL, answer if clean else answer + b"spent")
     os._exit(0)

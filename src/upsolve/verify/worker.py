@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from upsolve.errors import IsolationError
+from upsolve.errors import UpsolveError
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge import judge_all
 from upsolve.verify.limits import Judging
@@ -104,7 +104,7 @@ def main(core: int) -> None:
             return
         try:
             said = judge_chunk(chunk, how)
-        except IsolationError as error:
+        except UpsolveError as error:
             said = error
         pickle.dump(said, out)
         out.flush()
