@@ -112,6 +112,41 @@ def mbpp():
     return table(header, rows)
 
 
+def throughput():
+    """Return the tables of judging beside peers, and of what each layer costs."""
+    data = read("verify_throughput")
+    peers = list(data["sets"][0]["milliseconds_each"])
+    rows = [
+        [
+            one["set"],
+            one["workers"],
+            *(
+                f"{each[peer]:.2f} ({each[peer] / each['upsolve']:.1f}x)" if peer in each else ""
+                for peer in peers
+                if peer != "upsolve"
+            ),
+            f"{each['upsolve']:.2f}",
+        ]
+        for one in data["sets"]
+        for each in [one["milliseconds_each"]]
+    ]
+    prices = data["milliseconds_each_with_one_layer_off"]
+    return (
+        table(["set", "workers", *(peer for peer in peers if peer != "upsolve"), "upsolve"], rows)
+        + "\n\n"
+        + table(["all layers", *(f"without {name}" for name in prices if name != "all")], [list(prices.values())])
+    )
+
+
+def languages():
+    """Return the table of reference programs in other languages."""
+    header = ["file", "language", "references judged", "passed", "a second"]
+    return table(
+        header,
+        [[row[k] for k in ("file", "language", "judged", "passed", "attempts_per_second")] for row in read("languages")["files"]],
+    )
+
+
 if __name__ == "__main__":
-    for part in (demo, agreement, mbpp):
+    for part in (demo, agreement, mbpp, throughput, languages):
         print(f"## {part.__name__}\n\n{part()}\n")

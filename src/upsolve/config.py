@@ -184,6 +184,10 @@ class VerifyConfig(Strict):
     cpu_seconds: float = Field(default=5.0, gt=0)
     memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
     output_bytes: int = Field(default=2**20, ge=1)
+    test_seconds: float | None = Field(default=None, gt=0)
+    """Elapsed time of one test; None: only all of them together are limited."""
+    repeats: int = Field(default=1, ge=1)
+    """Judge so often, to find flaky attempts."""
     isolation: Literal["required", "best_effort"] = "required"
     workers: int = Field(default=0, ge=0)
     """0 means one a core."""

@@ -97,6 +97,11 @@ class Task:
     """A correct program, empty if unknown."""
     setup: str = ""
     """Trusted code run before the attempt (imports, helpers), empty if none."""
+    compare: str = "lines"
+    """How output is compared: ``lines``, ``exact``, ``tokens``, ``floats`` (or ``floats:1e-9``, the tolerance; values of calls, too),
+    ``checker``."""
+    checker: str = ""
+    """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,8 @@ class Verdict:
     """First 1,000 characters of standard error."""
     findings: tuple[Finding, ...] = ()
     """Everything that can be pointed at."""
+    executed_lines: tuple[int, ...] | None = None
+    """Lines of the attempt that ran, where that was asked for and is known; else None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -112,6 +113,17 @@ def test_an_unknown_schema_is_refused(tmp_path):
     (tmp_path / "archive.json").write_text(json.dumps({"schema": 99}))
     with pytest.raises(SchemaError, match="99"):
         Archive(tmp_path)
+
+
+def test_an_archive_of_the_first_version_is_read_and_gets_the_new_one_when_written_to(tmp_path):
+    archive = store(tmp_path)
+    for part in (tmp_path / "tasks").glob("*.parquet"):
+        pq.write_table(pq.read_table(part).drop_columns(["compare", "checker"]), part)
+    (tmp_path / "archive.json").write_text(json.dumps({"schema": 1, "ingested": ["x"]}))
+    archive = Archive(tmp_path)
+    assert [task.compare for task in archive.tasks()] == ["lines"] * len(archive.tasks())
+    archive.append(attempts=[GOOD])
+    assert archive.meta() == {"schema": 2, "ingested": ["x"]}
 
 
 def test_a_folder_that_is_no_archive(tmp_path):

@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["SCHEMA", "TABLES", "from_row", "to_table"]
+__all__ = ["OLDEST", "SCHEMA", "TABLES", "from_row", "to_table"]
 
-SCHEMA = 1
-"""Version written into every archive."""
+SCHEMA = 2
+"""Version written into every archive. 2 added tasks.compare, tasks.checker, verdicts.executed_lines; 1 is read as well."""
+OLDEST = 1
+"""First version that can be read."""
 
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
 
@@ -40,6 +42,8 @@ TABLES: Mapping[str, pa.Schema] = {
             ("source", TEXT),
             ("reference", TEXT),
             ("setup", TEXT),
+            ("compare", TEXT),
+            ("checker", TEXT),
         ]
     ),
     "attempts": pa.schema(
@@ -76,6 +80,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("stdout_head", TEXT),
             ("stderr_head", TEXT),
             ("findings", pa.list_(FINDING)),
+            ("executed_lines", pa.list_(WHOLE)),
         ]
     ),
 }
@@ -103,7 +108,7 @@ def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> Any:
 def task_from(row: dict[str, Any]) -> Task:
     """Build a task from a row."""
     tests = tuple(TestCase(TestKind(t["kind"]), t["input"], t["expected"], t["hidden"]) for t in row["tests"])
-    values: dict[str, Any] = {**row, "tests": tests}
+    values: dict[str, Any] = {**row, "tests": tests, "compare": row["compare"] or "lines", "checker": row["checker"] or ""}
     return Task(**values)
 
 
@@ -119,6 +124,7 @@ def verdict_from(row: dict[str, Any]) -> Verdict:
         "status": Status(row["status"]),
         "outcomes": tuple(Status(outcome) for outcome in row["outcomes"]),
         "findings": tuple(Finding(**finding) for finding in row["findings"]),
+        "executed_lines": None if row["executed_lines"] is None else tuple(row["executed_lines"]),
     }
     return Verdict(**values)
 

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from upsolve.archive.schema import SCHEMA, TABLES, from_row, to_table
+from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, from_row, to_table
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
@@ -79,8 +79,8 @@ class Archive:
             raise ArchiveError(f"{self.path}: no archive here ({META} is missing); make one with `upsolve ingest`") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{file}: damaged: {error}") from error
-        if version != SCHEMA:
-            raise SchemaError(f"{file}: schema version {version}, this program knows {SCHEMA}; use a newer upsolve")
+        if version not in range(OLDEST, SCHEMA + 1):
+            raise SchemaError(f"{file}: schema version {version}, this program knows {OLDEST} to {SCHEMA}; use a newer upsolve")
         return data
 
     @contextmanager
@@ -110,6 +110,7 @@ class Archive:
             known = set(self.column("attempts", "attempt_id")) if every else set[str]()
             distinct = {attempt.attempt_id for attempt in every} - known
             judged = list(verdicts)
+            self.write_meta()
             for name, records in (("tasks", fresh), ("attempts", every), ("verdicts", judged)):
                 if records:
                     self.write_part(name, records, tag)
@@ -232,9 +233,14 @@ class Archive:
     def remember(self, import_id: str) -> None:
         """Note that an import is in."""
         with self.lock():
-            data = self.meta()
-            data["ingested"] = [*data.get("ingested", []), import_id]
-            write_text(self.path / META, json.dumps(data))
+            self.write_meta(import_id)
+
+    def write_meta(self, *imported: str) -> None:
+        """Note imports, and the schema version that is written from now on; nothing is written when nothing changes."""
+        data = self.meta()
+        new = {**data, "schema": SCHEMA, "ingested": [*data.get("ingested", []), *imported]}
+        if new != data:
+            write_text(self.path / META, json.dumps(new))
 
 
 def open_archive(name: str | Path) -> Archive:

@@ -18,6 +18,8 @@ def verify(
     isolation: Annotated[str, typer.Option(help="required or best_effort.")] = "required",
     executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
     cache: Annotated[bool, typer.Option(help="Take and keep verdicts by content.")] = True,
+    repeats: Annotated[int, typer.Option(help="Judge so often, to find flaky attempts.")] = 1,
+    lines: Annotated[bool, typer.Option(help="Note which lines were executed.")] = False,
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged yet; a stop loses at most one batch."""
     from upsolve.archive.store import Archive
@@ -28,7 +30,7 @@ def verify(
     from upsolve.verify.pool import verify as judge_all
 
     file = cache_folder() / "verdicts.sqlite" if cache else None
-    how = Judging(isolation=isolation, workers=workers, executor=executor, cache=file)
+    how = Judging(isolation=isolation, workers=workers, executor=executor, lines=lines, repeats=repeats, cache=file)
 
     store = Archive(archive)
     judged = (v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)

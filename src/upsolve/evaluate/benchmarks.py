@@ -31,8 +31,9 @@ def quiet(_what: str, _done: int, _all: int) -> None:
 def judging_of(recipe: Recipe) -> Judging:
     """Return how a recipe wants attempts judged."""
     v = recipe.verify
-    limits = Limits(v.wall_seconds, v.cpu_seconds, v.memory_bytes, v.output_bytes)
-    return Judging(limits, v.isolation, v.workers, v.executor, cache_folder() / "verdicts.sqlite" if v.cache else None)
+    limits = Limits(v.wall_seconds, v.cpu_seconds, v.memory_bytes, v.output_bytes, test_seconds=v.test_seconds or float("inf"))
+    cache = cache_folder() / "verdicts.sqlite" if v.cache else None
+    return Judging(limits, v.isolation, v.workers, v.executor, repeats=v.repeats, cache=cache)
 
 
 def evaluate(

@@ -20,7 +20,18 @@ def task_key(task: Task, how: Judging) -> str:
     """Return a content id of all that decides besides the attempt: tests, setup, limits, isolation, judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected)]
     limits = json.dumps(asdict(how.limits), sort_keys=True)
-    return content_id(JUDGE, how.isolation, limits, task.setup, task.entry_point, task.reference, *tests)
+    return content_id(
+        JUDGE,
+        how.isolation,
+        limits,
+        str((how.lines, how.repeats)),
+        task.setup,
+        task.entry_point,
+        task.reference,
+        task.compare,
+        task.checker,
+        *tests,
+    )
 
 
 def lasting(verdict: Verdict, how: Judging) -> bool:
@@ -63,6 +74,7 @@ def verdict_of(text: str) -> Verdict:
     row = json.loads(text)
     row["status"] = Status(row["status"])
     row["outcomes"] = tuple(map(Status, row["outcomes"]))
+    row["executed_lines"] = None if row["executed_lines"] is None else tuple(row["executed_lines"])
     row["findings"] = tuple(Finding(**finding) for finding in row["findings"])
     return Verdict(**row)
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the f
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["describe", "report_error", "report_value", "run"]
+__all__ = ["TestTimeout", "alarm_clock", "describe", "plain", "report_error", "report_value", "run"]
 
 RESULTS = 3
 """Descriptor of the results: one JSON line a test."""
@@ -99,6 +99,39 @@ def describe(error: BaseException) -> list[Any]:
     return [type(error).__name__[:100], message, line]
 
 
+class TestTimeout(BaseException):
+    """The time of one test is over."""
+
+
+def alarm_clock() -> Any:
+    """Return a function that sets after how many seconds TestTimeout is raised; 0: never."""
+    import signal
+
+    def ring(_number: int, _frame: Any) -> None:
+        raise TestTimeout
+
+    signal.signal(signal.SIGALRM, ring)
+    return lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)  # pyright: ignore[reportUnknownLambdaType]
+
+
+executed: set[int] = set()
+"""Lines of the attempt that have run, where they are asked for."""
+
+
+def follow(frame: Any, _event: str, _value: Any) -> Any:
+    """Note the lines of the attempt; a trace function."""
+    if frame.f_code.co_filename != "<attempt>":
+        return None
+    executed.add(frame.f_lineno)
+    return follow
+
+
+def report_lines() -> None:
+    """Write down which lines have run, if anybody asked."""
+    if sys.gettrace() is follow:
+        report_error(lines=sorted(executed))
+
+
 def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
     """Compile and run setup and attempt; return the namespace, or None after reporting why not."""
     sys.dont_write_bytecode = True
@@ -114,6 +147,8 @@ def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
     except BaseException as error:
         report_error(setup=describe(error))
         return None
+    if job["lines"]:
+        sys.settrace(follow)
     try:
         exec(program, space)
     except BaseException as error:
@@ -134,8 +169,11 @@ def run_tests(job: dict[str, Any]) -> None:
     space = load(job, "attempt")
     if space is None:
         return
+    clock = alarm_clock() if job["test_seconds"] else None
     for index, (kind, source) in enumerate(job["tests"]):
         try:
+            if clock:
+                clock(job["test_seconds"])
             if kind == "apply":
                 name, args = source
                 report_value(index, space[name](*args) if name in space else eval(name, space))
@@ -144,14 +182,19 @@ def run_tests(job: dict[str, Any]) -> None:
             else:
                 exec(compile(source, "<test>", "exec", dont_inherit=True), space)
                 report_error(test=index, ok=job["nonce"])
+        except TestTimeout:
+            report_error(test=index, timeout=True)
         except BaseException as error:
             report_error(test=index, error=describe(error))
+    if clock:
+        clock(0)
     if any(kind == "code" for kind, _ in job["tests"]):
         try:
             exec("assert False", space)
             report_error(canary="assert is disabled")
         except AssertionError:
             pass
+    report_lines()
     report('{"done":true}')
 
 
@@ -160,6 +203,7 @@ def run_program(job: dict[str, Any]) -> None:
     feed(job["stdin"])
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     if load(job, "__main__") is not None:
+        report_lines()
         report('{"done":true}')
 
 
@@ -184,6 +228,9 @@ def serve_calls(job: dict[str, Any]) -> None:
         while len(data) < size:
             data += os.read(REQUESTS, size - len(data))
         name, args, named = marshal.loads(data)
+        if not name:
+            report_lines()
+            continue
         try:
             value = eval(name, space)(*args, **named)
             report(f'{{"value":{plain(value)},"args":{plain(list(args))}}}')

@@ -2,13 +2,26 @@
 
 import ast
 import json
+import math
 from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any
 
 from upsolve.verify.child import plain
 
-__all__ = ["Opaque", "answers", "decode", "equal", "lines_match", "literal", "tokens_match"]
+__all__ = [
+    "Opaque",
+    "answers",
+    "decode",
+    "equal",
+    "first_difference",
+    "lines_match",
+    "literal",
+    "output_matches",
+    "shown",
+    "tokens_match",
+    "tolerance_of",
+]
 
 NUMBERS = (bool, int, float, complex)
 
@@ -83,10 +96,13 @@ def usual_answer(source: str) -> Any:
     return data if equal(decode(data), value) else None
 
 
-def answers(data: Any, expected: str) -> bool:
+def answers(data: Any, expected: str, compare: str) -> bool:
     """Return whether encoded data is the value of a literal, in Python's sense: most right answers are encoded the same."""
     usual = usual_answer(expected)
-    return (usual is not None and data == usual) or equal(decode(data), literal(expected))
+    if usual is not None and data == usual:
+        return True
+    got, wanted = decode(data), literal(expected)
+    return close(got, wanted, tolerance_of(compare)) if compare.startswith("floats") else equal(got, wanted)
 
 
 def equal(got: Any, expected: Any) -> bool:
@@ -131,3 +147,64 @@ def lines_match(got: str, expected: str) -> bool:
 def tokens_match(got: str, expected: str) -> bool:
     """Compare the sequences of tokens between white space."""
     return got.split() == expected.split()
+
+
+def floats_match(got: str, expected: str, tolerance: float) -> bool:
+    """Compare token by token; numbers that are not spelled the same may differ by the tolerance, absolute or relative."""
+    left, right = got.split(), expected.split()
+    return len(left) == len(right) and all(
+        a == b or close(number(a), number(b), tolerance) for a, b in zip(left, right, strict=True)
+    )
+
+
+def number(token: str) -> float:
+    """Return the number a token spells, nan when it spells none."""
+    try:
+        return float(token)
+    except ValueError:
+        return math.nan
+
+
+def close(got: Any, expected: Any, tolerance: float) -> bool:
+    """Return whether plain values are equal but for floats within the tolerance, absolute or relative; nan is close to nothing."""
+    if isinstance(expected, float | int) and not isinstance(expected, bool) and isinstance(got, float | int):
+        return bool(got == expected or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance))
+    if isinstance(expected, list | tuple):
+        kind = list if isinstance(expected, list) else tuple
+        same = type(got) is kind and len(got) == len(expected)
+        return same and all(close(a, b, tolerance) for a, b in zip(got, expected, strict=True))
+    return equal(got, expected)
+
+
+def tolerance_of(compare: str) -> float:
+    """Return the tolerance of ``floats`` or ``floats:1e-9``; ValueError names what is wrong."""
+    name, _, given = compare.partition(":")
+    value = number(given or "1e-6")
+    if name != "floats" or not value > 0:
+        raise ValueError(f"compare is lines, exact, tokens, floats, floats:TOLERANCE or checker, not {compare!r}")
+    return value
+
+
+def output_matches(got: str, expected: str, compare: str) -> bool:
+    """Compare an output as the task asks for."""
+    plain_ways = {"lines": lines_match, "exact": str.__eq__, "tokens": tokens_match}
+    if compare in plain_ways:
+        return plain_ways[compare](got, expected)
+    return floats_match(got, expected, tolerance_of(compare))
+
+
+def shown(data: Any) -> str:
+    """Return encoded data as Python would print it, in about a hundred characters."""
+    value = decode(data)
+    if isinstance(value, Pairs):
+        value = dict(value) if all(isinstance(key, str | int | float | tuple) for key, _ in value) else value
+    return "something that is not plain data" if isinstance(value, Opaque) else repr(value)[:100]
+
+
+def first_difference(got: str, expected: str) -> str:
+    """Return where two outputs part, in a line."""
+    left, right = got.splitlines(), expected.splitlines()
+    for place, (a, b) in enumerate(zip_longest(left, right), start=1):
+        if a is None or b is None or a.rstrip() != b.rstrip():
+            return f"line {place}: {'nothing' if a is None else repr(a[:100])}, expected {'nothing' if b is None else repr(b[:100])}"
+    return "only white space differs"

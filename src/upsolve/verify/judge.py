@@ -5,15 +5,17 @@ one message to the sandbox holds a run of each.
 """
 
 import ast
+import math
 import secrets
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.across import BUILTINS, called_names
-from upsolve.verify.compare import literal
+from upsolve.verify.compare import literal, tolerance_of
 from upsolve.verify.languages import language
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import (
@@ -61,7 +63,7 @@ def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict
     while True:
         while has_room(at_work) and (found := next(waiting, None)):
             index, (task, attempt) = found
-            at_work += advance(index, planned(task, attempt, how), None, verdicts)
+            at_work += advance(index, repeated(task, attempt, how), None, verdicts)
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
         ends = run_each([job for _, _, job in at_work], how)
@@ -95,6 +97,19 @@ def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
         if len(jobs) == 1:
             return [error]
         return [end for job in jobs for end in run_each([job], how)]
+
+
+def repeated(task: Task, attempt: Attempt, how: Judging) -> Plan:
+    """Judge as often as asked for; when the outcomes differ, the first verdict says so."""
+    first = yield from planned(task, attempt, how)
+    seen = {(first.status, first.outcomes): first.status.value}
+    for _ in range(how.repeats - 1):
+        other = yield from planned(task, attempt, how)
+        seen.setdefault((other.status, other.outcomes), other.status.value)
+    if len(seen) == 1:
+        return first
+    said = f"outcomes differ between {how.repeats} runs: {', '.join(seen.values())}"
+    return replace(first, findings=(*first.findings, Finding("flaky", "outcome", said, 1)))
 
 
 def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
@@ -133,6 +148,10 @@ def impossible(task: Task, attempt: Attempt) -> str:
         for test in task.tests:
             if test.kind is TestKind.CALL:
                 literal(test.expected)
+        if task.compare not in ("lines", "exact", "tokens", "checker"):
+            tolerance_of(task.compare)
+        if task.compare == "checker" and "def check" not in task.checker:
+            return f"task {task.task_id}: compare is checker, but its checker defines no check(input, expected, output)"
     except ValueError as error:
         return f"task {task.task_id}: {error}"
     return ""
@@ -155,10 +174,10 @@ def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Run the tests beside the attempt; the values of CALL tests are compared here, CODE tests prove that they ran by a nonce."""
     nonce = secrets.token_hex(8)
     tests = [as_sent(test.kind, test.input) for test in task.tests]
-    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce}
+    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **asked(how)}
     end = yield Job(job, None, how.limits.wall_seconds)
     weak = any(test.kind is TestKind.CODE for test in task.tests)
-    return verdict(task, attempt, function_outcomes(task.tests, end, nonce), [end], "in_process" if weak else "")
+    return verdict(task, attempt, function_outcomes(task, end, nonce), [end], "in_process" if weak else "")
 
 
 @lru_cache(maxsize=100_000)
@@ -175,15 +194,21 @@ def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
     return kind.value, source
 
 
+def asked(how: Judging) -> dict[str, Any]:
+    """Return what every job is told: whether to note lines, and the time of one test (0: none of its own)."""
+    each = how.limits.test_seconds
+    return {"lines": how.lines, "test_seconds": 0 if math.isinf(each) else each}
+
+
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judging) -> Plan:
     """Run the tests in a process of their own, which asks the attempt's process for every call."""
     tests = [(test.kind.value, test.input) for test in task.tests]
-    job = {"kind": "calls", "code": attempt.code, "setup": task.setup}
-    tester = {"names": names, "setup": task.setup, "tests": tests}
+    job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": how.lines}
+    tester = {"names": names, "setup": task.setup, "tests": tests, **asked(how)}
     end = yield Job(job, tester, how.limits.wall_seconds)
     if any("unsupported" in record for record in end.records):
         return (yield from run_in_process(task, attempt, how))
-    return verdict(task, attempt, function_outcomes(task.tests, end, True), [end], "across")
+    return verdict(task, attempt, function_outcomes(task, end, True), [end], "across")
 
 
 def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:

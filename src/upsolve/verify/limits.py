@@ -20,6 +20,8 @@ class Limits:
     """Standard output, and standard error."""
     processes: int = 32
     """Processes and threads at once."""
+    test_seconds: float = float("inf")
+    """Elapsed time of one test; the tests after it still run."""
 
     def __post_init__(self) -> None:
         for name in (f.name for f in fields(self)):
@@ -39,11 +41,17 @@ class Judging:
     """Attempts at once; 0 means one a core."""
     executor: str = "local"
     """``local``: processes here; ``ray``: tasks of a Ray cluster."""
+    lines: bool = False
+    """Note which lines of a Python attempt were executed (slower by the attempt's own lines only)."""
+    repeats: int = 1
+    """Judge so many times; an attempt whose outcomes differ gets a finding ``flaky``."""
     cache: Path | None = None
     """File of verdicts by content; None: judge everything."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ("required", "best_effort"):
             raise ValueError(f"isolation is required or best_effort, not {self.isolation!r}")
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.executor not in ("local", "ray"):
             raise ValueError(f"executor is local or ray, not {self.executor!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.compare import answers, lines_match
+from upsolve.verify.compare import answers, first_difference, output_matches, shown
 from upsolve.verify.sandbox import Exit
 
 __all__ = [
@@ -39,28 +39,32 @@ class ClaimError(JudgeError):
     """The attempt's process says that the task or the sandbox is at fault. The attempt may have forged that."""
 
 
-def function_outcomes(tests: Sequence[TestCase], end: Exit, nonce: str | bool) -> Outcomes:
+def function_outcomes(task: Task, end: Exit, nonce: str | bool) -> Outcomes:
     """Return the outcome of every test and the errors ``[type, message, line]`` in order."""
     by_test: dict[int, Mapping[str, Any]] = {}
     for record in end.records:
         if isinstance(index := record.get("test"), int):
             by_test.setdefault(index, record)
-    early = whole_program(end)
-    if early:
-        return [early[0]] * len(tests), [early[1]]
+    if early := whole_program(end):
+        return [early[0]] * len(task.tests), [early[1]]
     outcomes: list[Status] = []
     errors: list[list[Any]] = []
     canary_fell = any("canary" in record for record in end.records)
-    for index, test in enumerate(tests):
+    for index, test in enumerate(task.tests):
         if index in by_test:
-            outcome, error = test_outcome(test, by_test[index], nonce if not canary_fell else "")
+            outcome, error = test_outcome(test, by_test[index], nonce if not canary_fell else "", task.compare)
         elif Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED):
             outcome, error = Status.UNSCORED, None
         else:
             outcome, error = how_it_ended(end)
         outcomes.append(outcome)
-        errors += [error] if error else []
+        errors += [[error[0], about(index, test, error[1]), error[2]]] if error else []
     return outcomes, errors
+
+
+def about(index: int, test: TestCase, message: Any) -> str:
+    """Put the number of the test before a message; of a hidden one, nothing that would tell its answer is said."""
+    return f"{'hidden ' if test.hidden else ''}test {index + 1}: {message}"
 
 
 def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
@@ -89,17 +93,27 @@ def error_status(error: Sequence[Any]) -> Status:
     return Status.MEMORY_LIMIT if error[0] == "MemoryError" else Status.RUNTIME_ERROR
 
 
-def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool) -> tuple[Status, list[Any] | None]:
+def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, compare: str) -> tuple[Status, list[Any] | None]:
     """Judge one test by its result line."""
+    if "timeout" in record:
+        return Status.TIMEOUT, ["Timeout", "ran into the time limit of a test", None]
     if "error" in record:
         error = error_of(record["error"])
         if test.kind is TestKind.CODE and error[0] == "AssertionError":
-            return Status.FAILED, None
+            return Status.FAILED, ["", f"assertion failed {error[1]}".rstrip(), error[2]]
         return error_status(error), error
     if test.kind is TestKind.CODE:
-        return (Status.PASSED if nonce and record.get("ok") == nonce else Status.FAILED), None
-    same = answers(record.get("value"), test.expected)
-    return (Status.PASSED if same else Status.FAILED), None
+        passed = bool(nonce) and record.get("ok") == nonce
+        return (Status.PASSED, None) if passed else (Status.FAILED, ["", "did not prove that it ran", None])
+    if answers(record.get("value"), test.expected, compare):
+        return Status.PASSED, None
+    return Status.FAILED, ["", wrong_value(test, record.get("value")), None]
+
+
+def wrong_value(test: TestCase, data: Any) -> str:
+    """Say what a call gave instead of what."""
+    said = shown(data)
+    return "wrong value" if test.hidden else f"{test.input[:200]} gave {said[:100]}, expected {test.expected[:100]}"
 
 
 def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
@@ -115,16 +129,20 @@ def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
     return Status.RUNTIME_ERROR, ["EarlyExit", f"left with exit code {end.returncode} before its tests", None]
 
 
-def program_outcome(test: TestCase, end: Exit) -> tuple[Status, list[Any] | None]:
-    """Judge one run of a program."""
+def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
+    """Judge one run of a program; ``accepted`` is what the task's checker said of it, where there is one."""
+    test = task.tests[index]
     if early := whole_program(end):
         return early
     if end.output_exceeded or end.timed_out or end.signal:
         return how_it_ended(end)
     if end.returncode != 0:
         return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
-    same = test.kind is TestKind.CODE or lines_match(end.stdout.decode("utf-8", "replace"), test.expected)
-    return (Status.PASSED if same else Status.FAILED), None
+    got = end.stdout.decode("utf-8", "replace")
+    if accepted if accepted is not None else test.kind is TestKind.CODE or output_matches(got, test.expected, task.compare):
+        return Status.PASSED, None
+    difference = "the checker refuses the output" if accepted is not None else first_difference(got, test.expected)
+    return Status.FAILED, ["", about(index, test, "wrong output" if test.hidden else difference), None]
 
 
 def verdict(task: Task, attempt: Attempt, result: Outcomes, ends: list[Exit], label: str) -> Verdict:
@@ -151,6 +169,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, ends: list[Exit], la
         stdout_head=ends[-1].stdout[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
         stderr_head=ends[-1].stderr[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
         findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
+        executed_lines=executed(ends, attempt.code.count("\n") + 1),
     )
 
 
@@ -161,6 +180,16 @@ def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
     said = f"wrote to the result channel: {claim}"[:500]
     return Verdict(
         attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=said
+    )
+
+
+def executed(ends: Sequence[Exit], most: int) -> tuple[int, ...] | None:
+    """Return the lines that any run says it has executed, None when none says so."""
+    said = [record["lines"] for end in ends for record in end.records if isinstance(record.get("lines"), list)]
+    return (
+        tuple(sorted({line for lines in said for line in lines if isinstance(line, int) and 1 <= line <= most}))
+        if said
+        else None
     )
 
 

@@ -1,9 +1,12 @@
 """Plans for programs: standard input in, standard output out; and for languages other than Python, built and run by commands."""
 
+import math
 import re
+import secrets
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
+from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
 from upsolve.verify.limits import Judging
@@ -21,9 +24,9 @@ MOST_FINDINGS = 20
 
 def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Run a Python program once a test."""
-    base = {"kind": "program", "code": attempt.code, "setup": task.setup}
+    base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": how.lines}
     jobs = [Job({**base, "stdin": encoded(test.input)}) for test in task.tests]
-    result, ends = yield from within_budget(task.tests, jobs, how)
+    result, ends = yield from within_budget(task, jobs, how)
     return verdict(task, attempt, result, ends, "")
 
 
@@ -32,24 +35,45 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def within_budget(
-    tests: Sequence[TestCase], jobs: Sequence[Job], how: Judging
-) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
-    """Run one job a test within one budget of time; stop at the first that is cut off."""
+def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
+    """Run one job a test within one budget of time; stop at the first that is cut off by it."""
     ends: list[Exit] = []
     outcomes: list[Status] = []
     errors: list[list[object]] = []
-    for test, job in zip(tests, jobs, strict=True):
+    each = how.limits.test_seconds
+    for index, job in enumerate(jobs):
         left = how.limits.wall_seconds - sum(end.wall_seconds for end in ends)
-        if left <= 0 or (outcomes and outcomes[-1] in (*ENDED, Status.COMPILE_ERROR)):
-            outcomes.append(Status.UNSCORED if outcomes[-1] in (*ENDED, Status.UNSCORED) else outcomes[-1])
+        over = bool(outcomes) and outcomes[-1] in ENDED and (outcomes[-1] is not Status.TIMEOUT or math.isinf(each))
+        if left <= 0 or over or Status.COMPILE_ERROR in outcomes or Status.UNSCORED in outcomes:
+            outcomes.append(Status.COMPILE_ERROR if Status.COMPILE_ERROR in outcomes else Status.UNSCORED)
             continue
-        end = yield replace(job, wall_seconds=left)
-        outcome, error = program_outcome(test, end)
+        end = yield replace(job, wall_seconds=min(left, each))
+        accepted = (yield from checked(task, index, end)) if task.compare == "checker" and end.returncode == 0 else None
+        outcome, error = program_outcome(task, index, end, accepted)
         ends.append(end)
         outcomes.append(outcome)
         errors += [error] if error else []
     return (outcomes, errors), ends
+
+
+def checked(task: Task, index: int, end: Exit) -> Generator[Job, Exit, bool]:
+    """Ask the task's checker, in a process of its own; JudgeError when it does not answer."""
+    test, nonce = task.tests[index], secrets.token_hex(8)
+    call = ("apply", ("check", [test.input, test.expected, end.stdout.decode("utf-8", "replace")]))
+    job = {
+        "kind": "tests",
+        "code": task.checker,
+        "setup": "",
+        "tests": [call],
+        "nonce": nonce,
+        "lines": False,
+        "test_seconds": 0,
+    }
+    said = yield Job(job)
+    values = [record.get("value") for record in said.records if record.get("test") == 0]
+    if values not in ([True], [False]):
+        raise JudgeError(f"task {task.task_id}: check() gave no True or False for test {index + 1}: {[*said.records][:1]}")
+    return values == [True]
 
 
 def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
@@ -71,7 +95,7 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
         )
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
-    tests = [TestCase(TestKind.CODE, "")] if code else list(task.tests)
+    whole = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
     runs = {**base, "files": {} if tools.compile else files, "argv": tools.command(tools.run, how.limits.memory_bytes)}
     runs["address_bytes"] = how.limits.memory_bytes if tools.memory == "address" else 0
     jobs = [
@@ -81,9 +105,9 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
             memory_bytes=how.limits.memory_bytes,
             profile="any",
         )
-        for test in tests
+        for test in whole.tests
     ]
-    (outcomes, errors), ends = yield from within_budget(tests, jobs, how)
+    (outcomes, errors), ends = yield from within_budget(whole, jobs, how)
     outcomes, errors = explained(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends, "in_process" if code else "")

@@ -98,6 +98,7 @@ def fork_process(files: int, job: int, run: Any, how: tuple[Limits, int], pipes:
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
             resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         gc.enable()
     except BaseException as error:
         child.report_error(broken=f"cannot confine: {error!r}")
@@ -208,7 +209,8 @@ def warm_up() -> None:
     for name in COMMON.split():
         __import__(name)
     child.RESULTS = os.open("/dev/null", os.O_WRONLY)
-    job = {"kind": "tests", "setup": "", "code": "def f(x):\n    return [x]\n", "tests": [("call", "f('a')")] * 3, "nonce": ""}
+    job = {"kind": "tests", "setup": "", "code": "def f(x):\n    return [x]\n", "tests": [("call", "f('a')")] * 3}
+    job |= {"nonce": "", "lines": False, "test_seconds": 0}
     for _ in range(20):
         child.run(marshal.loads(marshal.dumps(job)))
     os.close(child.RESULTS)

@@ -74,11 +74,11 @@ class Channel:
     """Calls to the attempt's process."""
 
     def __init__(self) -> None:
-        self.lines = open(REPLIES, "rb", closefd=False)
+        self.replies = open(REPLIES, "rb", closefd=False)
 
     def reply(self) -> dict[str, Any]:
         """Return the next thing the attempt's process says; raises Gone when it says no more."""
-        line = self.lines.readline()
+        line = self.replies.readline()
         try:
             said = json.loads(line)
         except (ValueError, RecursionError):
@@ -91,6 +91,20 @@ class Channel:
         """Return a function that stands for one of the attempt's."""
         return lambda *args, **named: self.call(name, args, named)  # pyright: ignore[reportUnknownLambdaType]
 
+    def ask(self, request: bytes) -> None:
+        """Send a request."""
+        try:
+            os.write(REQUESTS, len(request).to_bytes(8, "little"))
+            while request:
+                request = request[os.write(REQUESTS, request) :]
+        except OSError:
+            raise Gone from None
+
+    def lines_executed(self) -> Any:
+        """Return what the attempt's process says of its lines."""
+        self.ask(marshal.dumps(("", (), {})))
+        return self.reply().get("lines")
+
     def call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a function of the attempt; changes it makes to lists, dicts and sets it was given are made here too."""
         try:
@@ -99,12 +113,7 @@ class Channel:
             if holds_foreign([*args, *named.values()]):
                 raise TypeError(f"{name}() was given a value of the attempt's own that is not plain data") from None
             raise Unsupported(name) from None
-        try:
-            os.write(REQUESTS, len(request).to_bytes(8, "little"))
-            while request:
-                request = request[os.write(REQUESTS, request) :]
-        except OSError:
-            raise Gone from None
+        self.ask(request)
         said = self.reply()
         try:
             merge(args, tuple(value_of(said["args"])))
@@ -166,8 +175,19 @@ def run(job: dict[str, Any]) -> int:
         except BaseException as error:
             child.report_error(setup=child.describe(error))
             return 0
+        clock = child.alarm_clock() if job["test_seconds"] else None
         for index, (kind, source) in enumerate(job["tests"]):
-            one_test(index, kind, source, space)
+            if clock:
+                clock(job["test_seconds"])
+            try:
+                one_test(index, kind, source, space)
+            except child.TestTimeout:  # the attempt's process is still at it: nothing more can be asked of it
+                child.report_error(test=index, timeout=True)
+                return 0
+        if clock:
+            clock(0)
+        if job["lines"]:
+            child.report_error(lines=channel.lines_executed())
     except Gone:
         return SERVANT_GONE
     except Unsupported as error:
@@ -183,7 +203,7 @@ def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
         else:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
             child.report_error(test=index, ok=True)
-    except (Gone, Unsupported):
+    except (Gone, Unsupported, child.TestTimeout):
         raise
     except BaseException as error:
         child.report_error(test=index, error=[*child.describe(error)[:2], getattr(error, "attempt_line", None)])

@@ -1,0 +1,137 @@
+"""What a verdict says besides its status: why, where, which lines, how sure."""
+
+from dataclasses import replace
+
+import pytest
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.compare import close, first_difference, floats_match, output_matches
+from upsolve.verify.judge import judge
+from upsolve.verify.limits import Judging, Limits
+
+HOW = Judging(Limits(wall_seconds=6, cpu_seconds=5))
+
+
+def calls(*tests, **more):
+    return Task("t", "", tuple(TestCase(TestKind.CALL, *test) for test in tests), "f", **more)
+
+
+def stdio(*tests, **more):
+    return Task("p", "", tuple(TestCase(TestKind.STDIO, *test) for test in tests), **more)
+
+
+def run(task, code, how=HOW):
+    return judge(task, Attempt(task.task_id, code), how)
+
+
+def test_a_wrong_value_is_told_with_the_call():
+    verdict = run(calls(("f(1)", "1"), ("f([2])", "{'a': 2}")), "def f(x):\n    return 1 if x == 1 else [x, None]\n")
+    assert verdict.error_message == "test 2: f([2]) gave [[2], None], expected {'a': 2}"
+    hidden = replace(calls(("f(1)", "12345")), tests=(TestCase(TestKind.CALL, "f(1)", "12345", hidden=True),))
+    assert run(hidden, "def f(x):\n    return 1\n").error_message == "hidden test 1: wrong value"
+
+
+def test_a_wrong_output_is_told_by_its_first_line():
+    verdict = run(stdio(("", "a\nb\nc\n")), "print('a')\nprint('x')\n")
+    assert verdict.error_message == "test 1: line 2: 'x', expected 'b'"
+    assert first_difference("a", "a\nb") == "line 2: nothing, expected 'b'"
+    assert first_difference("a \nb", "a\nb") == "only white space differs"
+
+
+@pytest.mark.parametrize(
+    ("compare", "got", "expected", "same"),
+    [
+        ("lines", "a \nb\n\n", "a\nb", True),
+        ("lines", "a b", "a  b", False),
+        ("exact", "a\n", "a", False),
+        ("exact", "a\n", "a\n", True),
+        ("tokens", "a\nb", "a  b", True),
+        ("tokens", "a b c", "a b", False),
+        ("floats", "x 1.0000001 2", "x 1 2.0", True),
+        ("floats", "1.1", "1", False),
+        ("floats:0.2", "1.1", "1", True),
+        ("floats", "nan", "1", False),
+        ("floats", "1 2", "1", False),
+        ("floats", "yes", "no", False),
+    ],
+)
+def test_outputs_are_compared_as_the_task_asks(compare, got, expected, same):
+    assert output_matches(got, expected, compare) is same
+
+
+def test_tolerance_reaches_into_values():
+    task = calls(("f(3)", "[0.3, (1, 'a')]"), compare="floats:1e-9")
+    assert run(task, "def f(x):\n    return [0.1 * x, (1.0, 'a')]\n").status is Status.PASSED
+    assert run(replace(task, compare="lines"), "def f(x):\n    return [0.1 * x, (1.0, 'a')]\n").status is Status.FAILED
+    assert not close(float("nan"), 1.0, 1.0) and not close((1.0,), [1.0], 1.0) and floats_match("1e3", "1000", 1e-9)
+
+
+CHECKER = (
+    "def check(given, expected, output):\n    a, b = map(int, output.split())\n    return a + b == int(given) and 0 < a < b\n"
+)
+
+
+def test_a_checker_decides_where_many_answers_are_right():
+    task = stdio(("10", ""), ("7", ""), compare="checker", checker=CHECKER)
+    assert run(task, "n = int(input())\nprint(2, n - 2)\n").status is Status.PASSED
+    wrong = run(task, "n = int(input())\nprint(n - 2, 2)\n")
+    assert (wrong.status, wrong.error_message) == (Status.FAILED, "test 1: the checker refuses the output")
+
+
+def test_a_checker_that_breaks_leaves_the_attempt_unscored():
+    task = stdio(("10", ""), compare="checker", checker=CHECKER)
+    verdict = run(task, "print('no numbers')\n")
+    assert verdict.status is Status.UNSCORED and "check() gave no True or False" in verdict.error_message
+    assert "defines no check" in run(replace(task, checker="x = 1"), "").error_message
+    assert "floats:TOLERANCE" in run(replace(task, compare="closely"), "").error_message
+
+
+SLOW = "import time\ndef f(x):\n    while x == 2:\n        pass\n    return x\n"
+
+
+def test_a_test_has_a_limit_of_its_own():
+    how = replace(HOW, limits=replace(HOW.limits, test_seconds=0.3))
+    verdict = run(calls(("f(1)", "1"), ("f(2)", "2"), ("f(3)", "3")), SLOW, how)
+    assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.PASSED) and verdict.wall_seconds < 3
+    programs = stdio(("1", "1"), ("2", "2"), ("3", "3"))
+    verdict = run(programs, "x = int(input())\nwhile x == 2: pass\nprint(x)\n", how)
+    assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.PASSED)
+    code = Task("c", "", tuple(TestCase(TestKind.CODE, f"assert f({k}) == {k}") for k in (1, 2, 3)), "f")
+    assert run(code, SLOW, how).outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
+
+
+LINES = "def f(x):\n    if x > 0:\n        return x\n    else:\n        return -x\n\ndef unused():\n    return 1\n"
+
+
+def test_the_lines_that_ran_are_known_when_asked_for():
+    how = replace(HOW, lines=True)
+    assert run(calls(("f(1)", "1")), LINES, how).executed_lines == (1, 2, 3, 7)
+    assert run(calls(("f(1)", "1"), ("f(-1)", "1")), LINES, how).executed_lines == (1, 2, 3, 5, 7)
+    assert run(calls(("f(1)", "1")), LINES).executed_lines is None
+    code = Task("c", "", (TestCase(TestKind.CODE, "assert f(1) == 1"),), "f")
+    assert run(code, LINES, how).executed_lines == (1, 2, 3, 7)
+    assert run(stdio(("", "1")), "x = 1\nif x > 2:\n    x = 3\nprint(x)\n", how).executed_lines == (1, 2, 4)
+
+
+def test_flaky_attempts_are_found_by_repeating():
+    flaky = "import time\ndef f(x):\n    return x + (time.monotonic_ns() // 1000) % 2\n"
+    how = replace(HOW, repeats=12)
+    assert [finding.kind for finding in run(calls(("f(1)", "1")), flaky, how).findings] == ["flaky"]
+    assert run(calls(("f(1)", "1")), "def f(x):\n    return x\n", how).findings == ()
+
+
+def test_figures_are_honest():
+    busy = (
+        "import time\ndef f(x):\n    end = time.process_time() + 1.0\n    while time.process_time() < end: pass\n    return x\n"
+    )
+    assert run(calls(("f(1)", "1")), busy).cpu_seconds == pytest.approx(1.0, rel=0.05)
+    big = "def f(x):\n    block = bytearray(200 << 20)\n    block[::4096] = b'x' * len(block[::4096])\n    return x\n"
+    empty = run(calls(("f(1)", "1")), "def f(x):\n    return x\n").memory_bytes
+    assert run(calls(("f(1)", "1")), big).memory_bytes - empty == pytest.approx(200 << 20, rel=0.05)
+
+
+def test_processor_time_past_the_limit_is_a_timeout():
+    task = stdio(("", "done"))
+    code = "import time\nwhile time.process_time() < 1.5: pass\nprint('done')\n"
+    assert run(task, code, Judging(Limits(wall_seconds=8, cpu_seconds=1.2))).status is Status.TIMEOUT
+    assert run(task, code).status is Status.PASSED
