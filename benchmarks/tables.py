@@ -143,7 +143,10 @@ def languages():
     header = ["file", "language", "references judged", "passed", "a second"]
     return table(
         header,
-        [[row[k] for k in ("file", "language", "judged", "passed", "attempts_per_second")] for row in read("languages")["files"]],
+        [
+            [row[k] for k in ("file", "language", "judged", "passed", "attempts_per_second")]
+            for row in read("languages")["files"]
+        ],
     )
 
 
