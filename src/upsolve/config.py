@@ -188,6 +188,8 @@ class VerifyConfig(Strict):
     """Elapsed time of one test; None: only all of them together are limited."""
     repeats: int = Field(default=1, ge=1)
     """Judge so often, to find flaky attempts."""
+    analyses: tuple[Literal["lint"], ...] = ()
+    """What is found out without running the code: ``lint``."""
     isolation: Literal["required", "best_effort"] = "required"
     workers: int = Field(default=0, ge=0)
     """0 means one a core."""

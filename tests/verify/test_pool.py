@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import pool
 from upsolve.verify.cache import VerdictCache
@@ -120,3 +121,9 @@ def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_
     for status, seconds, kept in ((Status.UNSCORED, 0.0, False), (Status.TIMEOUT, 0.5, False), (Status.TIMEOUT, 2.0, True)):
         cache.keep([(TASK, attempt, replace(verdict, status=status, cpu_seconds=seconds))], FAST)
         assert bool(cache.find(TASK, attempt, FAST)) is kept
+
+
+def test_a_cache_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "v.sqlite").write_bytes(b"this is no database, it is only some text" * 20)
+    with pytest.raises(JudgeError, match=r"v\.sqlite.*UPSOLVE_CACHE"):
+        verify(attempts(1), replace(FAST, cache=tmp_path / "v.sqlite"))

@@ -115,7 +115,7 @@ def test_the_lines_that_ran_are_known_when_asked_for():
 
 def test_flaky_attempts_are_found_by_repeating():
     flaky = "import time\ndef f(x):\n    return x + (time.monotonic_ns() // 1000) % 2\n"
-    how = replace(HOW, repeats=12)
+    how = replace(HOW, repeats=30)
     assert [finding.kind for finding in run(calls(("f(1)", "1")), flaky, how).findings] == ["flaky"]
     assert run(calls(("f(1)", "1")), "def f(x):\n    return x\n", how).findings == ()
 

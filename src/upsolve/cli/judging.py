@@ -19,6 +19,7 @@ def verify(
     executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
     cache: Annotated[bool, typer.Option(help="Take and keep verdicts by content.")] = True,
     repeats: Annotated[int, typer.Option(help="Judge so often, to find flaky attempts.")] = 1,
+    lint: Annotated[bool, typer.Option(help="Add Ruff's findings, its security rules too.")] = False,
     lines: Annotated[bool, typer.Option(help="Note which lines were executed.")] = False,
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged yet; a stop loses at most one batch."""
@@ -30,7 +31,15 @@ def verify(
     from upsolve.verify.pool import verify as judge_all
 
     file = cache_folder() / "verdicts.sqlite" if cache else None
-    how = Judging(isolation=isolation, workers=workers, executor=executor, lines=lines, repeats=repeats, cache=file)
+    how = Judging(
+        isolation=isolation,
+        workers=workers,
+        executor=executor,
+        lines=lines,
+        repeats=repeats,
+        analyses=("lint",) if lint else (),
+        cache=file,
+    )
 
     store = Archive(archive)
     judged = (v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)

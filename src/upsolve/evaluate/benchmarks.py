@@ -33,7 +33,7 @@ def judging_of(recipe: Recipe) -> Judging:
     v = recipe.verify
     limits = Limits(v.wall_seconds, v.cpu_seconds, v.memory_bytes, v.output_bytes, test_seconds=v.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if v.cache else None
-    return Judging(limits, v.isolation, v.workers, v.executor, repeats=v.repeats, cache=cache)
+    return Judging(limits, v.isolation, v.workers, v.executor, repeats=v.repeats, analyses=v.analyses, cache=cache)
 
 
 def evaluate(

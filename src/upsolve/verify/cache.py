@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
+from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, Verdict, content_id
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import JUDGE
@@ -24,7 +25,7 @@ def task_key(task: Task, how: Judging) -> str:
         JUDGE,
         how.isolation,
         limits,
-        str((how.lines, how.repeats)),
+        str((how.lines, how.repeats, sorted(how.analyses))),
         task.setup,
         task.entry_point,
         task.reference,
@@ -42,14 +43,18 @@ def lasting(verdict: Verdict, how: Judging) -> bool:
 
 
 class VerdictCache:
-    """A file of verdicts; several processes may use it at once."""
+    """A file of verdicts; several processes may use it at once. JudgeError when it cannot be opened."""
 
     def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self.base = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
-        self.base.execute("PRAGMA journal_mode=WAL")
-        self.base.execute("PRAGMA synchronous=NORMAL")
-        self.base.execute("CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT) WITHOUT ROWID")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self.base = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
+            self.base.execute("PRAGMA journal_mode=WAL")
+            self.base.execute("PRAGMA synchronous=NORMAL")
+            self.base.execute("CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT) WITHOUT ROWID")
+        except (OSError, sqlite3.Error) as error:
+            way = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
+            raise JudgeError(f"{file}: cannot keep verdicts there ({error}); {way}") from error
 
     def find(self, task: Task, attempt: Attempt, how: Judging) -> Verdict | None:
         """Return the verdict on this content, for this attempt, or None."""

@@ -29,7 +29,7 @@ from upsolve.verify.process import SLOTS, Job
 from upsolve.verify.programs import in_language, run_programs
 from upsolve.verify.sandbox import Exit, run_jobs
 
-__all__ = ["judge", "judge_all"]
+__all__ = ["PYTHON", "judge", "judge_all"]
 
 PYTHON = ("", "python", "python3", "py")
 Plan = Generator[Job, Exit, Verdict]

@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-__all__ = ["Judging", "Limits"]
+__all__ = ["ANALYSES", "Judging", "Limits"]
+
+ANALYSES = frozenset({"lint"})
+"""Names of the analyses there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,16 @@ class Judging:
     """Note which lines of a Python attempt were executed (slower by the attempt's own lines only)."""
     repeats: int = 1
     """Judge so many times; an attempt whose outcomes differ gets a finding ``flaky``."""
+    analyses: tuple[str, ...] = ()
+    """What is found out without running the code, Python only: ``lint`` (Ruff, its security rules too)."""
     cache: Path | None = None
     """File of verdicts by content; None: judge everything."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ("required", "best_effort"):
             raise ValueError(f"isolation is required or best_effort, not {self.isolation!r}")
+        if wrong := set(self.analyses) - ANALYSES:
+            raise ValueError(f"analyses are {', '.join(sorted(ANALYSES))}; not {', '.join(sorted(wrong))}")
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.executor not in ("local", "ray"):

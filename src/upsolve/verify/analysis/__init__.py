@@ -1,0 +1,1 @@
+"""Code -> findings with spans, without running it."""

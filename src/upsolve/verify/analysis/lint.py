@@ -1,0 +1,94 @@
+"""Lint and security findings of Python code by Ruff, many programs in one run.
+
+Ruff has no severities; ``severity`` is ours, by the longest prefix of the rule that is in ``SEVERITY``:
+
+    error       likely a bug, or does not parse
+    security    flake8-bandit's rules
+    warning     works, but should not be written so
+    convention  style alone
+
+Suppressions in the code (``# noqa``) do not count: a policy that is paid for clean code would learn to write them.
+"""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import JudgeError
+from upsolve.types import Finding
+
+__all__ = ["SEVERITY", "lint", "severity"]
+
+SEVERITY: Mapping[str, str] = {
+    "": "warning",
+    "A": "warning",
+    "B": "error",
+    "C4": "convention",
+    "C90": "warning",
+    "E": "convention",
+    "E7": "warning",
+    "E9": "error",
+    "F": "error",
+    "F401": "warning",
+    "F541": "warning",
+    "F841": "warning",
+    "N": "convention",
+    "PERF": "warning",
+    "PLC": "convention",
+    "PLE": "error",
+    "PLR": "convention",
+    "PLW": "warning",
+    "RET": "convention",
+    "S": "security",
+    "SIM": "convention",
+    "UP": "convention",
+    "W": "convention",
+}
+"""Severity by prefix of the rule."""
+RULES = ("A", "B", "C4", "C90", "E", "F", "N", "PERF", "PLC", "PLE", "PLR", "PLW", "RET", "S", "SIM", "UP", "W")
+"""What is looked for; asserts (S101) and magic values (PLR2004) are no fault of a small program."""
+IGNORED = ("S101", "PLR2004")
+
+
+def severity(rule: str) -> str:
+    """Return the severity of a rule: that of its longest prefix in ``SEVERITY``."""
+    return next(SEVERITY[rule[:size]] for size in range(len(rule), -1, -1) if rule[:size] in SEVERITY)
+
+
+def lint(codes: Sequence[str]) -> list[tuple[Finding, ...]]:
+    """Return the findings of every program, by place.
+
+    Kinds: ``syntax`` where it does not parse, ``security`` for rules of that severity, else ``lint``. Columns count characters from 1;
+    the end column is the one after the last.
+
+    Raises:
+        JudgeError: Ruff did not do its work; says what it printed.
+    """
+    from ruff import find_ruff_bin
+
+    with tempfile.TemporaryDirectory(prefix="upsolve-lint-") as folder:
+        for number, code in enumerate(codes):
+            (Path(folder) / f"{number}.py").write_text(code, encoding="utf-8", errors="replace", newline="")
+        command = [find_ruff_bin(), "check", "--isolated", "--no-cache", "--exit-zero", "--ignore-noqa", "--output-format=json"]
+        command += [f"--select={','.join(RULES)}", f"--ignore={','.join(IGNORED)}", "--target-version=py311", folder]
+        done = subprocess.run(command, capture_output=True, check=False)
+    try:
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+    except ValueError as error:
+        raise JudgeError(f"ruff: {done.stderr.decode('utf-8', 'replace')[:300]}") from error
+    found: dict[int, list[Finding]] = {}
+    for row in rows:
+        found.setdefault(int(Path(row["filename"]).stem), []).append(finding(row))
+    return [tuple(sorted(found.get(number, []), key=lambda f: (f.line, f.column, f.rule))) for number in range(len(codes))]
+
+
+def finding(row: dict[str, Any]) -> Finding:
+    """Build a finding from a row of Ruff's."""
+    rule = row["code"] or "invalid-syntax"
+    syntax = rule in ("invalid-syntax", "E999")
+    kind = "syntax" if syntax else "security" if severity(rule) == "security" else "lint"
+    start, end = row["location"], row["end_location"]
+    return Finding(kind, rule, row["message"][:500], start["row"], start["column"], end["row"], end["column"])
