@@ -2,13 +2,19 @@
 
 import os
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
+import pytest
+
+from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import sandbox
+from upsolve.verify.cgroup import ControlGroup
 from upsolve.verify.judge import judge
 from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.process import Server
 
 LIMITS = Judging(Limits(wall_seconds=5, cpu_seconds=2))
 
@@ -48,7 +54,14 @@ def f():
 """
 
 
-def run(code, expected):
+SUM = Task("t", "", (TestCase(TestKind.CALL, "f()", "1"),), "f")
+PROGRAM = Task("t", "", (TestCase(TestKind.STDIO, "a\n", "a\n"),))
+LOOSE = Judging(LIMITS.limits, "best_effort")
+
+
+def run(code, expected, fresh=False):
+    if fresh:
+        sandbox.forget_server()
     return judge(Task("t", "", (TestCase(TestKind.CALL, "f()", expected),), "f"), Attempt("t", code), LIMITS)
 
 
@@ -106,3 +119,31 @@ def test_servers_end_with_their_threads():
 def test_time_is_known_even_of_what_was_killed():
     verdict = run("def f():\n    while True: pass", "1")
     assert verdict.status is Status.TIMEOUT and 1.5 < verdict.cpu_seconds < 3.5
+
+
+def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatch, tmp_path):
+    def work():
+        done.append(judge(SUM, Attempt("t", "def f():\n    open('x', 'w').close()\n    return 1\n"), LOOSE))
+        done.append(judge(SUM, Attempt("t", "import os\ndef f():\n    return 1 - os.path.exists('x')\n"), LOOSE))
+        done.append(judge(PROGRAM, Attempt("t", "cat > left; cat left", language="bash"), LOOSE))
+
+    setup, done = Server.setup, []
+    monkeypatch.setattr(Server, "setup", staticmethod(lambda profile="python": setup(profile) | {"off": ["namespaces"]}))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    tmp_path.chmod(0o777)
+    in_a_thread(work)
+    assert [verdict.status for verdict in done] == [Status.PASSED] * 3, done
+    assert "pidns" not in done[0].isolation and list(tmp_path.iterdir()) == []
+    with pytest.raises(IsolationError, match="pidns"):
+        run("def f(): return 1", "1", fresh=True)
+    sandbox.forget_server()
+
+
+def test_a_server_that_dies_for_want_of_memory_is_the_attempts_doing(monkeypatch):
+    def dies(*_):
+        raise JudgeError("it ended")
+
+    monkeypatch.setattr(Server, "run", dies)
+    monkeypatch.setattr(ControlGroup, "out_of_memory", lambda _: True)
+    assert run("def f(): return 1", "1").status is Status.MEMORY_LIMIT

@@ -3,9 +3,11 @@
 import json
 import marshal
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,7 +101,8 @@ class Server:
         self.group = ControlGroup(wanted="cgroup" not in setup.get("off", ()))
         with theirs:
             process = start((theirs.fileno(), *self.files))
-        self.close = weakref.finalize(self, close, ours, process, self.files, self.group)
+        self.folders: list[str] = []
+        self.close = weakref.finalize(self, close, ours, process, (self.files, self.group, self.folders))
         if self.group.active:
             self.group.add(process.pid)
         self.socket, self.process = ours, process
@@ -125,6 +128,16 @@ class Server:
         if said.startswith(b'{"broken"'):
             raise JudgeError(f"the sandbox broke: {json.loads(said)['broken']}")
         return said
+
+    def work_folder(self, continues: bool) -> str:
+        """Return where the next job runs: the sandbox's own /tmp or, where it has none, a new folder of ours."""
+        if self.private:
+            return "/tmp"  # noqa: S108
+        if not (continues and self.folders):
+            remove(self.folders)
+            self.folders.append(tempfile.mkdtemp(prefix="upsolve-"))
+            Path(self.folders[-1]).chmod(0o777)
+        return self.folders[-1]
 
     def slot(self, number: int) -> tuple[int, ...]:
         """Return the files of a place: output, errors, results, job, tester's job."""
@@ -174,11 +187,21 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
     )
 
 
-def close(control: socket.socket, process: subprocess.Popen[bytes], files: tuple[int, ...], group: ControlGroup) -> None:
+def close(
+    control: socket.socket, process: subprocess.Popen[bytes], held: tuple[tuple[int, ...], ControlGroup, list[str]]
+) -> None:
     """End a server: without its socket it leaves, and the kernel takes what is left of its namespace."""
+    files, group, folders = held
     control.close()
     process.kill()
     process.wait()
     for handle in files:
         os.close(handle)
     group.close()
+    remove(folders)
+
+
+def remove(folders: list[str]) -> None:
+    """Remove folders and forget them."""
+    while folders:
+        shutil.rmtree(folders.pop(), ignore_errors=True)

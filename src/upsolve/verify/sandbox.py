@@ -3,8 +3,6 @@
 import json
 import marshal
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -122,14 +120,13 @@ def demand_layers(running: Server, how: Judging) -> None:
 
 def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
     """Run jobs on a server, those that one message holds; return the ends of those that were run."""
-    folder = "/tmp" if running.private else tempfile.mkdtemp(prefix="upsolve-")  # noqa: S108  the sandbox has its own
-    profile = jobs[0].profile
+    folder, profile = running.work_folder(jobs[0].continues), jobs[0].profile
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs)
     running.group.limit(memory + OWN_MEMORY, limits.processes + 8 if profile == "python" else 512)
     try:
         ends, lasts = running.run(jobs, server_limits(limits, folder, profile))
         oom = running.group.out_of_memory() if any(os.WIFSIGNALED(int(end[0])) for end in ends) else False
-        collected = [collect(running, number, end, limits, out_of_memory=oom) for number, end in enumerate(ends)]
+        collected = [collect(running, number, end, limits, starved=oom) for number, end in enumerate(ends)]
         if not lasts:
             forget_server(profile)
         return collected
@@ -139,14 +136,32 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
             raise JudgeError("limits above those that this process itself has") from error
         return []
     except JudgeError:
+        starved = len(jobs) == 1 and running.group.out_of_memory()
         forget_server(profile)
-        raise
-    finally:
-        if not running.private:
-            shutil.rmtree(folder, ignore_errors=True)
+        if not starved:
+            raise
+        return [out_of_memory(running.layers)]
 
 
-def collect(running: Server, number: int, end: list[float], limits: Limits, *, out_of_memory: bool) -> Exit:
+def out_of_memory(layers: tuple[str, ...]) -> Exit:
+    """Return the end of a job for want of memory that took the server with it: the attempt's doing, not the judge's."""
+    return Exit(
+        returncode=None,
+        signal=9,
+        timed_out=False,
+        out_of_memory=True,
+        wall_seconds=0.0,
+        cpu_seconds=0.0,
+        memory_bytes=0,
+        records=(),
+        stdout=b"",
+        stderr=b"",
+        output_exceeded=False,
+        layers=layers,
+    )
+
+
+def collect(running: Server, number: int, end: list[float], limits: Limits, *, starved: bool) -> Exit:
     """Read what server and attempt left behind in a place."""
     out, err, results, _, _ = running.slot(number)
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
@@ -157,7 +172,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
         returncode=None if killed else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if killed else 0,
         timed_out=bool(timed_out) or cpu_seconds > limits.cpu_seconds,
-        out_of_memory=out_of_memory and killed and os.WTERMSIG(code) == 9,
+        out_of_memory=starved and killed and os.WTERMSIG(code) == 9,
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
