@@ -57,7 +57,7 @@ def test_programs_of_all_languages_in_one_batch_do_not_meet():
 
 
 def test_a_sandbox_for_any_program_holds_as_well():
-    code = "ls /root /home /work 2>/dev/null; cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep -c HOME; (echo x > /dev/tcp/127.0.0.1/22) 2>/dev/null && echo net; touch /usr/x 2>/dev/null && echo wrote; echo 3 > /proc/sys/vm/drop_caches 2>/dev/null && echo sysctl; true"
+    code = "ls /root /home /srv 2>/dev/null; cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep -c HOME; (echo x > /dev/tcp/127.0.0.1/22) 2>/dev/null && echo net; touch /usr/x 2>/dev/null && echo wrote; echo 3 > /proc/sys/vm/drop_caches 2>/dev/null && echo sysctl; true"
     verdict = run("bash", code, Task("look", "", (TestCase(TestKind.STDIO, "", "0\n"),)))
     assert verdict.stdout_head.split() in (["0"], []), verdict
 
