@@ -31,6 +31,20 @@ def test_a_wrong_value_is_told_with_the_call():
     assert run(hidden, "def f(x):\n    return 1\n").error_message == "hidden test 1: wrong value"
 
 
+@pytest.mark.parametrize(
+    "value", ["10 ** 5000", "[10 ** 5000]", "{1: -(10 ** 5000)}", "'x' * 10 ** 6", "float('inf')", "lambda: 1"]
+)
+def test_no_value_is_too_odd_to_be_wrong(value):
+    verdict = run(calls(("f(1)", "1")), f"def f(x):\n    return {value}\n")
+    assert verdict.status is Status.FAILED and len(verdict.error_message) < 300
+
+
+def test_full_memory_is_told_as_such():
+    code = "def f(x):\n    kept = []\n    while True:\n        kept.append((int(n), int(n)) for n in (1, 2))\n"
+    small = Judging(Limits(wall_seconds=8, cpu_seconds=6, memory_bytes=128 << 20))
+    assert run(calls(("f(1)", "1")), code, small).status is Status.MEMORY_LIMIT
+
+
 def test_a_wrong_output_is_told_by_its_first_line():
     verdict = run(stdio(("", "a\nb\nc\n")), "print('a')\nprint('x')\n")
     assert verdict.error_message == "test 1: line 2: 'x', expected 'b'"

@@ -87,6 +87,9 @@ def report_error(**record: Any) -> None:
 
 def describe(error: BaseException) -> list[Any]:
     """Return [type, message, innermost line of the attempt] of an exception."""
+    if isinstance(error, MemoryError):  # its frames hold what filled the memory: let go of them, to have room for the report
+        error.__traceback__ = None
+        return ["MemoryError", "", None]
     line, step = None, error.__traceback__
     while step is not None:
         if step.tb_frame.f_code.co_filename == "<attempt>":

@@ -198,7 +198,10 @@ def shown(data: Any) -> str:
     value = decode(data)
     if isinstance(value, Pairs):
         value = dict(value) if all(isinstance(key, str | int | float | tuple) for key, _ in value) else value
-    return "something that is not plain data" if isinstance(value, Opaque) else repr(value)[:100]
+    try:
+        return "something that is not plain data" if isinstance(value, Opaque) else repr(value)[:100]
+    except (ValueError, RecursionError):
+        return "a value too large to print"
 
 
 def first_difference(got: str, expected: str) -> str:
