@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
+from upsolve.archive.schema import from_row
 from upsolve.errors import JudgeError
-from upsolve.types import Attempt, Finding, Status, Task, Verdict, content_id
+from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import JUDGE
 
@@ -35,6 +36,11 @@ def task_key(task: Task, how: Judging) -> str:
     )
 
 
+def key_of(task: Task, attempt: Attempt, how: Judging) -> str:
+    """Return the content id of a verdict."""
+    return content_id(task_key(task, how), attempt.language, attempt.code)
+
+
 def lasting(verdict: Verdict, how: Judging) -> bool:
     """Return whether a verdict would be the same again: not the judge's own fault, nor a deadline met on a busy machine."""
     if verdict.status is Status.TIMEOUT:
@@ -58,30 +64,19 @@ class VerdictCache:
 
     def find(self, task: Task, attempt: Attempt, how: Judging) -> Verdict | None:
         """Return the verdict on this content, for this attempt, or None."""
-        key = content_id(task_key(task, how), attempt.language, attempt.code)
-        row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
-        return replace(verdict_of(row[0]), attempt_id=attempt.attempt_id) if row else None
+        row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, how),)).fetchone()
+        return replace(from_row["verdicts"](json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
 
     def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], how: Judging) -> None:
         """Write verdicts down, those that last."""
         rows = [
-            (content_id(task_key(task, how), attempt.language, attempt.code), json.dumps(asdict(verdict)))
+            (key_of(task, attempt, how), json.dumps(asdict(verdict)))
             for task, attempt, verdict in judged
             if lasting(verdict, how)
         ]
         self.base.execute("BEGIN IMMEDIATE")
         self.base.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", rows)
         self.base.execute("COMMIT")
-
-
-def verdict_of(text: str) -> Verdict:
-    """Return the verdict that was written."""
-    row = json.loads(text)
-    row["status"] = Status(row["status"])
-    row["outcomes"] = tuple(map(Status, row["outcomes"]))
-    row["executed_lines"] = None if row["executed_lines"] is None else tuple(row["executed_lines"])
-    row["findings"] = tuple(Finding(**finding) for finding in row["findings"])
-    return Verdict(**row)
 
 
 @contextmanager

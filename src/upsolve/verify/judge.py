@@ -26,13 +26,12 @@ from upsolve.verify.outcomes import (
     verdict,
 )
 from upsolve.verify.process import SLOTS, Job
-from upsolve.verify.programs import in_language, run_programs
+from upsolve.verify.programs import Plan, in_language, run_programs
 from upsolve.verify.sandbox import Exit, run_jobs
 
 __all__ = ["PYTHON", "judge", "judge_all"]
 
 PYTHON = ("", "python", "python3", "py")
-Plan = Generator[Job, Exit, Verdict]
 Pair = tuple[Task, Attempt]
 crossing: dict[tuple[Task, Judging], bool] = {}
 """Whether a task's tests mean the same across processes, as found out with its reference."""

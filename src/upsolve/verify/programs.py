@@ -14,7 +14,7 @@ from upsolve.verify.outcomes import ENDED, Outcomes, how_it_ended, program_outco
 from upsolve.verify.process import Job
 from upsolve.verify.sandbox import Exit
 
-__all__ = ["in_language", "run_programs"]
+__all__ = ["Plan", "in_language", "run_programs"]
 
 Plan = Generator[Job, Exit, Verdict]
 COMPILE_SECONDS = 60.0

@@ -39,8 +39,6 @@ OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
 OWN = ("/tmp", "/dev/shm")
 COMMON = "bisect collections copy functools heapq itertools json math operator re string typing"
 """Modules that programs like to import: loaded once, inherited by all. Not random: it would make every fork seed it anew."""
-SERVANT_GONE = 3
-"""Exit code of a tester whose attempt has ended."""
 
 
 class DeadlineError(Exception):
@@ -129,7 +127,7 @@ def fork_pair(files: int, limits: Limits, uid: int) -> tuple[int, int]:
 def wait_pair(attempt: int, test: int) -> Any:
     """Wait for a tester, then for its attempt if that is why the tester ended; return None when the attempt is still there."""
     _, status = os.waitpid(test, 0)
-    return os.wait4(attempt, 0) if status == SERVANT_GONE << 8 else None
+    return os.wait4(attempt, 0) if status == tester.SERVANT_GONE << 8 else None
 
 
 def run_one(

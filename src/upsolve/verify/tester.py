@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 else:
     import child
 
-__all__ = ["run"]
+__all__ = ["SERVANT_GONE", "run"]
 
 REPLIES, REQUESTS = 4, 5
 SERVANT_GONE = 3
+"""Exit code of a tester whose attempt has ended."""
 
 
 def whole(text: str) -> int:
