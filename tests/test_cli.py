@@ -35,6 +35,9 @@ def archive(tmp_path):
 def test_ingest_verify_look_and_export(archive, tmp_path):
     assert "judged 2, 0 were judged before, 0 have no task here" in upsolve("verify", archive)
     assert "judged 0, 2 were judged before" in upsolve("verify", archive)
+    assert "judged 2, 0 were judged before" in upsolve("verify", archive, "--analysis", "syntax")
+    assert "judged 0, 2 were judged before" in upsolve("verify", archive, "--analysis", "syntax")
+    assert "analyses are complexity, dead" in upsolve("verify", archive, "--analysis", "style", code=2)
     assert "mixed_tasks  1" in upsolve("archive", "info", archive)
     said = upsolve("archive", "query", archive, "select status, passed from verdicts order by status")
     assert "failed" in said and "passed" in said

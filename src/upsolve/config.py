@@ -188,8 +188,8 @@ class VerifyConfig(Strict):
     """Elapsed time of one test; None: only all of them together are limited."""
     repeats: int = Field(default=1, ge=1)
     """Judge so often, to find flaky attempts."""
-    analyses: tuple[Literal["lint"], ...] = ()
-    """What is found out without running the code: ``lint``."""
+    analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
+    """What is found out without running the code (docs/analysis.md)."""
     isolation: Literal["required", "best_effort"] = "required"
     workers: int = Field(default=0, ge=0)
     """0 means one a core."""

@@ -142,7 +142,8 @@ class Finding:
     """Something an analysis or a judge can point at in the code."""
 
     kind: str
-    """``syntax``, ``lint``, ``security``, ``types``, ``traceback`` ..."""
+    """``traceback``, ``compile``, ``flaky``; ``syntax``, ``lint``, ``security``, ``types``, ``complexity``, ``dead``, ``unexecuted``,
+    ``analysis`` (one that broke on this code)."""
     rule: str
     """Rule code or exception name."""
     message: str
@@ -155,6 +156,8 @@ class Finding:
     """Last line, inclusive; None means ``line``."""
     end_column: int | None = None
     """Column after the last; None means the end of the line."""
+    value: float | None = None
+    """A figure, where the kind has one: complexity; confidence; share of the code before a syntax error. Else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,8 @@ class Verdict:
     """Everything that can be pointed at."""
     executed_lines: tuple[int, ...] | None = None
     """Lines of the attempt that ran, where that was asked for and is known; else None."""
+    analyses: tuple[str, ...] = ()
+    """What looked at the code, with versions: ``lint: ruff 0.17.5``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 import json
 from dataclasses import replace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from upsolve.archive.info import archive_info
+from upsolve.archive.schema import FINDING, TABLES
 from upsolve.archive.store import Archive, open_archive
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
@@ -123,7 +125,23 @@ def test_an_archive_of_the_first_version_is_read_and_gets_the_new_one_when_writt
     archive = Archive(tmp_path)
     assert [task.compare for task in archive.tasks()] == ["lines"] * len(archive.tasks())
     archive.append(attempts=[GOOD])
-    assert archive.meta() == {"schema": 2, "ingested": ["x"]}
+    assert archive.meta() == {"schema": 3, "ingested": ["x"]}
+
+
+def test_verdicts_of_the_second_version_are_read(tmp_path):
+    """Its findings had no value, its verdicts no analyses."""
+    archive = Archive.create(tmp_path)
+    archive.append(verdicts=[Verdict("x", Status.FAILED, findings=(Finding("lint", "F401", "m", 1),))])
+    (part,) = archive.parts("verdicts")
+    rows = pq.read_table(part).drop_columns(["analyses"]).to_pylist()
+    for finding in rows[0]["findings"]:
+        del finding["value"]
+    second = pa.list_(pa.struct([field for field in FINDING if field.name != "value"]))
+    kept = [field for field in TABLES["verdicts"] if field.name != "analyses"]
+    columns = [field.with_type(second) if field.name == "findings" else field for field in kept]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(columns)), part)
+    (verdict,) = archive.verdicts()
+    assert verdict.findings == (Finding("lint", "F401", "m", 1, value=None),) and verdict.analyses == ()
 
 
 def test_a_folder_that_is_no_archive(tmp_path):

@@ -8,10 +8,13 @@ import pyarrow as pa
 
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["OLDEST", "SCHEMA", "TABLES", "from_row", "to_table"]
+__all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "from_row", "to_table"]
 
-SCHEMA = 2
-"""Version written into every archive. 2 added tasks.compare, tasks.checker, verdicts.executed_lines; 1 is read as well."""
+SCHEMA = 3
+"""Version written into every archive; those before it are read as well.
+
+2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings.
+"""
 OLDEST = 1
 """First version that can be read."""
 
@@ -27,6 +30,7 @@ FINDING = pa.struct(
         ("column", WHOLE),
         ("end_line", WHOLE),
         ("end_column", WHOLE),
+        ("value", REAL),
     ]
 )
 
@@ -81,6 +85,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("stderr_head", TEXT),
             ("findings", pa.list_(FINDING)),
             ("executed_lines", pa.list_(WHOLE)),
+            ("analyses", pa.list_(TEXT)),
         ]
     ),
 }
@@ -125,6 +130,7 @@ def verdict_from(row: dict[str, Any]) -> Verdict:
         "outcomes": tuple(Status(outcome) for outcome in row["outcomes"]),
         "findings": tuple(Finding(**finding) for finding in row["findings"]),
         "executed_lines": None if row["executed_lines"] is None else tuple(row["executed_lines"]),
+        "analyses": tuple(row["analyses"] or ()),
     }
     return Verdict(**values)
 

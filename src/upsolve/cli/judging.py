@@ -6,8 +6,13 @@ from typing import Annotated
 import typer
 
 from upsolve.cli.app import app, bars
+from upsolve.verify.limits import ANALYSES, Judging
 
 __all__ = ["doctor", "verify"]
+
+
+BATCH = 1000
+"""Verdicts written at once."""
 
 
 @app.command()
@@ -19,44 +24,47 @@ def verify(
     executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
     cache: Annotated[bool, typer.Option(help="Take and keep verdicts by content.")] = True,
     repeats: Annotated[int, typer.Option(help="Judge so often, to find flaky attempts.")] = 1,
-    lint: Annotated[bool, typer.Option(help="Add Ruff's findings, its security rules too.")] = False,
+    analysis: Annotated[list[str] | None, typer.Option(help=f"{', '.join(sorted(ANALYSES))} or all; can be repeated.")] = None,
     lines: Annotated[bool, typer.Option(help="Note which lines were executed.")] = False,
 ) -> None:
-    """Judge the attempts of an archive that this judge has not judged yet; a stop loses at most one batch."""
+    """Judge the attempts of an archive that this judge has not judged, or analysed, yet; a stop loses at most 1,000 verdicts."""
     from upsolve.archive.store import Archive
     from upsolve.config import cache_folder
-    from upsolve.types import Status
-    from upsolve.verify.limits import Judging
+    from upsolve.types import Status, Verdict
+    from upsolve.verify.analysis.analyst import tools
     from upsolve.verify.outcomes import JUDGE
-    from upsolve.verify.pool import verify as judge_all
+    from upsolve.verify.pool import judged
 
+    analyses = tuple(sorted(ANALYSES if "all" in (analysis or ()) else set(analysis or ())))
     file = cache_folder() / "verdicts.sqlite" if cache else None
-    how = Judging(
-        isolation=isolation,
-        workers=workers,
-        executor=executor,
-        lines=lines,
-        repeats=repeats,
-        analyses=("lint",) if lint else (),
-        cache=file,
-    )
+    try:
+        how = Judging(
+            isolation=isolation,
+            workers=workers,
+            executor=executor,
+            lines=lines,
+            repeats=repeats,
+            analyses=analyses,
+            cache=file,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
     store = Archive(archive)
-    judged = (v.attempt_id for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)
-    done = set() if everything else set(judged)
+    wanted = set(tools(analyses))
+    earlier = (v for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)
+    done = set[str]() if everything else {v.attempt_id for v in earlier if wanted <= {*v.analyses}}
     tasks = {task.task_id: task for task in store.tasks()}
     fresh = [attempt for attempt in store.attempts() if attempt.attempt_id not in done]
     todo = [attempt for attempt in fresh if attempt.task_id in tasks]
     with bars() as progress:
-        for start in range(0, len(todo), 1000):
-            part = todo[start : start + 1000]
-            seen = iter(range(start + 1, start + len(part) + 1))
-            verdicts = judge_all(
-                [(tasks[attempt.task_id], attempt) for attempt in part],
-                how,
-                on_done=lambda _i, _v, seen=seen: progress("verify", next(seen), len(todo)),
-            )
-            store.append(verdicts=verdicts)
+        fresh_verdicts: list[Verdict] = []
+        for number, (_, verdict) in enumerate(judged(((tasks[attempt.task_id], attempt) for attempt in todo), how), 1):
+            fresh_verdicts.append(verdict)
+            progress("verify", number, len(todo))
+            if number % BATCH == 0 or number == len(todo):
+                store.append(verdicts=fresh_verdicts)
+                fresh_verdicts.clear()
     typer.echo(f"judged {len(todo)}, {len(done)} were judged before, {len(fresh) - len(todo)} have no task here")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from upsolve.archive.schema import from_row
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
+from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import JUDGE
 
@@ -26,7 +27,7 @@ def task_key(task: Task, how: Judging) -> str:
         JUDGE,
         how.isolation,
         limits,
-        str((how.lines, how.repeats, sorted(how.analyses))),
+        str((how.lines, how.repeats, tools(how.analyses))),
         task.setup,
         task.entry_point,
         task.reference,

@@ -16,7 +16,7 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.across import BUILTINS, called_names
 from upsolve.verify.compare import literal, tolerance_of
-from upsolve.verify.languages import language
+from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import (
     ClaimError,
@@ -29,9 +29,8 @@ from upsolve.verify.process import SLOTS, Job
 from upsolve.verify.programs import Plan, in_language, run_programs
 from upsolve.verify.sandbox import Exit, run_jobs
 
-__all__ = ["PYTHON", "judge", "judge_all"]
+__all__ = ["judge", "judge_all"]
 
-PYTHON = ("", "python", "python3", "py")
 Pair = tuple[Task, Attempt]
 crossing: dict[tuple[Task, Judging], bool] = {}
 """Whether a task's tests mean the same across processes, as found out with its reference."""

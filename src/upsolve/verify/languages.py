@@ -13,6 +13,7 @@ error: regex                 # a line of the compiler that tells where; groups l
 reason: regex                # the line with the message, where it is another one
 trace: regex                 # a line of a failing run that tells where; group line
 out_of_memory: regex         # what a run prints when its heap is full
+grammar: tree_sitter_cpp     # optional: module of the tree-sitter grammar, or module:function
 """
 
 import os
@@ -26,8 +27,10 @@ from typing import Any
 
 from upsolve.errors import ConfigError
 
-__all__ = ["SYSTEM_PATH", "Language", "language", "languages"]
+__all__ = ["PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 
+PYTHON = ("", "python", "python3", "py")
+"""Names that mean Python, which has a sandbox of its own and no file here."""
 FOLDER = Path(__file__).parent / "languages"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the sandbox finds programs: homes cannot be seen there."""
@@ -65,6 +68,8 @@ class Language:
     """Expression for the place of a runtime error."""
     out_of_memory: str = ""
     """Expression for a full heap."""
+    grammar: str = ""
+    """Module of its tree-sitter grammar, or ``module:function``; empty if none."""
 
     def missing(self) -> str:
         """Return the tool that is not installed here, an empty string when all are."""

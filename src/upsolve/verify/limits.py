@@ -5,7 +5,7 @@ from pathlib import Path
 
 __all__ = ["ANALYSES", "Judging", "Limits"]
 
-ANALYSES = frozenset({"lint"})
+ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the analyses there are."""
 
 
@@ -49,7 +49,7 @@ class Judging:
     repeats: int = 1
     """Judge so many times; an attempt whose outcomes differ gets a finding ``flaky``."""
     analyses: tuple[str, ...] = ()
-    """What is found out without running the code, Python only: ``lint`` (Ruff, its security rules too)."""
+    """What is found out without running the code: names of ``ANALYSES``."""
     cache: Path | None = None
     """File of verdicts by content; None: judge everything."""
 

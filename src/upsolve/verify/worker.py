@@ -10,12 +10,11 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from upsolve.errors import UpsolveError
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.judge import PYTHON, judge_all
+from upsolve.verify.judge import judge_all
 from upsolve.verify.limits import Judging
 
 __all__ = ["Hand", "HandLostError", "LocalHand", "judge_chunk", "main"]
@@ -42,18 +41,11 @@ class Hand(Protocol):
 def judge_chunk(chunk: Chunk, how: Judging) -> list[Verdict]:
     """Judge a few attempts, one after the other, and look at their code as asked."""
     verdicts = judge_all(chunk, how)
-    if "lint" in how.analyses:
-        verdicts = with_lint(chunk, verdicts)
+    if how.analyses:
+        from upsolve.verify.analysis.analyst import analyse
+
+        return analyse(chunk, verdicts, how.analyses)
     return verdicts
-
-
-def with_lint(chunk: Chunk, verdicts: list[Verdict]) -> list[Verdict]:
-    """Add the findings of the programs that are Python; those of the judge itself come first."""
-    from upsolve.verify.analysis.lint import lint
-
-    places = [place for place, (_, attempt) in enumerate(chunk) if attempt.language in PYTHON]
-    found = dict(zip(places, lint([chunk[place][1].code for place in places]), strict=True)) if places else {}
-    return [replace(verdict, findings=verdict.findings + found.get(place, ())) for place, verdict in enumerate(verdicts)]
 
 
 taken: Counter[int] = Counter()

@@ -6,19 +6,17 @@ Ruff has no severities; ``severity`` is ours, by the longest prefix of the rule 
     security    flake8-bandit's rules
     warning     works, but should not be written so
     convention  style alone
-
-Suppressions in the code (``# noqa``) do not count: a policy that is paid for clean code would learn to write them.
 """
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Finding
+from upsolve.verify.analysis.source import Source, in_folder
 
 __all__ = ["SEVERITY", "lint", "severity"]
 
@@ -51,6 +49,7 @@ SEVERITY: Mapping[str, str] = {
 RULES = ("A", "B", "C4", "C90", "E", "F", "N", "PERF", "PLC", "PLE", "PLR", "PLW", "RET", "S", "SIM", "UP", "W")
 """What is looked for; asserts (S101) and magic values (PLR2004) are no fault of a small program."""
 IGNORED = ("S101", "PLR2004")
+SECONDS = 20
 
 
 def severity(rule: str) -> str:
@@ -58,7 +57,7 @@ def severity(rule: str) -> str:
     return next(SEVERITY[rule[:size]] for size in range(len(rule), -1, -1) if rule[:size] in SEVERITY)
 
 
-def lint(codes: Sequence[str]) -> list[tuple[Finding, ...]]:
+def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
     """Return the findings of every program, by place.
 
     Kinds: ``syntax`` where it does not parse, ``security`` for rules of that severity, else ``lint``. Columns count characters from 1;
@@ -69,12 +68,10 @@ def lint(codes: Sequence[str]) -> list[tuple[Finding, ...]]:
     """
     from ruff import find_ruff_bin
 
-    with tempfile.TemporaryDirectory(prefix="upsolve-lint-") as folder:
-        for number, code in enumerate(codes):
-            (Path(folder) / f"{number}.py").write_text(code, encoding="utf-8", errors="replace", newline="")
+    with in_folder(sources) as folder:
         command = [find_ruff_bin(), "check", "--isolated", "--no-cache", "--exit-zero", "--ignore-noqa", "--output-format=json"]
-        command += [f"--select={','.join(RULES)}", f"--ignore={','.join(IGNORED)}", "--target-version=py311", folder]
-        done = subprocess.run(command, capture_output=True, check=False)
+        command += [f"--select={','.join(RULES)}", f"--ignore={','.join(IGNORED)}", "--target-version=py311", str(folder)]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)
     try:
         rows: list[dict[str, Any]] = json.loads(done.stdout)
     except ValueError as error:
@@ -82,7 +79,7 @@ def lint(codes: Sequence[str]) -> list[tuple[Finding, ...]]:
     found: dict[int, list[Finding]] = {}
     for row in rows:
         found.setdefault(int(Path(row["filename"]).stem), []).append(finding(row))
-    return [tuple(sorted(found.get(number, []), key=lambda f: (f.line, f.column, f.rule))) for number in range(len(codes))]
+    return [tuple(found.get(number, ())) for number in range(len(sources))]
 
 
 def finding(row: dict[str, Any]) -> Finding:

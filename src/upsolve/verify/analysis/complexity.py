@@ -1,0 +1,51 @@
+"""Cyclomatic complexity of functions, in the languages that Lizard knows."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from upsolve.types import Finding
+from upsolve.verify.analysis.source import Source
+from upsolve.verify.languages import languages
+
+__all__ = ["complexity"]
+
+OUTSIDE = "*global*"
+
+
+@cache
+def analyzer() -> Any:
+    """Return Lizard's analyzer, with the code outside of functions as one more."""
+    import lizard
+
+    return lizard.FileAnalyzer(lizard.get_extensions(["outside"]))
+
+
+def complexity(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
+    """Return one finding a function: kind ``complexity``, ``value`` its cyclomatic complexity, 1 plus its decisions (McCabe 1976).
+
+    Decisions are branches, loops, handlers, conditional expressions, and the ``and`` and ``or`` in them. Code outside of functions counts
+    as one more function, named ``<module>``, where it has any decision. Code that does not parse is read as far as it goes.
+    """
+    return [of_program(source) for source in sources]
+
+
+def of_program(source: Source) -> tuple[Finding, ...]:
+    """Return the findings of one program; none where Lizard does not know the language."""
+    from lizard_languages import get_reader_for
+
+    file = "0.py" if source.language == "python" else languages()[source.language].file
+    if get_reader_for(file) is None:
+        return ()
+    found = analyzer().analyze_source_code(f"0{Path(file).suffix}", source.code).function_list
+    return tuple(finding(one) for one in found if one.name != OUTSIDE or one.cyclomatic_complexity > 1)
+
+
+def finding(function: Any) -> Finding:
+    """Build a finding from a function of Lizard's."""
+    name = "<module>" if function.name == OUTSIDE else function.name
+    figure = function.cyclomatic_complexity
+    first = max(1, function.start_line)
+    said = f"{name}: cyclomatic complexity {figure}"
+    return Finding("complexity", "cyclomatic", said[:500], first, end_line=max(first, function.end_line), value=figure)

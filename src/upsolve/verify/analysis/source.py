@@ -1,0 +1,53 @@
+"""What an analysis is given: the code of one attempt, and what is known of it."""
+
+import re
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upsolve.types import Attempt, Task, Verdict
+from upsolve.verify.languages import PYTHON
+
+__all__ = ["Source", "column_of", "in_folder", "source_of"]
+
+SUPPRESSION = re.compile(r"(#[^\n]*?)\b(noqa|nosec|ignore|forgives?)\b", re.IGNORECASE)
+NAME = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One program."""
+
+    code: str
+    """Its text. Comments that silence a tool are made void, at the same length: a policy that is paid for clean code would learn them."""
+    language: str = "python"
+    """Its language; ``python`` whatever Python was called."""
+    names: frozenset[str] = frozenset()
+    """Names that its tests use."""
+    executed: tuple[int, ...] | None = None
+    """Lines that ran, where known."""
+
+
+def source_of(task: Task, attempt: Attempt, verdict: Verdict) -> Source:
+    """Put together what is known of an attempt."""
+    used = frozenset(NAME.findall(" ".join([task.entry_point, *(test.input for test in task.tests)])))
+    code = SUPPRESSION.sub(lambda found: found[1] + "-" * len(found[2]), attempt.code)
+    language = "python" if attempt.language in PYTHON else attempt.language
+    return Source(code, language, used, verdict.executed_lines)
+
+
+@contextmanager
+def in_folder(sources: Sequence[Source]) -> Generator[Path]:
+    """Write programs into a folder for a while, under their numbers: no program can import another by such a name."""
+    with tempfile.TemporaryDirectory(prefix="upsolve-analysis-") as folder:
+        for number, source in enumerate(sources):
+            (Path(folder) / f"{number}.py").write_text(source.code, encoding="utf-8", errors="replace", newline="")
+        yield Path(folder)
+
+
+def column_of(code: str, line: int, offset: int) -> int:
+    """Return the column, from 1, in characters, of a place given by its line, from 1, and the bytes before it in that line."""
+    text = code.split("\n")[line - 1] if line <= code.count("\n") + 1 else ""
+    return len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "replace")) + 1

@@ -1,0 +1,50 @@
+"""Type errors of Python code by ty, many programs in one run."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from upsolve.errors import JudgeError
+from upsolve.types import Finding
+from upsolve.verify.analysis.source import Source, in_folder
+
+__all__ = ["types"]
+
+SETTINGS = '[analysis]\nrespect-type-ignore-comments = false\n[environment]\npython-version = "3.11"\n'
+SECONDS = 20
+
+
+def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
+    """Return the type errors of every program: kind ``types``, rule ty's own. One that does not parse has none.
+
+    Raises:
+        JudgeError: ty did not do its work; says what it printed.
+    """
+    from ty import find_ty_bin
+
+    with in_folder(sources) as folder:
+        settings = folder / "settings.toml"
+        settings.write_text(SETTINGS, encoding="utf-8")
+        command = [find_ty_bin(), "check", f"--project={folder}", f"--config-file={settings}", "--output-format=gitlab"]
+        done = subprocess.run(
+            [*command, "--exit-zero", "--no-progress"], cwd=folder, capture_output=True, check=False, timeout=SECONDS
+        )
+    try:
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+    except ValueError as error:
+        raise JudgeError(f"ty: {done.stderr.decode('utf-8', 'replace')[:300]}") from error
+    found: dict[int, list[Finding]] = {}
+    for row in rows:
+        found.setdefault(int(Path(row["location"]["path"]).stem), []).append(finding(row))
+    broken = {number for number, some in found.items() if any(one.rule == "invalid-syntax" for one in some)}
+    return [() if number in broken else tuple(found.get(number, ())) for number in range(len(sources))]
+
+
+def finding(row: dict[str, Any]) -> Finding:
+    """Build a finding from a row of ty's."""
+    rule, spots = row["check_name"], row["location"]["positions"]
+    message = row["description"].removeprefix(f"{rule}: ")[:500]
+    start, end = spots["begin"], spots["end"]
+    return Finding("types", rule, message, start["line"], start["column"], end["line"], end["column"])
