@@ -3,6 +3,7 @@
 Legend: B rows, L row length, T attempt tokens, D hidden size, V vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.nn import functional
 from upsolve.errors import ModelError
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["TokenScores", "attention_mask", "token_scores"]
+__all__ = ["Scorer", "TokenScores", "token_scores"]
 
 CHUNK = 256
 """Tokens whose logits are in memory at once."""
@@ -31,6 +32,10 @@ class TokenScores:
     """float32 [T], variance of the logits over the vocabulary, no gradient."""
 
 
+Scorer = Callable[[Any, PackedBatch], TokenScores]
+"""Scores every attempt token of a batch under a model."""
+
+
 def attention_mask(group_BL: Tensor, attempt_BL: Tensor) -> Tensor:
     """Return a bool mask [B, 1, L, L], True where a token (third axis) sees another (fourth axis)."""
     length = group_BL.shape[1]
@@ -40,6 +45,58 @@ def attention_mask(group_BL: Tensor, attempt_BL: Tensor) -> Tensor:
     return (causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :]))[:, None]
 
 
+def masks(config: Any, full: Tensor, positions_BL: Tensor) -> Tensor | dict[str, Tensor]:
+    """Return the mask as a model takes it: one for each kind of its layers where some see only a window of the text before them.
+
+    Raises:
+        ModelError: it has layers of another kind (recurrent, chunked).
+    """
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if odd := kinds - {"full_attention", "sliding_attention"}:
+        raise ModelError(f"layers of the kind {', '.join(sorted(odd))} cannot share a prompt")
+    window = getattr(config, "sliding_window", None)
+    if window is None or int(positions_BL.max()) < window:
+        return full
+    near = positions_BL[:, None, :, None] - positions_BL[:, None, None, :] < window
+    return {"full_attention": full, "sliding_attention": full & near} if kinds else full & near
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """From hidden states to logits: cap(scale W h), with cap(x) = c tanh(x / c), or x where c is None."""
+
+    weight_VD: Tensor
+    """W."""
+    scale: float
+    """Factor of the logits."""
+    cap: float | None
+    """c."""
+
+    def logits(self, hidden_TD: Tensor) -> Tensor:
+        """Return float32 [T, V]."""
+        logits = functional.linear(hidden_TD, self.weight_VD).float()
+        if self.scale != 1.0:
+            logits *= self.scale
+        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
+
+    def slope(self, logits_TV: Tensor) -> Tensor | float:
+        """Return d logits / d (W h)."""
+        return self.scale if self.cap is None else self.scale * (1 - (logits_TV / self.cap).square())
+
+
+def head_of(model: Any) -> Head:
+    """Return the head of a model.
+
+    Raises:
+        ModelError: it is more than a matrix, a factor and a cap.
+    """
+    head, config = model.get_output_embeddings(), model.config.get_text_config()
+    if getattr(head, "bias", None) is not None:
+        raise ModelError("a head with a bias")
+    scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", None) or 1.0)
+    return Head(head.weight, scale, getattr(config, "final_logit_softcapping", None))
+
+
 class ScoreTokens(torch.autograd.Function):
     """Log-softmax and gather in one, chunk by chunk; the logits are made again in the backward pass instead of being kept.
 
@@ -47,13 +104,16 @@ class ScoreTokens(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, head: tuple[float, float | None]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities, entropies and logit variances."""
         ctx.save_for_backward(hidden_TD, weight_VD, target_T)
+        ctx.head = head
         logp, entropy, variance = (torch.empty(len(target_T), device=hidden_TD.device) for _ in range(3))
         for i in range(0, len(target_T), CHUNK):
             part = slice(i, i + CHUNK)
-            logits = functional.linear(hidden_TD[part], weight_VD).float()
+            logits = Head(weight_VD, *head).logits(hidden_TD[part])
             scores = logits.log_softmax(-1)
             logp[part] = scores.gather(-1, target_T[part, None])[:, 0]
             entropy[part] = -torch.einsum("tv,tv->t", logits.softmax(-1), scores)
@@ -62,49 +122,40 @@ class ScoreTokens(torch.autograd.Function):
         return logp, entropy, variance
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         """Return the gradients of the hidden states and, where it learns, of the head."""
         hidden_TD, weight_VD, target_T = ctx.saved_tensors
+        head = Head(weight_VD, *ctx.head)
         grad_hidden = torch.empty_like(hidden_TD)
         grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         for i in range(0, len(target_T), CHUNK):
             part = slice(i, i + CHUNK)
-            push = functional.linear(hidden_TD[part], weight_VD).float().softmax(-1).neg_()
+            logits = head.logits(hidden_TD[part])
+            push = logits.softmax(-1).neg_()
             push.scatter_add_(-1, target_T[part, None], torch.ones_like(push[:, :1]))
-            push = push.mul_(gradients[0][part, None]).to(weight_VD.dtype)
+            push = push.mul_(gradients[0][part, None] * head.slope(logits)).to(weight_VD.dtype)
             grad_hidden[part] = push @ weight_VD
             if grad_weight is not None:
                 grad_weight += push.T @ hidden_TD[part]
-        return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None
-
-
-def head_weight(model: Any) -> Tensor:
-    """Return the head's matrix [V, D].
-
-    Raises:
-        ModelError: the head is more than one matrix (a bias, scaled or capped logits).
-    """
-    head = model.get_output_embeddings()
-    odd = [name for name in ("final_logit_softcapping", "logit_scale", "logits_scaling") if getattr(model.config, name, None)]
-    if odd or getattr(head, "bias", None) is not None:
-        raise ModelError(
-            f"the head of {model.name_or_path} is not one plain matrix ({', '.join(odd) or 'bias'}): not supported yet"
-        )
-    return head.weight
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None
 
 
 def token_scores(model: Any, batch: PackedBatch) -> TokenScores:
-    """Score every attempt token of a batch. Works for the models of transformers that take a ready four-axis mask."""
+    """Score every attempt token of a packed batch, each prompt read once.
+
+    Raises:
+        ModelError: this kind of model cannot; ``upsolve.train.padded.padded_scores`` can.
+    """
     device = next(model.parameters()).device
     ids, positions, group, attempt = (
         torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL, batch.group_BL, batch.attempt_BL)
     )
-    hidden = model.get_decoder()(
-        input_ids=ids, position_ids=positions, attention_mask=attention_mask(group, attempt), use_cache=False
-    ).last_hidden_state
+    head = head_of(model)
+    mask = masks(model.config.get_text_config(), attention_mask(group, attempt), positions)
+    hidden = model.get_decoder()(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).last_hidden_state
     # indexing with [] would add up gradients in whatever order the threads come; index_select keeps one order
     picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(device))
     target = torch.from_numpy(batch.target_T).to(device)
-    weight = head_weight(model)
+    weight = head.weight_VD
     dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else weight.dtype
-    return TokenScores(*ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target))
+    return TokenScores(*ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, (head.scale, head.cap)))

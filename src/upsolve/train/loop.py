@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from accelerate import Accelerator
 
 from upsolve.config import MonitorConfig, Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
-from upsolve.policy.attention import keep_memory, use_tree_attention
+from upsolve.policy.attention import keep_memory
 from upsolve.policy.model import load_codec, load_model, save_model, trainable, with_adapters
 from upsolve.policy.tokens import Codec
 from upsolve.train import checkpoint
 from upsolve.train.groups import TrainGroup, cut_groups, passed
+from upsolve.train.logprobs import Scorer
 from upsolve.train.monitor import Log, check_health, held_out, read_log
 from upsolve.train.pack import PackedBatch, encode_groups, plan_steps
+from upsolve.train.padded import choose_scorer
 from upsolve.train.reference import reference_logps
 from upsolve.train.step import learning_rate, step_metrics, sum_gradients
 from upsolve.types import Group
@@ -117,25 +120,26 @@ class Run:
         self.accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
         self.autocast: Any = self.accelerator.autocast
         base = load_model(recipe.model.name, device=str(self.accelerator.device))
-        use_tree_attention(base)
-        self.reference = self.frozen(base) if recipe.objective.needs_reference else None
+        scorer = choose_scorer(base, plan.steps[0][0])
+        self.reference = self.frozen(base, scorer) if recipe.objective.needs_reference else None
         self.model = with_adapters(base, recipe.model, seed=recipe.seed)
         self.model.train()
+        self.score = partial(scorer, self.model)
         optim = recipe.optim
         self.optimizer = torch.optim.AdamW(trainable(self.model), lr=optim.lr, weight_decay=optim.weight_decay)
         self.progress = checkpoint.restore(folder, self.model, self.optimizer)
         self.log = Log(folder, keep_steps=self.progress.step)
 
-    def frozen(self, base: Any) -> Any:
+    def frozen(self, base: Any, scorer: Scorer) -> Any:
         """Return the reference log-probabilities of everything that will be trained on."""
         every = [batch for step in self.plan.steps for batch in step]
         name = "bf16" if self.recipe.model.bf16 else "fp32"
         base.eval()
-        return reference_logps(base, every, precision=name, autocast=self.autocast)
+        return reference_logps(base, every, score=partial(scorer, base), precision=name, autocast=self.autocast)
 
     def watch(self) -> dict[str, float]:
         """Measure the held-out attempts."""
-        return held_out(self.model, self.plan.heldout, self.autocast)
+        return held_out(self.score, self.plan.heldout, self.autocast)
 
     def step(self) -> dict[str, float]:
         """Do one optimiser step and return its figures."""
@@ -145,7 +149,7 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         tally = sum_gradients(
-            self.model,
+            self.score,
             self.plan.steps[index],
             self.recipe.objective,
             reference=self.reference,

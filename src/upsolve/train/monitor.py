@@ -10,7 +10,7 @@ import torch
 
 from upsolve.config import MonitorConfig
 from upsolve.errors import CollapseError
-from upsolve.train.logprobs import token_scores
+from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Log", "check_health", "held_out", "read_log"]
@@ -53,7 +53,9 @@ def read_log(file: Path) -> list[dict[str, float]]:
     return rows
 
 
-def held_out(model: Any, batches: Sequence[PackedBatch], autocast: Callable[[], Any]) -> dict[str, float]:
+def held_out(
+    score: Callable[[PackedBatch], TokenScores], batches: Sequence[PackedBatch], autocast: Callable[[], Any]
+) -> dict[str, float]:
     """Return mean log-probabilities a token of held-out attempts that passed and that did not, and their difference.
 
     The batches carry advantage 1 for passed and -1 for the others.
@@ -62,7 +64,7 @@ def held_out(model: Any, batches: Sequence[PackedBatch], autocast: Callable[[], 
     failed: list[float] = []
     for batch in batches:
         with torch.inference_mode(), autocast():
-            logp = token_scores(model, batch).logp_T.float().cpu().numpy()
+            logp = score(batch).logp_T.float().cpu().numpy()
         sizes = np.bincount(batch.attempt_T)
         means = np.bincount(batch.attempt_T, weights=logp) / sizes
         passed += means[batch.advantages_S > 0].tolist()

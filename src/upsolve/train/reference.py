@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from upsolve.config import cache_folder
-from upsolve.train.logprobs import token_scores
+from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["fingerprint", "reference_logps"]
@@ -28,13 +28,20 @@ def fingerprint(model: Any, precision: str) -> str:
 
 
 def reference_logps(
-    model: Any, batches: Iterable[PackedBatch], *, precision: str, autocast: Any, on_batch: Callable[[], None] | None = None
+    model: Any,
+    batches: Iterable[PackedBatch],
+    *,
+    score: Callable[[PackedBatch], TokenScores],
+    precision: str,
+    autocast: Any,
+    on_batch: Callable[[], None] | None = None,
 ) -> Mapping[str, Floats]:
     """Return the log-probabilities [R] of every attempt under the model as it is now, from the cache where they are there.
 
     Args:
         model: the frozen start.
         batches: what will be trained on; ``keys`` name the attempts.
+        score: how the model scores a batch.
         precision: ``bf16`` or ``fp32``, part of the cache's name.
         autocast: a function that returns the context to compute in.
         on_batch: called after each batch.
@@ -48,7 +55,7 @@ def reference_logps(
     for batch in batches:
         if any(key not in found for key in batch.keys):
             with torch.inference_mode(), autocast():
-                logp = token_scores(model, batch).logp_T.float().cpu().numpy()
+                logp = score(batch).logp_T.float().cpu().numpy()
             ends = np.cumsum(np.bincount(batch.attempt_T))[:-1]
             found |= zip(batch.keys, np.split(logp, ends), strict=True)
         if on_batch:

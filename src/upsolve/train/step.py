@@ -17,7 +17,7 @@ from upsolve.config import ObjectiveConfig, OptimConfig
 from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
 from upsolve.objective.reduce import REDUCTIONS
 from upsolve.objective.surrogate import OBJECTIVES, LossInputs
-from upsolve.train.logprobs import TokenScores, token_scores
+from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Tally", "learning_rate", "loss_of", "step_metrics", "sum_gradients"]
@@ -68,7 +68,7 @@ def loss_of(scores: TokenScores, inputs: LossInputs, config: ObjectiveConfig, si
 
 
 def sum_gradients(
-    model: Any,
+    score: Callable[[PackedBatch], TokenScores],
     batches: Sequence[PackedBatch],
     config: ObjectiveConfig,
     *,
@@ -81,7 +81,7 @@ def sum_gradients(
     tally = Tally()
     for batch in batches:
         with autocast():
-            scores = token_scores(model, batch)
+            scores = score(batch)
         inputs = inputs_of(batch, reference, scores.logp_T.device)
         loss = loss_of(scores, inputs, config, sizes)
         backward(loss)

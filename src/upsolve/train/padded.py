@@ -1,0 +1,121 @@
+"""The plain way: every attempt with its own copy of the prompt, padded to the longest. What packing is checked against, and its stand-in.
+
+Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V vocabulary.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from upsolve.errors import ModelError
+from upsolve.policy.attention import use_tree_attention
+from upsolve.train.logprobs import Scorer, TokenScores, token_scores
+from upsolve.train.pack import EncodedGroup, PackedBatch, pack
+
+__all__ = ["choose_scorer", "disagreement", "padded_scores", "prompts_of", "sample_of"]
+
+TOLERANCE = 1e-3
+"""Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
+TOKENS = 48
+"""Longest attempt of the sample."""
+
+
+def prompts_of(batch: PackedBatch) -> list[tuple[int, ...]]:
+    """Return the prompt of every attempt of a batch."""
+    length = batch.ids_BL.shape[1]
+    _, first = np.unique(batch.attempt_T, return_index=True)
+    found: list[tuple[int, ...]] = []
+    for source in batch.source_T[first]:
+        row, end = int(source) // length, int(source) % length + 1
+        own = (batch.group_BL[row] == batch.group_BL[row, end - 1]) & (batch.attempt_BL[row] == 0)
+        found.append(tuple(batch.ids_BL[row][own].tolist()))
+    return found
+
+
+def padded_scores(model: Any, batch: PackedBatch) -> TokenScores:
+    """Score every attempt token of a batch by one padded pass over whole texts; all logits are kept, so this needs much more memory."""
+    device = next(model.parameters()).device
+    prompts, sizes = prompts_of(batch), np.bincount(batch.attempt_T)
+    attempts = np.split(batch.target_T, np.cumsum(sizes)[:-1])
+    longest = max(len(prompt) + len(ids) for prompt, ids in zip(prompts, attempts, strict=True))
+    ids_SL, mask_SL = (np.zeros((len(prompts), longest), dtype=np.int64) for _ in range(2))
+    source: list[NDArray[np.int64]] = []
+    for s, (prompt, ids) in enumerate(zip(prompts, attempts, strict=True)):
+        end = len(prompt) + len(ids)
+        ids_SL[s, :end] = (*prompt, *ids)
+        mask_SL[s, :end] = 1
+        source.append(s * longest + np.arange(len(prompt) - 1, end - 1))
+    given = {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
+    logits = model(**given, use_cache=False).logits.flatten(0, 1)
+    logits_TV = logits.index_select(0, torch.from_numpy(np.concatenate(source)).to(device)).float()
+    scores_TV = logits_TV.log_softmax(-1)
+    logp_T = scores_TV.gather(-1, torch.from_numpy(batch.target_T).to(device)[:, None])[:, 0]
+    with torch.no_grad():
+        entropy_T = -(scores_TV.exp() * scores_TV).sum(-1)
+        variance_T = logits_TV.var(-1, correction=0)
+    return TokenScores(logp_T, entropy_T, variance_T)
+
+
+def sample_of(batch: PackedBatch) -> PackedBatch:
+    """Return a small batch to try a model on: the first tokens of up to six attempts."""
+    sizes = np.bincount(batch.attempt_T)
+    attempts = np.split(batch.target_T, np.cumsum(sizes)[:-1])
+    by_prompt: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for prompt, ids in [*zip(prompts_of(batch), attempts, strict=True)][:6]:
+        by_prompt.setdefault(prompt, []).append(tuple(ids[:TOKENS].tolist()))
+    return pack([[group(prompt, tuple(some)) for prompt, some in by_prompt.items()]])
+
+
+def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> EncodedGroup:
+    """Return a group of which only the tokens matter."""
+    none = (0.0,) * len(attempts)
+    return EncodedGroup(prompt, attempts, none, none, none, (False,) * len(attempts))
+
+
+def disagreement(model: Any, batch: PackedBatch, ways: tuple[Scorer, Scorer]) -> float:
+    """Return how far two ways of scoring are apart on a batch.
+
+    The larger of: the largest difference of a log-probability, in nats; and the length of the difference of the gradients of the mean
+    log-probability, relative to the length of the second.
+    """
+    scores: list[torch.Tensor] = []
+    grads: list[torch.Tensor] = []
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for way in ways:
+        logp_T = way(model, batch).logp_T
+        found: Any = torch.autograd.grad(logp_T.mean(), learning, allow_unused=True)
+        scores.append(logp_T.detach())
+        grads.append(torch.cat([grad.flatten() for grad in found if grad is not None]))
+    apart = float((grads[0] - grads[1]).norm() / grads[1].norm())
+    return max(float((scores[0] - scores[1]).abs().max()), apart)
+
+
+def choose_scorer(model: Any, batch: PackedBatch) -> Scorer:
+    """Try the packed way against the plain one on a sample, and return the packed one if they agree.
+
+    Where they do not, or the packed way cannot be gone with this kind of model, a warning says why and the plain way is returned.
+    On CPUs the model gets the attention for packed rows when it is the packed way.
+    """
+    sample, before = sample_of(batch), use_tree_attention(model)
+    was_training = model.training
+    model.eval()
+
+    def plain(policy: Any, batch: PackedBatch) -> TokenScores:
+        policy.set_attn_implementation(before)
+        return padded_scores(policy, batch)
+
+    try:
+        apart = disagreement(model, sample, (token_scores, plain))
+        problem = f"log-probabilities or gradients differ by {apart:.2g}" if not apart <= TOLERANCE else ""
+    except (ModelError, TypeError, ValueError, RuntimeError) as error:
+        problem = str(error)
+    model.train(was_training)
+    if problem:
+        model.set_attn_implementation(before)
+        warnings.warn(f"packed rows do not work with this model ({problem}): going the padded way, slower", stacklevel=2)
+        return padded_scores
+    use_tree_attention(model)
+    return token_scores

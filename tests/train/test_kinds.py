@@ -1,0 +1,138 @@
+"""Kinds of models: packed rows give the log-probabilities and gradients of the plain way, or the plain way is gone, with a warning."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from upsolve.policy.attention import use_tree_attention
+from upsolve.train.logprobs import token_scores
+from upsolve.train.pack import EncodedGroup, pack
+from upsolve.train.padded import TOLERANCE, choose_scorer, disagreement, padded_scores, prompts_of, sample_of
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+WINDOW = ["sliding_attention", "full_attention"] * 2
+KINDS = {
+    "Llama": {},
+    "Qwen2": {},
+    "Qwen2 with a window": {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 2},
+    "Qwen3": {},
+    "SmolLM3": {"no_rope_layers": [1, 1, 1, 0]},
+    "Gemma": {},
+    "Gemma2": {
+        "sliding_window": 6,
+        "layer_types": WINDOW,
+        "query_pre_attn_scalar": 8,
+        "attn_logit_softcapping": 0.5,
+        "final_logit_softcapping": 0.4,
+    },
+    "Gemma3": {"sliding_window": 6, "layer_types": WINDOW, "query_pre_attn_scalar": 8},
+    "Mistral": {"sliding_window": 6},
+    "Phi3": {"sliding_window": 6},
+    "Starcoder2": {"sliding_window": 6},
+    "Olmo2": {},
+    "Granite": {"logits_scaling": 3.0, "attention_multiplier": 0.3},
+    "Cohere": {"logit_scale": 0.25},
+    "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
+}
+
+
+def model_of(kind, **more):
+    name = kind.split()[0]
+    config_name = {"Gemma3": "Gemma3TextConfig"}.get(name, f"{name}Config")
+    model_name = {"GPT2": "GPT2LMHeadModel"}.get(name, f"{name}ForCausalLM")
+    torch.manual_seed(0)
+    model = getattr(transformers, model_name)(getattr(transformers, config_name)(**{**SMALL, **KINDS.get(kind, {}), **more}))
+    for parameter in model.parameters():  # far from zero, so that a cap, a window or a factor that is missed shows
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def batch_of(seed=0):
+    """Two groups in the first row, one in the second; prompts and attempts longer than any window."""
+    random = np.random.default_rng(seed)
+
+    def ids(size):
+        return tuple(random.integers(3, 97, size).tolist())
+
+    def group(prompt, *sizes):
+        zero = (0.0,) * len(sizes)
+        return EncodedGroup(ids(prompt), tuple(ids(size) for size in sizes), zero, zero, zero, (False,) * len(sizes))
+
+    return pack([[group(11, 9, 14, 1), group(8, 7, 12)], [group(20, 16)]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_rows_give_what_padded_texts_give(kind):
+    model = model_of(kind)
+    before = model.config._attn_implementation
+    assert choose_scorer(model, batch_of()) is token_scores
+
+    def plain(policy, batch):
+        policy.set_attn_implementation(before)
+        return padded_scores(policy, batch)
+
+    assert disagreement(model, batch_of(), (token_scores, plain)) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", ["Gemma2", "Cohere", "Granite"])
+def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
+    model = model_of(kind)
+    plain = padded_scores(model, batch_of())
+    use_tree_attention(model)
+    packed = token_scores(model, batch_of())
+    assert torch.allclose(packed.entropy_T, plain.entropy_T, atol=1e-4)
+    assert torch.allclose(packed.logit_variance_T, plain.logit_variance_T, atol=1e-4, rtol=1e-3)
+
+
+def test_models_that_cannot_share_a_prompt_go_the_padded_way():
+    model = transformers.MambaForCausalLM(
+        transformers.MambaConfig(vocab_size=97, hidden_size=32, state_size=4, num_hidden_layers=2, pad_token_id=0)
+    )
+    with pytest.warns(UserWarning, match="packed rows do not work with this model"):
+        assert choose_scorer(model, batch_of()) is padded_scores
+
+
+def test_a_head_with_a_bias_goes_the_padded_way():
+    model = model_of("Llama")
+    model.lm_head.bias = torch.nn.Parameter(torch.ones(97))
+    with pytest.warns(UserWarning, match="a head with a bias"):
+        assert choose_scorer(model, batch_of()) is padded_scores
+
+
+def test_a_model_that_looks_across_attempts_is_found_out(monkeypatch):
+    model = model_of("Llama")
+    monkeypatch.setattr(
+        "upsolve.train.logprobs.attention_mask",
+        lambda group, _attempt: torch.ones(len(group), 1, *[group.shape[1]] * 2).bool().tril(),
+    )
+    with pytest.warns(UserWarning, match="log-probabilities or gradients differ by"):
+        assert choose_scorer(model, batch_of()) is padded_scores
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_the_sample_keeps_prompts_and_is_small():
+    batch = batch_of()
+    sample = sample_of(batch)
+    assert prompts_of(sample) == prompts_of(batch)[:6]
+    assert len(prompts_of(batch)) == 6 and len({*prompts_of(batch)}) == 3
+
+
+def test_no_warning_when_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choose_scorer(model_of("Llama"), batch_of()) is token_scores
