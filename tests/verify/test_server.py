@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import tempfile
 import threading
 from pathlib import Path
@@ -147,3 +148,19 @@ def test_a_server_that_dies_for_want_of_memory_is_the_attempts_doing(monkeypatch
     monkeypatch.setattr(Server, "run", dies)
     monkeypatch.setattr(ControlGroup, "out_of_memory", lambda _: True)
     assert run("def f(): return 1", "1").status is Status.MEMORY_LIMIT
+
+
+@pytest.mark.parametrize("language", ["python", "bash"])
+def test_sockets_of_services_are_out_of_reach(language):
+    """A socket that lies in a folder is reached by its path, whatever the network namespace and Landlock say."""
+    with tempfile.TemporaryDirectory(prefix="upsolve-", dir="/var/tmp" if os.getuid() else "/var/lib") as folder:
+        Path(folder).chmod(0o755)
+        with socket.socket(socket.AF_UNIX) as service:
+            service.bind(f"{folder}/service")
+            Path(f"{folder}/service").chmod(0o777)
+            service.listen()
+            code = f"import socket\nprint(socket.socket(socket.AF_UNIX).connect_ex({folder + '/service'!r}))\n"
+            perl = f"perl -MSocket -e 'socket S, AF_UNIX, SOCK_STREAM, 0; print connect(S, sockaddr_un(\"{folder}/service\")) ? 0 : $!+0'"
+            task = Task("t", "", (TestCase(TestKind.STDIO, "", "2\n"),))
+            verdict = judge(task, Attempt("t", code if language == "python" else perl, language), LIMITS)
+            assert (verdict.status, verdict.stdout_head.strip()) == (Status.PASSED, "2")

@@ -43,7 +43,6 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1, 2, 4, 8, 1 << 14
 LANDLOCK_FILES = {1: 13, 2: 14, 3: 15, 4: 15}
 """Kinds of access to files known by version of the interface; 16 from 5 on."""
 OWN = ("/tmp", "/dev/shm")
-HIDDEN = (*OWN, "/root", "/home", "/var/tmp", "/run", "/mnt", "/media", "/srv")
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 libc = ctypes.CDLL(None, use_errno=True)
@@ -81,14 +80,15 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
     handle = os.open(python, os.O_PATH)
     attributes = struct.pack("QQQQ", MS_RDONLY, 0, 0, 0)
     read_only = libc.syscall(MOUNT_SETATTR, -100, b"/", AT_RECURSIVE, attributes, len(attributes)) == 0
-    for folder in (*HIDDEN, *setup["hide"]):
-        if not os.path.isdir(folder):
-            continue
+    private_devices()
+    for folder in (*OWN, *foreign(python)):
         empty(folder, setup["folder"])
         if python.startswith(folder + "/"):
             os.makedirs(python, mode=0o755)
             mount(f"/proc/self/fd/{handle}", python, "", MS_BIND)
-            mount("", python, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+            no_writing(python)
+        if folder not in OWN:
+            no_writing(folder)
     os.close(handle)
     if setup["proc"]:
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV, "hidepid=2")
@@ -97,10 +97,36 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
     return ["read_only"] if read_only else []
 
 
+def foreign(python: str) -> list[str]:
+    """Return the top folders that are not the system's: homes, data, sockets of services, all that Landlock refuses to read."""
+    system = (*READABLE, python, "/dev", "/proc", *OWN)
+    tops = [entry.path for entry in os.scandir("/") if entry.is_dir(follow_symlinks=False)]
+    return [path for path in sorted(tops) if path not in system]
+
+
+def private_devices() -> None:
+    """Make /dev a folder with the harmless devices and nothing else."""
+    handles = {path: os.open(path, os.O_PATH) for path in DEVICES if os.path.exists(path)}
+    mount("none", "/dev", "tmpfs", MS_NOSUID, "size=64k,mode=755")
+    for path, handle in handles.items():
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+        mount(f"/proc/self/fd/{handle}", path, "", MS_BIND)
+        os.close(handle)
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{target}", f"/dev/{name}")
+    os.mkdir("/dev/shm")
+    mount("", "/dev", "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
+
+
 def empty(folder: str, room: str) -> None:
     """Mount an empty folder in memory over another."""
     mode = "1777" if folder in OWN else "755"
     mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{room},mode={mode}")
+
+
+def no_writing(folder: str) -> None:
+    """Make a mounted folder read-only."""
+    mount("", folder, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
 def landlock(readable: list[str], writable: list[str]) -> list[str]:
@@ -167,7 +193,7 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     layers += landlock([*READABLE, python, *proc], [*OWN]) if "landlock" not in off else []
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
-    said = json.dumps({"layers": layers, "uid": uid})
+    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"]})
     source = os.memfd_create("server", 0)
     os.write(source, setup["server"].encode())
     relay = f"import os; source = os.pread({source}, 1 << 20, 0); os.close({source}); exec(source)"

@@ -30,14 +30,6 @@ ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
 """Of a temporary folder, by profile."""
 STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
-SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "nix", "opt", "proc", "sbin", "sys", "usr", "var"})
-
-
-@cache
-def hidden() -> list[str]:
-    """Return the top folders that hold the working folder and this program, where they are no part of the system."""
-    tops = {path.resolve().parts[1] for path in (Path.cwd(), Path(__file__)) if len(path.resolve().parts) > 2}
-    return [f"/{top}" for top in sorted(tops - SYSTEM)]
 
 
 @cache
@@ -117,7 +109,7 @@ class Server:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
         server = bundle("server", "child", "tester")
         own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
-        return {"python": PREFIX, "executable": PYTHON, "hide": hidden(), "server": server, **own}
+        return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 
     def answer(self) -> bytes:
         """Return what the server says; raises JudgeError when it broke."""
