@@ -55,8 +55,10 @@ class RayHand:
             raise error.cause from error
         except library.exceptions.RayError as error:
             raise HandLostError(f"a process of the cluster is gone: {error}") from error
+        finally:
+            self.task = None
 
     def close(self) -> None:
-        """Stop what it is judging."""
+        """Stop what it is judging, if anything: when this process ends, Ray has ended before."""
         if self.task is not None:
             ray().cancel(self.task, force=True)
