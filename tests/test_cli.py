@@ -74,3 +74,15 @@ def test_errors_are_one_message_and_no_traceback(tmp_path):
 def test_help_names_the_commands():
     said = upsolve("--help")
     assert all(name in said for name in ("ingest", "verify", "train", "sample", "eval", "report", "run", "doctor"))
+
+
+def test_the_doctor_tries_an_attack_of_each_group():
+    said = upsolve("doctor", "--quick")
+    assert [line for line in said.splitlines() if line in ("layers", "fake pass", "escape", "exhaust", "interfere")] == [
+        "layers",
+        "fake pass",
+        "escape",
+        "exhaust",
+        "interfere",
+    ]
+    assert "ok  pidns" in said and "answers_in_advance/call" in said and said.rstrip().endswith("19 checks, 0 failed")

@@ -1,4 +1,5 @@
-"""Every folder of tests/attacks holds an attempt that cheats, escapes or exhausts, and the verdict it must get, as root and as nobody."""
+"""Attempts that cheat, escape, exhaust or interfere get the verdicts they must, whoever judges: this process, as root and as nobody,
+several workers, a cluster. After each, honest attempts pass and nothing is left behind."""
 
 import json
 import os
@@ -6,54 +7,198 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from attack_cases import ATTACKS, processes_of_the_sandbox, wrong
 
-from upsolve.verify import sandbox
+from upsolve.types import Attempt, Status
+from upsolve.verify import doctor, sandbox
+from upsolve.verify.attacks import HONEST_BASH, HONEST_PYTHON, LIMITS, WANTS, Attack, Try, attacks, traces, tries
+from upsolve.verify.doctor import Check, attacked, checks
+from upsolve.verify.judge import judge, judge_all
+from upsolve.verify.limits import Judging
+from upsolve.verify.process import Server
 
+HOW = Judging(LIMITS)
 AS_NOBODY = """
-import json, sys
-from attack_cases import ATTACKS, wrong
+import json
+from concurrent.futures import ThreadPoolExecutor
 from upsolve.verify import sandbox
-print(json.dumps({"layers": sandbox.active_layers(), "wrong": {f.name: w for f in ATTACKS if (w := wrong(f))}, "attacks": len(ATTACKS)}))
+from upsolve.verify.attacks import LIMITS, traces, tries
+from upsolve.verify.judge import judge_all
+from upsolve.verify.limits import Judging
+before, todo = traces(), [one for one in tries() if one.attack.language != "c"]
+with ThreadPoolExecutor(3) as threads:
+    found = [*threads.map(lambda one: one.wrong(judge_all(one.pairs(), Judging(LIMITS))), todo)]
+    left = sorted(traces() - before)
+wrong = {one.name: said for one, said in zip(todo, found) if said}
+print(json.dumps({"layers": sandbox.active_layers(), "wrong": wrong, "left": left, "tries": len(todo)}))
 """
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+IN_RAY = """
+import json, sys, ray
+from upsolve.verify.attacks import LIMITS, tries
+from upsolve.verify.doctor import attacked, layers
+from upsolve.verify.limits import Judging
+ray.init(address="local", num_cpus=4, log_to_driver=False, include_dashboard=False)
+how, wanted = Judging(LIMITS, executor="ray"), sys.argv[1:]
+found = layers(how) + [*attacked([one for one in tries() if one.attack.wants in wanted], how)]
+print(json.dumps([[c.group, c.name, c.detail] for c in found if c.required and not c.ok or c.name == "left behind"]))
+"""
 
 
-@pytest.mark.parametrize("folder", ATTACKS, ids=lambda path: path.name)
-def test_attack(folder):
-    assert wrong(folder) == []
-    assert processes_of_the_sandbox() == 1
+def marked(one):
+    return pytest.param(one, marks=pytest.mark.languages) if one.attack.language == "c" else one
+
+
+@pytest.mark.parametrize("one", [*map(marked, tries())], ids=lambda one: one.name)
+def test_attack(one):
+    if one.missing():
+        pytest.skip(f"no {one.missing()} here")
+    before = traces()
+    assert one.wrong(judge_all(one.pairs(), HOW)) == []
+    assert traces() - before == set()
 
 
 def test_there_are_enough_attacks():
-    assert len(ATTACKS) >= 60
+    assert len(attacks()) >= 105
+    for language, wanted in (("python", 75), ("bash", 18), ("perl", 8), ("c", 4)):
+        assert sum(attack.language == language for attack in attacks()) >= wanted
+    for wants in WANTS:
+        assert sum(attack.wants == wants for attack in attacks()) >= 10
+    assert {kind for attack in attacks() for kind in attack.kinds} == {"call", "code", "stdio"}
+
+
+def test_no_attack_may_pass_or_stay_unscored():
+    allowed = {one.name: {*one.attack.kinds[one.kind]} for one in tries()}
+    assert [name for name, statuses in allowed.items() if "unscored" in statuses] == []
+    assert [name for name, statuses in allowed.items() if "passed" in statuses] == [
+        "locked_folders/call",
+        "locked_folders/code",
+    ]
 
 
 def python_for_nobody():
-    """Return an interpreter that a plain user may run: ours may lie in root's home."""
+    """Return an interpreter that a plain user may run, with what the files of languages need: ours may lie in root's home."""
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        check = "import os, sys; sys.exit(sys.version_info < (3, 11) or not os.access(sys._base_executable, os.X_OK))"
+        check = "import os, sys, yaml; sys.exit(sys.version_info < (3, 11) or not os.access(sys._base_executable, os.X_OK))"
         if subprocess.run([*NOBODY, python, "-c", check], capture_output=True, check=False).returncode == 0:
             return python
-    return pytest.skip("no Python 3.11 here that the user nobody may run")
+    return pytest.skip("no Python 3.11 with PyYAML here that the user nobody may run")
+
+
+def as_nobody(code):
+    """Run code as the user nobody, with a copy of the package; return what it prints."""
+    python = python_for_nobody()
+    with tempfile.TemporaryDirectory(prefix="upsolve-nobody-") as place:
+        Path(place).chmod(0o755)
+        source = Path(sandbox.__file__).parents[2]
+        shutil.copytree(source, Path(place) / "src", ignore=shutil.ignore_patterns("embedded", "__pycache__"))
+        env = {"PYTHONPATH": f"{place}/src", "PATH": os.environ["PATH"], "HOME": place}
+        command = [*NOBODY, python, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=place, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
 
 
 def test_the_same_as_nobody():
     """A plain user has other layers: a user namespace instead of user ids of its own."""
     if os.getuid() != 0:
         return  # then the tests above have been just that
-    python = python_for_nobody()
-    with tempfile.TemporaryDirectory(prefix="upsolve-nobody-") as place:
-        Path(place).chmod(0o755)
-        for name, source in (("src", Path(sandbox.__file__).parents[2]), ("tests", Path(__file__).parents[1])):
-            shutil.copytree(source, Path(place) / name, ignore=shutil.ignore_patterns("embedded", "__pycache__"))
-        env = {"PYTHONPATH": f"{place}/src:{place}/tests/verify", "PATH": os.environ["PATH"], "HOME": place}
-        command = [*NOBODY, python, "-c", AS_NOBODY]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=place, check=False, timeout=500)
-    assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout)
-    assert said["wrong"] == {}
-    assert "userns" in said["layers"] and "own_uid" not in said["layers"] and said["attacks"] == len(ATTACKS)
+    said = as_nobody(AS_NOBODY)
+    assert (said["wrong"], said["left"]) == ({}, [])
+    assert "userns" in said["layers"] and "own_uid" not in said["layers"] and said["tries"] >= 160
+
+
+def test_the_same_by_several_workers():
+    seen = []
+    found = [*checks(Judging(workers=4), progress=lambda done, total: seen.append((done, total)))]
+    assert [check for check in found if check.required and not check.ok] == []
+    assert {check.name for check in found} >= {"pidns", "seccomp", "left behind", *(one.name for one in tries())}
+    assert [check.group for check in found if check.name == "left behind"] == [*WANTS]
+    total = sum(len(one.pairs()) for one in tries() if not one.missing())
+    assert seen == [(done, total) for done in range(1, total + 1)]
+
+
+@pytest.mark.parametrize(
+    "wanted", [["fake pass", "escape", "interfere"], pytest.param([*WANTS], marks=pytest.mark.slow)], ids=len
+)
+def test_the_same_in_a_cluster(wanted):
+    done = subprocess.run([sys.executable, "-c", IN_RAY, *wanted], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [[wants, "left behind", "nothing"] for wants in wanted]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_doctor_says_which_attack_works_and_what_it_left():
+    """An honest program stands for an attack that works, a file for what one leaves."""
+    honest, bad = ("def f(n):\n    return {20: 6765, 7: 13}[n]\n", "def f(n):\n    return 0\n")
+    todo = [Try(Attack(name, "escape", code, {"call": ["failed"]}), "call") for name, code in (("a", honest), ("b", bad))]
+    with tempfile.NamedTemporaryFile(prefix="upsolve-attack", dir="/tmp", delete=False) as file:
+        before = Path(file.name)
+    before.unlink()
+    found = [*attacked(todo, Judging(LIMITS, workers=1), lambda _done, _total: before.touch())]
+    before.unlink()
+    assert found == [
+        Check("escape", "a/call", ok=False, required=True, detail="passed"),
+        Check("escape", "b/call", ok=True, required=True, detail="failed"),
+        Check("escape", "left behind", ok=False, required=True, detail=f"file {before}"),
+    ]
+
+
+def in_a_thread(function):
+    """Return what a function yields in a thread of its own: a thread has servers of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: [*function()]).result()
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Leave a layer out of the sandboxes that are started from now on."""
+    setup = Server.setup
+
+    def leave_out(layer):
+        monkeypatch.setattr(Server, "setup", staticmethod(lambda profile="python": setup(profile) | {"off": [layer]}))
+
+    return leave_out
+
+
+def test_without_a_required_layer_no_attack_is_tried(monkeypatch, without):
+    without("seccomp")
+    monkeypatch.setattr(doctor, "verify", judge_all)
+    found = in_a_thread(lambda: checks(quick=True))
+    assert {check.group for check in found} == {"layers"}
+    assert [check.name for check in found if check.required and not check.ok] == ["seccomp"]
+
+
+def test_without_landlock_nothing_escapes(without):
+    without("landlock")
+    todo = [one for one in tries() if one.attack.wants == "escape" and one.attack.language != "c"]
+    found = in_a_thread(lambda: ((one.name, one.wrong(judge_all(one.pairs(), HOW))) for one in todo))
+    assert [(name, wrong) for name, wrong in found if wrong] == []
+
+
+def test_honest_attempts_find_what_was_left():
+    """The watch that honest attempts keep sees files and processes, else it would prove nothing."""
+    file = "open('/tmp/left', 'w').close()\n"
+    process = "import os, time\nif os.fork() == 0: time.sleep(5)\n"
+    one = next(one for one in tries() if one.attack.language == "bash")
+    (task, _), (bash_task, _) = one.pairs()[-1], one.pairs()[0]
+    for left in (file, process):
+        assert judge(task, Attempt(task.task_id, left + HONEST_PYTHON), HOW).error_message.startswith("found"), left
+    for left in (": > left\n", "sleep 5 &\n"):
+        verdict = judge(bash_task, Attempt(bash_task.task_id, left + HONEST_BASH, "bash"), HOW)
+        assert (verdict.status, verdict.stderr_head[:5]) == (Status.RUNTIME_ERROR, "found"), left
+
+
+def test_traces_see_the_processes_of_an_attempt():
+    (one,) = (one for one in tries() if one.name == "fork_bomb/call")
+    before = traces()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(judge_all, one.pairs(), HOW)
+        seen = set()
+        while not (seen or running.done()):
+            seen = {trace for trace in traces() - before if trace.startswith("process")}
+        assert one.wrong(running.result()) == []
+        assert seen and traces() - before == set()

@@ -69,13 +69,25 @@ def verify(
 
 
 @app.command()
-def doctor() -> None:
-    """Say which layers of the sandbox work here, and try some threats; exit 1 when a required layer is missing."""
+def doctor(
+    quick: Annotated[bool, typer.Option("--quick", help="One attack of each group.")] = False,
+    workers: Annotated[int, typer.Option(help="Attempts at once; 0 means one a core.")] = 0,
+    executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
+) -> None:
+    """Say which layers of the sandbox work here, and try every attack; exit 1 when a required layer is missing or an attack works."""
     from upsolve.verify.doctor import checks
+    from upsolve.verify.limits import Judging
 
-    failed = 0
-    for check in checks():
-        typer.echo(f"{'ok ' if check.ok else 'NO '} {check.name:<24} {check.detail}")
-        failed += check.required and not check.ok
+    failed, made, group = 0, 0, ""
+    with bars() as progress:
+        how = Judging(workers=workers, executor=executor)
+        for check in checks(how, quick=quick, progress=lambda done, total: progress("attacks", done, total)):
+            if check.group != group:
+                group = check.group
+                typer.echo(f"\n{group}")
+            typer.echo(f"{'ok ' if check.ok else 'NO '} {check.name:<36} {check.detail}")
+            made += 1
+            failed += check.required and not check.ok
+    typer.echo(f"\n{made} checks, {failed} failed" + (", no attack was tried" if group == "layers" else ""))
     if failed:
         raise typer.Exit(code=1)

@@ -1,24 +1,30 @@
-"""Does the sandbox hold here? Each layer, and live tries of what it is there to stop."""
+"""Does the sandbox hold here? Each layer, then every attack under every kind of tests, by whatever judges: this machine or a cluster."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, groupby
 
-from upsolve.errors import JudgeError
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge import judge
-from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.sandbox import REQUIRED, active_layers
+from upsolve.types import Status, Verdict
+from upsolve.verify.attacks import LIMITS, Try, honest, traces, tries
+from upsolve.verify.limits import Judging
+from upsolve.verify.pool import verify
+from upsolve.verify.sandbox import REQUIRED
 
-__all__ = ["Check", "checks"]
+__all__ = ["Check", "attacked", "checks", "layers"]
+
+OPTIONAL = ("read_only", "landlock", "own_uid", "cgroup")
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One finding."""
 
+    group: str
+    """``layers``, or what the attack wants."""
     name: str
-    """Layer or threat."""
+    """Layer, or attack and kind of tests."""
     ok: bool
     """True when it holds."""
     required: bool
@@ -27,42 +33,59 @@ class Check:
     """What was seen."""
 
 
-THREATS = {
-    "network": "import socket\ndef f():\n    s = socket.socket()\n    s.settimeout(2)\n    return s.connect_ex(('127.0.0.1', 22)) == 0\n",
-    "read home": f"import os\nhome = {str(Path.home())!r}\ndef f():\n    return any(os.path.isfile(os.path.join(home, n)) for n in os.listdir(home))\n",
-    "write outside": "def f():\n    try:\n        open('/usr/upsolve-probe', 'w')\n    except OSError:\n        return False\n    return True\n",
-    "see others": "import os\ndef f():\n    return len([n for n in os.listdir('/proc') if n.isdigit()]) > 2\n",
-}
-"""Code whose ``f`` returns True when the threat works."""
+def checks(how: Judging | None = None, *, quick: bool = False, progress: Progress | None = None) -> Iterator[Check]:
+    """Yield every check as it is made; where a required layer is missing, no attack is tried: it would reach this system.
 
-ENDS = {
-    "endless loop": ("def f():\n    while True: pass\n", Status.TIMEOUT),
-    "memory": ("def f():\n    return len(bytearray(1 << 34)) == 0\n", Status.MEMORY_LIMIT),
-    "exit before tests": ("import os\ndef f():\n    os._exit(0)\n", Status.RUNTIME_ERROR),
-}
-"""Code, and the status it must end with."""
-
-
-def task(expected: str) -> Task:
-    """Return a task that calls f."""
-    return Task("doctor", "", (TestCase(TestKind.CALL, "f()", expected),), "f")
+    Args:
+        how: workers and executor.
+        quick: try one attack of each group.
+        progress: called with the number of attempts judged, and of all.
+    """
+    how = replace(how or Judging(), limits=LIMITS, isolation="best_effort", cache=None, analyses=(), repeats=1, lines=False)
+    found = layers(how)
+    yield from found
+    if all(check.ok or not check.required for check in found):
+        yield from attacked(first_of_each(tries()) if quick else tries(), how, progress)
 
 
-def checks() -> Iterator[Check]:
-    """Yield every check as it is made."""
-    try:
-        layers = active_layers()
-    except JudgeError as error:
-        yield Check("sandbox", ok=False, required=True, detail=str(error))
-        return
-    for name in (*REQUIRED, "read_only", "landlock", "own_uid", "cgroup"):
-        on = name in layers
-        yield Check(name, ok=on, required=name in REQUIRED, detail="active" if on else "not to be had here")
-    how = Judging(Limits(wall_seconds=4, cpu_seconds=1), "best_effort")
-    for name, code in THREATS.items():
-        found = judge(task("False"), Attempt("doctor", code), how)
-        held = found.status in (Status.PASSED, Status.RUNTIME_ERROR)
-        yield Check(name, ok=held, required=True, detail="stopped" if held else f"it works ({found.status})")
-    for name, (code, wanted) in ENDS.items():
-        found = judge(task("False"), Attempt("doctor", code), how)
-        yield Check(name, ok=found.status is wanted, required=True, detail=str(found.status))
+def layers(how: Judging) -> list[Check]:
+    """Return a check for each layer: it must be there wherever honest attempts are judged."""
+    verdicts = verify([honest("python", f"nothing, {number}") for number in range(how.workers or os.cpu_count() or 1)], how)
+    for verdict in verdicts:
+        if verdict.status is not Status.PASSED:
+            return [Check("layers", "sandbox", ok=False, required=True, detail=f"{verdict.status} {verdict.error_message}")]
+    active = set[str].intersection(*(set(verdict.isolation.split(",")) for verdict in verdicts))
+    return [
+        Check("layers", name, name in active, name in REQUIRED, "active" if name in active else "not to be had here")
+        for name in (*REQUIRED, *OPTIONAL)
+    ]
+
+
+def first_of_each(todo: Sequence[Try]) -> list[Try]:
+    """Return the first of each group."""
+    return [next(group) for _, group in groupby(todo, lambda one: one.attack.wants)]
+
+
+def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None) -> Iterator[Check]:
+    """Try attacks, group by group."""
+    numbers, total = count(1), sum(len(one.pairs()) for one in todo if not one.missing())
+
+    def on_done(_place: int, _verdict: Verdict) -> None:
+        if progress:
+            progress(next(numbers), total)
+
+    for wants, group in groupby(todo, lambda one: one.attack.wants):
+        before, members = traces(), [*group]
+        pairs = [pair for one in members if not one.missing() for pair in one.pairs()]
+        verdicts = iter(verify(pairs, how, on_done=on_done))
+        yield from (tried(one, [] if one.missing() else [next(verdicts) for _ in one.pairs()]) for one in members)
+        left = sorted(traces() - before)
+        yield Check(wants, "left behind", not left, required=True, detail=", ".join(left) or "nothing")
+
+
+def tried(one: Try, verdicts: Sequence[Verdict]) -> Check:
+    """Return what came of an attack; without verdicts, why it was not tried."""
+    if not verdicts:
+        return Check(one.attack.wants, one.name, ok=True, required=False, detail=f"not tried: no {one.missing()} here")
+    wrong = one.wrong(verdicts)
+    return Check(one.attack.wants, one.name, not wrong, required=True, detail="; ".join(wrong) or verdicts[0].status.value)

