@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the f
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["TestTimeout", "alarm_clock", "describe", "plain", "report_error", "report_value", "run"]
+__all__ = ["Opaque", "TestTimeout", "alarm_clock", "describe", "plain", "report_error", "report_value", "run", "value_of"]
 
 RESULTS = 3
 """Descriptor of the results: one JSON line a test."""
@@ -62,6 +62,38 @@ def plain(value: Any, depth: int = 0) -> str:
         pairs = [f"[{plain(k, depth + 1)},{plain(v, depth + 1)}]" for k, v in dict.items(value)]
         return f'["dict",{",".join(pairs)}]' if pairs else '["dict"]'
     return f'["opaque",{quoted(kind.__name__)}]'
+
+
+class Opaque:
+    """A value that is not plain data; equal to nothing, not even to itself."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+SIMPLE: dict[str, Any] = {
+    "str": str,
+    "int": lambda text: int(text, 16),  # pyright: ignore[reportUnknownLambdaType]
+    "float": float,
+    "complex": complex,
+    "bytes": bytes.fromhex,
+}
+
+
+def value_of(data: Any, as_set: Any = set, as_dict: Any = dict) -> Any:
+    """Return the value that ``plain`` encoded, its sets and dicts made from members and pairs; raises on malformed data."""
+    if data is None or isinstance(data, bool):
+        return data
+    tag, *items = data
+    if tag in SIMPLE:
+        return SIMPLE[tag](items[0])
+    if tag == "dict":
+        return as_dict([(value_of(k, as_set, as_dict), value_of(v, as_set, as_dict)) for k, v in items])
+    if tag in ("list", "tuple", "set"):
+        return {"list": list, "tuple": tuple, "set": as_set}[tag]([value_of(item, as_set, as_dict) for item in items])
+    return Opaque()
 
 
 def report(text: str) -> None:

@@ -3,14 +3,13 @@
 import ast
 import json
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from upsolve.verify.child import plain
+from upsolve.verify.child import Opaque, plain, value_of
 
 __all__ = [
-    "Opaque",
     "answers",
     "decode",
     "equal",
@@ -26,43 +25,12 @@ __all__ = [
 NUMBERS = (bool, int, float, complex)
 
 
-class Opaque:
-    """A value that is not plain data; equal to nothing, not even to itself."""
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 def decode(data: Any) -> Any:
     """Return the value that child.plain encoded; anything malformed becomes ``Opaque``. Dicts become lists of pairs."""
     try:
-        return decode_tagged(data)
+        return value_of(data, Members, Pairs)
     except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
         return Opaque()
-
-
-def decode_tagged(data: Any) -> Any:
-    """Decode one level; raises on malformed data."""
-    if data is None or isinstance(data, bool):
-        return data
-    tag, *items = data
-    simple: dict[str, Any] = {
-        "str": str,
-        "int": partial(int, base=16),
-        "float": float,
-        "complex": complex,
-        "bytes": bytes.fromhex,
-    }
-    if tag in simple:
-        return simple[tag](items[0])
-    if tag == "dict":
-        return Pairs([(decode_tagged(k), decode_tagged(v)) for k, v in items])
-    if tag in ("list", "tuple", "set"):
-        values = [decode_tagged(item) for item in items]
-        return {"list": list, "tuple": tuple, "set": Members}[tag](values)
-    return Opaque()
 
 
 class Pairs(list[Any]):

@@ -25,14 +25,6 @@ SERVANT_GONE = 3
 """Exit code of a tester whose attempt has ended."""
 
 
-def whole(text: str) -> int:
-    """Return an integer written in hexadecimal."""
-    return int(text, 16)
-
-
-SIMPLE: dict[str, Any] = {"str": str, "int": whole, "float": float, "complex": complex, "bytes": bytes.fromhex}
-
-
 class Gone(BaseException):
     """The attempt's process has ended; no test may catch this."""
 
@@ -41,34 +33,11 @@ class Unsupported(BaseException):
     """A test hands over something that is not plain data: this task cannot be judged across processes."""
 
 
-class Foreign:
-    """A value that is not plain data; equal to nothing."""
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def value_of(data: Any) -> Any:
-    """Return the value that child.plain encoded."""
-    if data is None or isinstance(data, bool):
-        return data
-    tag, *items = data
-    if tag in SIMPLE:
-        return SIMPLE[tag](items[0])
-    if tag == "dict":
-        return {value_of(k): value_of(v) for k, v in items}
-    if tag in ("list", "tuple", "set"):
-        return {"list": list, "tuple": tuple, "set": set}[tag]([value_of(item) for item in items])
-    return Foreign()
-
-
 def holds_foreign(value: Any) -> bool:
     """Return whether a value came, in part, from the attempt as something that is not plain."""
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]
-    return isinstance(value, Foreign) or (isinstance(value, list | tuple | set) and any(map(holds_foreign, value)))
+    return isinstance(value, child.Opaque) or (isinstance(value, list | tuple | set) and any(map(holds_foreign, value)))
 
 
 class Channel:
@@ -117,12 +86,12 @@ class Channel:
         self.ask(request)
         said = self.reply()
         try:
-            merge(args, tuple(value_of(said["args"])))
+            merge(args, tuple(child.value_of(said["args"])))
             if "error" not in said:
-                return value_of(said["value"])
+                return child.value_of(said["value"])
             kind, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
         except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
-            return Foreign()
+            return child.Opaque()
         error = exception(kind, message)
         error.attempt_line = line  # type: ignore[attr-defined]
         raise error
