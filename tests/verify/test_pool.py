@@ -77,7 +77,7 @@ def test_a_lost_worker_is_replaced_and_nothing_is_lost():
 
 def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeypatch):
     class Doomed:
-        def judge(self, *_):
+        def call(self, *_):
             raise pool.HandLostError("gone")
 
         def close(self):

@@ -5,6 +5,7 @@ Standard library only. Everything here can be seen and changed by the attempt, s
 
 from __future__ import annotations
 
+import atexit
 import json
 import marshal
 import os
@@ -194,9 +195,9 @@ def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
     return space
 
 
-def run(job: dict[str, Any]) -> None:
-    """Do what the job says."""
-    KINDS[job["kind"]](job)
+def run(job: dict[str, Any]) -> int | None:
+    """Do what the job says; return the exit code, None for 0."""
+    return KINDS[job["kind"]](job)
 
 
 def run_tests(job: dict[str, Any]) -> None:
@@ -242,6 +243,42 @@ def run_program(job: dict[str, Any]) -> None:
         report('{"done":true}')
 
 
+def run_script(job: dict[str, Any]) -> int:
+    """Run a program as the interpreter itself would: a traceback on standard error, an exit code, threads and exit functions."""
+    path = os.path.abspath("main.py")
+    put({**job["files"], "main.py": job["code"]})
+    feed(job["stdin"])
+    sys.stdin, sys.argv[:], sys.dont_write_bytecode = open(0, encoding="utf-8", closefd=False), [path], True
+    sys.path.insert(0, os.path.dirname(path))
+    main = sys.modules["__main__"] = type(sys)("__main__")
+    main.__file__, code = path, 0
+    try:
+        exec(compile(job["code"], path, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if error.code is not None and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+    except BaseException as error:
+        step, code = error.__traceback__, 1  # its first step is this function
+        sys.excepthook(type(error), error.with_traceback(step and step.tb_next), None)
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    return code & 255
+
+
+def put(files: dict[str, bytes]) -> None:
+    """Write files into the working folder, with the folders they are in."""
+    for name, data in files.items():
+        try:
+            os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+            with open(name, "wb") as file:
+                file.write(data)
+        except (OSError, ValueError) as error:
+            report_error(broken=f"{name} cannot be written: {error}")
+            os._exit(70)
+
+
 def feed(data: bytes) -> None:
     """Put data on standard input."""
     handle = os.memfd_create("stdin")
@@ -277,9 +314,7 @@ def run_command(job: dict[str, Any]) -> None:
     """Write files and become another program."""
     import resource
 
-    for name, data in job["files"].items():
-        with open(name, "wb") as file:
-            file.write(data)
+    put(job["files"])
     feed(job["stdin"])
     seconds = max(1, -int(-job["seconds"] // 1))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
@@ -294,4 +329,4 @@ def run_command(job: dict[str, Any]) -> None:
         report_error(broken=f"{job['argv'][0]} cannot be run: {error}")
 
 
-KINDS: dict[str, Any] = {"tests": run_tests, "program": run_program, "calls": serve_calls, "command": run_command}
+KINDS: Any = {"tests": run_tests, "program": run_program, "script": run_script, "calls": serve_calls, "command": run_command}

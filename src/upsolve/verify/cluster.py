@@ -1,16 +1,17 @@
-"""The same chunks as tasks of a Ray cluster. Ray is an extra: ``pip install 'upsolve[ray]'``."""
+"""The same work as tasks of a Ray cluster. Ray is an extra: ``pip install 'upsolve[ray]'``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from upsolve.errors import JudgeError
-from upsolve.types import Verdict
-from upsolve.verify.limits import Judging
-from upsolve.verify.worker import Chunk, HandLostError, judge_chunk
+from upsolve.verify.worker import HandLostError
 
 __all__ = ["RayHand", "cluster_size"]
+
+T = TypeVar("T")
 
 
 @cache
@@ -31,13 +32,13 @@ def cluster_size() -> int:
 
 
 @cache
-def judging_task() -> Any:
-    """Return ``judge_chunk`` as Ray's own kind of function. Ray is not asked to try again: the pool does."""
-    return ray().remote(num_cpus=1, max_retries=0)(judge_chunk)
+def task_of(work: Callable[..., Any]) -> Any:
+    """Return a function as Ray's own kind of function. Ray is not asked to try again: the pool does."""
+    return ray().remote(num_cpus=1, max_retries=0)(work)
 
 
 class RayHand:
-    """Judges one chunk at a time, as a task on any free core of the cluster.
+    """Does one piece of work at a time, as a task on any free core of the cluster.
 
     Ray keeps the processes of its tasks, so the sandbox in them stays warm.
     """
@@ -45,10 +46,10 @@ class RayHand:
     def __init__(self) -> None:
         self.task: Any = None
 
-    def judge(self, chunk: Chunk, how: Judging) -> list[Verdict]:
-        """Send a chunk and wait for its verdicts."""
+    def call(self, work: Callable[..., T], *args: Any) -> T:
+        """Send a function with its arguments and wait for what it returns."""
         library = ray()
-        self.task = judging_task().remote(list(chunk), how)
+        self.task = task_of(work).remote(*args)
         try:
             return library.get(self.task)
         except library.exceptions.RayTaskError as error:
@@ -59,6 +60,6 @@ class RayHand:
             self.task = None
 
     def close(self) -> None:
-        """Stop what it is judging, if anything: when this process ends, Ray has ended before."""
+        """Stop what it is doing, if anything: when this process ends, Ray has ended before."""
         if self.task is not None:
             ray().cancel(self.task, force=True)

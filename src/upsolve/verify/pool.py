@@ -6,21 +6,23 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
+from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.cache import VerdictCache, open_cache
 from upsolve.verify.cluster import RayHand, cluster_size
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import unscored
-from upsolve.verify.worker import Chunk, Hand, HandLostError, LocalHand
+from upsolve.verify.worker import Chunk, Hand, HandLostError, LocalHand, judge_chunk
 
-__all__ = ["judged", "verify"]
+__all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "judged", "look_up", "verify"]
 
 CHUNK = 8
 """Attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
 AHEAD = 2
 """Chunks that wait for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
+T = TypeVar("T")
 
 idle: dict[str, list[Hand]] = {"local": [], "ray": []}
 """Workers that wait for the next batch; they end with this process."""
@@ -48,15 +50,17 @@ class Crew:
     def take(self) -> Hand:
         """Return a worker: one that waits, or a new one."""
         with guard:
-            hand = idle[self.how.executor].pop() if idle[self.how.executor] else None
-        hand = hand or (RayHand() if self.how.executor == "ray" else LocalHand())
-        self.busy.add(hand)
+            if self.stopped:
+                raise HandLostError("the batch was stopped")
+            waiting = idle[self.how.executor]
+            hand = waiting.pop() if waiting else (RayHand() if self.how.executor == "ray" else LocalHand())
+            self.busy.add(hand)
         return hand
 
     def work(self, chunk: Chunk) -> list[Verdict]:
         """Judge a chunk; when a worker is lost, each of its attempts is tried alone, once, and then left unscored."""
         try:
-            return self.once(chunk)
+            return self.call(judge_chunk, chunk, self.how)
         except HandLostError as error:
             if self.stopped:
                 raise
@@ -67,28 +71,31 @@ class Crew:
     def again(self, chunk: Chunk, error: HandLostError) -> list[Verdict]:
         """Try one attempt a last time."""
         try:
-            return self.once(chunk)
+            return self.call(judge_chunk, chunk, self.how)
         except HandLostError:
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
-    def once(self, chunk: Chunk) -> list[Verdict]:
-        """Judge a chunk on a worker."""
+    def call(self, work: Callable[..., T], *args: Any) -> T:
+        """Do one piece of work on a worker; raises HandLostError when that is lost."""
         hand = self.take()
         try:
-            verdicts = hand.judge(chunk, self.how)
+            result = hand.call(work, *args)
         except HandLostError:
-            self.busy.discard(hand)
+            with guard:
+                self.busy.discard(hand)
             raise
-        self.busy.discard(hand)
         with guard:
-            idle[self.how.executor].append(hand)
-        return verdicts
+            self.busy.discard(hand)
+            if not self.stopped:  # else it has been closed
+                idle[self.how.executor].append(hand)
+        return result
 
     def stop(self) -> None:
         """End what is at work."""
-        self.stopped = True
-        for hand in [*self.busy]:
-            hand.close()
+        with guard:
+            self.stopped = True
+            for hand in self.busy:
+                hand.close()
 
 
 def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:

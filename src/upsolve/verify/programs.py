@@ -3,8 +3,9 @@
 import math
 import re
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
@@ -14,7 +15,7 @@ from upsolve.verify.outcomes import ENDED, Outcomes, how_it_ended, program_outco
 from upsolve.verify.process import Job
 from upsolve.verify.sandbox import Exit
 
-__all__ = ["Plan", "in_language", "run_programs"]
+__all__ = ["COMPILE_SECONDS", "Plan", "build_job", "encoded", "in_language", "run_job", "run_programs"]
 
 Plan = Generator[Job, Exit, Verdict]
 COMPILE_SECONDS = 60.0
@@ -84,33 +85,37 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
     code = [test.input for test in task.tests if test.kind is TestKind.CODE]
     source = "\n".join([*([task.setup] if task.setup else []), attempt.code, *code]) if code or task.setup else attempt.code
     files = {name: encoded(text) for name, text in {**tools.files, tools.file: source}.items()}
-    base = {"kind": "command", "environment": {"PATH": SYSTEM_PATH, **tools.environment}, "seconds": how.limits.cpu_seconds}
     if tools.compile:
-        command = tools.command(tools.compile, COMPILE_MEMORY)
-        built = yield Job(
-            {**base, "files": files, "argv": command, "stdin": b"", "seconds": COMPILE_SECONDS, "address_bytes": 0},
-            wall_seconds=COMPILE_SECONDS,
-            memory_bytes=COMPILE_MEMORY,
-            profile="any",
-        )
+        built = yield build_job(tools, files)
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
     whole = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
-    runs = {**base, "files": {} if tools.compile else files, "argv": tools.command(tools.run, how.limits.memory_bytes)}
-    runs["address_bytes"] = how.limits.memory_bytes if tools.memory == "address" else 0
-    jobs = [
-        Job(
-            {**runs, "stdin": encoded(test.input)},
-            continues=bool(tools.compile),
-            memory_bytes=how.limits.memory_bytes,
-            profile="any",
-        )
-        for test in whole.tests
-    ]
+    jobs = [run_job(tools, None if tools.compile else files, encoded(test.input), how=how) for test in whole.tests]
     (outcomes, errors), ends = yield from within_budget(whole, jobs, how)
     outcomes, errors = explained(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends, "in_process" if code else "")
+
+
+def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = COMPILE_SECONDS) -> Job:
+    """Return the job that builds a program, or checks its syntax."""
+    job = {**command_job(tools, tools.compile, COMPILE_MEMORY), "files": dict(files), "stdin": b""}
+    job |= {"seconds": COMPILE_SECONDS, "address_bytes": 0}
+    return Job(job, wall_seconds=seconds, memory_bytes=COMPILE_MEMORY, profile="any")
+
+
+def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, how: Judging) -> Job:
+    """Return the job that runs a program: one that was built in the job before, where there are no files."""
+    memory = how.limits.memory_bytes
+    job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
+    job |= {"seconds": how.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
+    return Job(job, wall_seconds=how.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
+
+
+def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:
+    """Return what the jobs of a language have in common."""
+    environment = {"PATH": SYSTEM_PATH, **tools.environment}
+    return {"kind": "command", "environment": environment, "argv": tools.command(words, memory_bytes)}
 
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:

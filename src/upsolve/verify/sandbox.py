@@ -13,7 +13,7 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.process import SLOTS, Job, RenewError, Server
 
-__all__ = ["REQUIRED", "Exit", "active_layers", "forget_server", "run_jobs", "server"]
+__all__ = ["REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
 
 REQUIRED = ("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits")
 """Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""

@@ -1,4 +1,7 @@
-"""A process that judges: chunks of pairs come in on its standard input, verdicts go out, both pickled. It ends with its parent."""
+"""A process that works for us: functions and arguments come in on its standard input, what they return goes out, all pickled.
+
+It ends with its parent.
+"""
 
 import contextlib
 import os
@@ -9,8 +12,8 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from upsolve.errors import UpsolveError
 from upsolve.types import Attempt, Task, Verdict
@@ -20,6 +23,7 @@ from upsolve.verify.limits import Judging
 __all__ = ["Hand", "HandLostError", "LocalHand", "judge_chunk", "main"]
 
 Chunk = Sequence[tuple[Task, Attempt]]
+T = TypeVar("T")
 
 
 class HandLostError(Exception):
@@ -27,10 +31,10 @@ class HandLostError(Exception):
 
 
 class Hand(Protocol):
-    """Something that judges one chunk at a time."""
+    """Something that does one piece of work at a time."""
 
-    def judge(self, chunk: Chunk, how: Judging) -> list[Verdict]:
-        """Return the verdicts, in order; raises HandLostError when what judged is gone."""
+    def call(self, work: Callable[..., T], *args: Any) -> T:
+        """Return what a function of a module gives elsewhere; raises HandLostError when the process it ran in is gone."""
         ...
 
     def close(self) -> None:
@@ -73,11 +77,11 @@ class LocalHand:
         self.give_back = weakref.finalize(self, taken.subtract, [self.core])
         self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def judge(self, chunk: Chunk, how: Judging) -> list[Verdict]:
-        """Send a chunk and wait for its verdicts."""
+    def call(self, work: Callable[..., T], *args: Any) -> T:
+        """Send a function with its arguments and wait for what it returns."""
         assert self.process.stdin and self.process.stdout
         try:
-            pickle.dump((chunk, how), self.process.stdin)
+            pickle.dump((work, args), self.process.stdin)
             self.process.stdin.flush()
             said = pickle.load(self.process.stdout)  # noqa: S301  written by our own process
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
@@ -99,18 +103,18 @@ class LocalHand:
 
 
 def main(core: int) -> None:
-    """Judge on one core until the standard input ends."""
+    """Work on one core until the standard input ends."""
     os.sched_setaffinity(0, {core})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:
         try:
-            chunk, how = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own parent
+            work, args = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own parent
         except EOFError:
             return
         try:
-            said = judge_chunk(chunk, how)
+            said = work(*args)
         except UpsolveError as error:
             said = error
         pickle.dump(said, out)

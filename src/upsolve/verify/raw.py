@@ -1,0 +1,99 @@
+"""Run one program for what it writes: no task, no tests, no verdict. What it says of itself is not checked by anything."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from upsolve.errors import JudgeError
+from upsolve.verify.judge import PYTHON
+from upsolve.verify.languages import language
+from upsolve.verify.limits import Judging
+from upsolve.verify.process import Job
+from upsolve.verify.programs import COMPILE_SECONDS, build_job, encoded, run_job
+from upsolve.verify.sandbox import Exit, run_jobs
+
+__all__ = ["Program", "Ran", "run_program"]
+
+FETCH = """
+import json, os, sys
+for name in json.load(sys.stdin):
+    if os.path.isfile(name):
+        print(json.dumps([name, open(name, "rb").read().hex()]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program and what it is given."""
+
+    code: str
+    """Its source."""
+    language: str = "python"
+    """Name of ours, or an alias."""
+    stdin: bytes = b""
+    """Standard input."""
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files in its working folder, by relative name."""
+    fetch: tuple[str, ...] = ()
+    """Names of files that are wanted afterwards."""
+    build_seconds: float = COMPILE_SECONDS
+    """Elapsed time its compiler may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a program was built and ran."""
+
+    built: Exit | None = None
+    """How its compiler ended; None where there is none."""
+    ended: Exit | None = None
+    """How it ended; None when it was not built."""
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Those that were wanted and are there."""
+
+
+def run_program(program: Program, how: Judging) -> Ran:
+    """Build and run a program.
+
+    Raises:
+        JudgeError: the sandbox broke, or cannot write a file that was given, or read one that is wanted.
+        ValueError: its language is not known, or its tools are not installed.
+    """
+    job, built = python_job(program, how), None
+    if program.language not in PYTHON:
+        tools = language(program.language)
+        files = {**program.files, **{name: encoded(text) for name, text in {**tools.files, tools.file: program.code}.items()}}
+        compiled = tools.compile and tools.file not in tools.run  # else it is a check of the syntax, which running does too
+        if compiled:
+            built = finished(build_job(tools, files, seconds=program.build_seconds), how)
+            if built.returncode != 0:
+                return Ran(built)
+        job = run_job(tools, None if compiled else files, program.stdin, how=how)
+    ended = finished(job, how)
+    return Ran(built, ended, fetched(program.fetch, job.profile, how) if program.fetch else {})
+
+
+def python_job(program: Program, how: Judging) -> Job:
+    """Return the job that runs a Python program in a fork of the warm interpreter."""
+    job = {"kind": "script", "code": encoded(program.code), "files": dict(program.files), "stdin": program.stdin}
+    return Job(job, wall_seconds=how.limits.wall_seconds)
+
+
+def finished(job: Job, how: Judging) -> Exit:
+    """Run a job; JudgeError when it could not start."""
+    end = run_jobs([job], how)[0]
+    broken = [record["broken"] for record in end.records if "broken" in record]
+    if broken:
+        raise JudgeError(str(broken[0])[:500])
+    return end
+
+
+def fetched(names: tuple[str, ...], profile: str, how: Judging) -> dict[str, bytes]:
+    """Read files out of the sandbox, by a process that finds what the one before has left."""
+    job = {"kind": "script", "code": FETCH.encode(), "files": {}, "stdin": json.dumps(names).encode()}
+    end = finished(Job(job, continues=True, profile=profile), how)
+    if end.output_exceeded or end.returncode != 0:
+        room = how.limits.output_bytes // 2
+        raise JudgeError(f"fetch_files: cannot be read, or are more than {room} bytes together: {end.stderr[-300:]!r}")
+    found = (json.loads(line) for line in end.stdout.decode("utf-8", "replace").splitlines())
+    return {str(name): bytes.fromhex(data) for name, data in found}
