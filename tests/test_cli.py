@@ -71,6 +71,10 @@ def test_errors_are_one_message_and_no_traceback(tmp_path):
         assert said.strip().startswith("upsolve: ") and "Traceback" not in said and "none" in said
 
 
+def test_verify_wants_an_archive_or_serve():
+    assert "an archive to judge, or --serve" in upsolve("verify", code=2)
+
+
 def test_help_names_the_commands():
     said = upsolve("--help")
     assert all(name in said for name in ("ingest", "verify", "train", "sample", "eval", "report", "run", "doctor"))

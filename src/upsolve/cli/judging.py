@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from upsolve.cli.app import app, bars
+from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
+from upsolve.errors import ConfigError
 from upsolve.verify.limits import ANALYSES, Judging
 
 __all__ = ["doctor", "verify"]
-
 
 BATCH = 1000
 """Verdicts written at once."""
@@ -17,7 +18,7 @@ BATCH = 1000
 
 @app.command()
 def verify(
-    archive: Annotated[Path, typer.Argument(help="Archive to judge.")],
+    archive: Annotated[Path | None, typer.Argument(help="Archive to judge.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Judge again what this judge has judged.")] = False,
     workers: Annotated[int, typer.Option(help="Attempts at once; 0 means one a core.")] = 0,
     isolation: Annotated[str, typer.Option(help="required or best_effort.")] = "required",
@@ -26,17 +27,14 @@ def verify(
     repeats: Annotated[int, typer.Option(help="Judge so often, to find flaky attempts.")] = 1,
     analysis: Annotated[list[str] | None, typer.Option(help=f"{', '.join(sorted(ANALYSES))} or all; can be repeated.")] = None,
     lines: Annotated[bool, typer.Option(help="Note which lines were executed.")] = False,
+    serve: Serve = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    token_file: TokenFile = None,
 ) -> None:
-    """Judge the attempts of an archive that this judge has not judged, or analysed, yet; a stop loses at most 1,000 verdicts."""
-    from upsolve.archive.store import Archive
+    """Judge the attempts of an archive that this judge has not judged, or analysed, yet; a stop loses at most 1,000. Or --serve."""
     from upsolve.config import cache_folder
-    from upsolve.types import Status, Verdict
-    from upsolve.verify.analysis.analyst import tools
-    from upsolve.verify.outcomes import JUDGE
-    from upsolve.verify.pool import judged
 
-    analyses = tuple(sorted(ANALYSES if "all" in (analysis or ()) else set(analysis or ())))
-    file = cache_folder() / "verdicts.sqlite" if cache else None
     try:
         how = Judging(
             isolation=isolation,
@@ -44,27 +42,41 @@ def verify(
             executor=executor,
             lines=lines,
             repeats=repeats,
-            analyses=analyses,
-            cache=file,
+            analyses=tuple(sorted(ANALYSES if "all" in (analysis or ()) else set(analysis or ()))),
+            cache=cache_folder() / "verdicts.sqlite" if cache else None,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if serve == bool(archive):
+        raise ConfigError("verify takes an archive to judge, or --serve, and not both")
+    if archive:
+        judge_archive(archive, how, everything=everything)
+    else:
+        start(how, host, port, token_file)
 
-    store = Archive(archive)
-    wanted = set(tools(analyses))
+
+def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
+    """Judge what an archive holds, batch by batch."""
+    from upsolve.archive.store import Archive
+    from upsolve.types import Status, Verdict
+    from upsolve.verify.analysis.analyst import tools
+    from upsolve.verify.outcomes import JUDGE
+    from upsolve.verify.pool import judged
+
+    store, wanted = Archive(archive), set(tools(how.analyses))
     earlier = (v for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)
     done = set[str]() if everything else {v.attempt_id for v in earlier if wanted <= {*v.analyses}}
     tasks = {task.task_id: task for task in store.tasks()}
     fresh = [attempt for attempt in store.attempts() if attempt.attempt_id not in done]
     todo = [attempt for attempt in fresh if attempt.task_id in tasks]
+    verdicts: list[Verdict] = []
     with bars() as progress:
-        fresh_verdicts: list[Verdict] = []
         for number, (_, verdict) in enumerate(judged(((tasks[attempt.task_id], attempt) for attempt in todo), how), 1):
-            fresh_verdicts.append(verdict)
+            verdicts.append(verdict)
             progress("verify", number, len(todo))
             if number % BATCH == 0 or number == len(todo):
-                store.append(verdicts=fresh_verdicts)
-                fresh_verdicts.clear()
+                store.append(verdicts=verdicts)
+                verdicts.clear()
     typer.echo(f"judged {len(todo)}, {len(done)} were judged before, {len(fresh) - len(todo)} have no task here")
 
 
@@ -76,7 +88,6 @@ def doctor(
 ) -> None:
     """Say which layers of the sandbox work here, and try every attack; exit 1 when a required layer is missing or an attack works."""
     from upsolve.verify.doctor import checks
-    from upsolve.verify.limits import Judging
 
     failed, made, group = 0, 0, ""
     with bars() as progress:

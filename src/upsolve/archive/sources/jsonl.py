@@ -11,7 +11,7 @@ from upsolve.archive.schema import from_row
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["read", "write"]
+__all__ = ["read", "record_of", "write"]
 
 KINDS = {"task": ("tasks", Task), "attempt": ("attempts", Attempt), "verdict": ("verdicts", Verdict)}
 BLANK = {"tests": [], "outcomes": [], "findings": []}

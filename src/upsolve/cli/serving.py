@@ -1,0 +1,42 @@
+"""The judge as a service."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upsolve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from upsolve.verify.limits import Judging
+
+__all__ = ["Host", "Port", "Serve", "TokenFile", "start"]
+
+Serve = Annotated[bool, typer.Option("--serve", help="Judge over HTTP what others send, instead of an archive.")]
+Host = Annotated[str, typer.Option(help="--serve: address to listen on; one that others can reach needs a token.")]
+Port = Annotated[int, typer.Option(help="--serve: port to listen on; 0 is any that is free.")]
+TokenFile = Annotated[Path | None, typer.Option(help="--serve: file with the token of all requests; else $UPSOLVE_TOKEN.")]
+
+
+def start(how: "Judging", host: str, port: int, token_file: Path | None) -> None:
+    """Serve until stopped; what a request does not say is as the command line says."""
+    from upsolve.verify.service import serve
+    from upsolve.verify.shared import Service
+
+    serve(Service(how, token=token_of(token_file)), host, port, say=typer.echo)
+
+
+def token_of(file: Path | None) -> str:
+    """Return the token, empty if there is none."""
+    if file is None:
+        return os.environ.get("UPSOLVE_TOKEN", "").strip()
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--token-file {file}: cannot be read: {error}") from error
+    if not token:
+        raise ConfigError(
+            f"--token-file {file}: is empty; write a long random word into it, such as `openssl rand -hex 32` gives"
+        )
+    return token

@@ -1,0 +1,118 @@
+"""What a request to judge holds: tasks, attempts and how. A record that cannot be used is one unscored verdict, not the end."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from upsolve.archive.sources.jsonl import record_of
+from upsolve.types import Attempt, Status, Task, TestCase, Verdict, content_id
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.outcomes import JUDGE
+from upsolve.verify.pool import Numbered
+
+__all__ = ["Asked", "judging_of", "pairs_of"]
+
+MOST_REPEATS = 10
+
+
+class LimitsAsked(BaseModel, extra="forbid"):
+    """Limits of one attempt; what is not given is the server's own default."""
+
+    wall_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    cpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    memory_bytes: int | None = Field(default=None, gt=0)
+    output_bytes: int | None = Field(default=None, gt=0)
+    processes: int | None = Field(default=None, gt=0)
+    test_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class Asked(BaseModel, extra="forbid"):
+    """A request: records with the fields of types.py. An attempt may name its task by ``task``, its place among the tasks."""
+
+    tasks: list[Any]
+    attempts: list[Any]
+    limits: LimitsAsked = LimitsAsked()
+    analyses: list[str] | None = None
+    repeats: int | None = Field(default=None, ge=1, le=MOST_REPEATS)
+    lines: bool | None = None
+
+
+def judging_of(asked: Asked, how: Judging, caps: Limits) -> Judging:
+    """Return how a request wants it; ValueError names what is not known, or more than the caps."""
+    given = asked.limits.model_dump(exclude_none=True)
+    for name, value in given.items():
+        if value > getattr(caps, name):
+            raise ValueError(f"limits.{name}: {value} is more than this server allows: {getattr(caps, name)}")
+    wants = asked.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
+    changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in wants.items()}
+    return replace(how, limits=replace(how.limits, **given), **changes)
+
+
+def pairs_of(asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
+    """Return what can be judged, by place, and the verdicts on the rest."""
+    tasks = [built("task", row) for row in asked.tasks]
+    places = {task.task_id: place for place, task in enumerate(tasks) if isinstance(task, Task)}
+    double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
+    good: Numbered = []
+    bad: list[tuple[int, Verdict]] = []
+    for place, row in enumerate(asked.attempts):
+        given = dict(row) if isinstance(row, dict) else row
+        number = given.pop("task", None) if isinstance(given, dict) else None
+        attempt = built("attempt", given)
+        if isinstance(attempt, str):
+            bad.append((place, refused(row, f"attempt: {attempt}")))
+            continue
+        named = places.get(attempt.task_id) if number is None else number
+        if number is None and attempt.task_id in double:
+            bad.append((place, refused(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
+            continue
+        task = task_at(tasks, named, attempt.task_id)
+        if isinstance(task, str):
+            bad.append((place, refused(row, f"task: {task}")))
+        else:
+            good.append((place, (task, attempt)))
+    return good, bad
+
+
+def task_at(tasks: Sequence[Any], place: Any, name: str) -> Task | str:
+    """Return the task at a place, or why there is none."""
+    if place is None:
+        return f"no task of this request is called {name}"
+    if not isinstance(place, int) or not 0 <= place < len(tasks):
+        return f"{place!r} is no place among the {len(tasks)} tasks"
+    return tasks[place]
+
+
+def built(kind: str, row: Any) -> Any:
+    """Return the record that a row describes, or why it describes none."""
+    if not isinstance(row, dict):
+        return "is no object"
+    try:
+        given = {name: value for name, value in row.items() if name not in ("attempt_id", "kind")}
+        record: Any = record_of({"kind": kind, **given})
+        if problem := next((text for part in (record, *getattr(record, "tests", ())) for text in wrong_types(part)), ""):
+            return problem
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return record
+
+
+def wrong_types(record: Task | Attempt | TestCase) -> list[str]:
+    """Say which fields hold something else than they should."""
+    kinds: list[tuple[str, Any]] = [(f.name, f.type) for f in fields(record) if f.name != "tests"]
+    wanted = [(name, float | int | None if kind == float | None else kind) for name, kind in kinds]
+    return [
+        f"{name} is {type(getattr(record, name)).__name__}"
+        for name, kind in wanted
+        if not isinstance(getattr(record, name), kind)
+    ]
+
+
+def refused(row: Any, problem: str) -> Verdict:
+    """Return the verdict on a record that cannot be used."""
+    given = row if isinstance(row, dict) else {}
+    parts = [str(given.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]
+    return Verdict(content_id(*parts), Status.UNSCORED, judge=JUDGE, error_message=problem[:500])

@@ -1,0 +1,135 @@
+"""A verifier elsewhere, asked over HTTP: nothing is lost when a connection is, and nothing is given twice."""
+
+import contextlib
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from upsolve.archive.schema import from_row
+from upsolve.errors import JudgeError
+from upsolve.types import Attempt, Task, Verdict
+from upsolve.verify.limits import Judging
+
+__all__ = ["Remote", "remote"]
+
+BATCH = 500
+"""Attempts of one request."""
+SILENCE_SECONDS = 60.0
+"""A server that says nothing for so long is gone: it sends an empty line every few seconds."""
+Pairs = dict[int, tuple[Task, Attempt]]
+
+
+class CutError(Exception):
+    """The answer ended early, or the server asks to come back: after how many seconds."""
+
+    def __init__(self, why: str, seconds: float = 1.0) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class LargeError(Exception):
+    """The request is too large for the server."""
+
+
+class Remote:
+    """A server; see ``remote``."""
+
+    def __init__(self, url: str, token: str, patience_seconds: float) -> None:
+        self.url, self.patience_seconds = url.rstrip("/"), patience_seconds
+        self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    def judged(self, pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
+        """Yield the place and the verdict of each pair, each once, as they come.
+
+        Args:
+            pairs: tasks and attempts, read a few hundred at a time.
+            how: limits, lines, repeats and analyses; isolation, workers, executor and cache are the server's own.
+
+        Raises:
+            JudgeError: the server refuses, or cannot be reached for longer than the patience.
+        """
+        numbered = enumerate(pairs)
+        while part := dict(islice(numbered, BATCH)):
+            yield from self.batch(part, how or Judging())
+
+    def batch(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
+        """Ask until every pair has its verdict."""
+        heard = time.monotonic()
+        while left:
+            try:
+                for place, verdict in self.ask(left, how):
+                    heard = time.monotonic()
+                    if left.pop(place, None):
+                        yield place, verdict
+            except CutError as error:
+                if time.monotonic() - heard > self.patience_seconds:
+                    raise JudgeError(f"{self.url}: {error}; {len(left)} attempts have no verdict") from error
+                time.sleep(error.seconds)
+            except LargeError as error:
+                if len(left) == 1:
+                    raise JudgeError(f"{self.url}: {error}") from error
+                middle = [*left][len(left) // 2]
+                yield from self.batch({place: pair for place, pair in left.items() if place < middle}, how)
+                left = {place: pair for place, pair in left.items() if place >= middle}
+
+    def ask(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
+        """Ask once; CutError when the answer does not come to its end."""
+        places = [*left]
+        request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], how), self.headers)  # noqa: S310
+        try:
+            with contextlib.closing(opened(request)) as answer:
+                for line in answer:
+                    said: dict[str, Any] = json.loads(line) if line.strip() else {}
+                    if "error" in said:
+                        raise JudgeError(f"{self.url}: {said['error']}")
+                    if "done" in said:
+                        return
+                    if said:
+                        yield places[said.pop("place")], from_row["verdicts"](said)
+        except (OSError, http.client.HTTPException, ValueError) as error:  # a line that was cut is no JSON
+            raise CutError(f"the connection was lost: {error!r}") from error
+        raise CutError("the answer was cut off")
+
+
+def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Remote:
+    """Return the server at an address such as ``http://judge:8000``, which ``upsolve verify --serve`` has started.
+
+    Args:
+        url: of the server.
+        token: as its ``--token-file`` holds it; empty if it has none.
+        patience_seconds: for so long a server that is busy or cannot be reached is asked again, from the last verdict on.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r} is no address of a server: write it as http://host:port")
+    return Remote(url, token, patience_seconds)
+
+
+def opened(request: urllib.request.Request) -> Any:
+    """Return the answer to a request that the server takes."""
+    try:
+        return urllib.request.urlopen(request, timeout=SILENCE_SECONDS)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read(2000).decode("utf-8", "replace")
+            wait = error.headers.get("Retry-After", "")
+        why = f"{error.code} {error.reason}: {said}"
+        if error.code == 413:
+            raise LargeError(why) from None
+        if error.code in (429, 502, 503, 504):
+            raise CutError(why, float(wait) if wait.isdigit() else 1.0) from None
+        raise JudgeError(f"{request.full_url}: {why}") from None
+
+
+def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
+    """Return a request: each task once, and each attempt with the place of its task."""
+    places: dict[Task, int] = {}
+    attempts = [{**asdict(attempt), "task": places.setdefault(task, len(places))} for task, attempt in pairs]
+    limits = {name: value for name, value in asdict(how.limits).items() if value != float("inf")}
+    wants = {"limits": limits, "analyses": how.analyses, "repeats": how.repeats, "lines": how.lines}
+    return json.dumps({"tasks": [asdict(task) for task in places], "attempts": attempts, **wants}).encode()

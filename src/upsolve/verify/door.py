@@ -1,0 +1,82 @@
+"""What stands before the service: the token, and how long a body may be, looked at before anything of the body is read."""
+
+import asyncio
+import contextlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+__all__ = ["Door", "RefusedError"]
+
+STALL_SECONDS = 60.0
+"""A client that takes nothing for so long is let go."""
+DRAIN_SECONDS = 5.0
+"""For so long a body that is refused is read and thrown away: a client that still sends does not read the answer."""
+OPEN = ("/health",)
+"""Paths that need no token."""
+RETRY_SECONDS = 2
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class RefusedError(Exception):
+    """A request that is not served: the status and why."""
+
+    def __init__(self, status: int, detail: Any) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+    def body(self) -> bytes:
+        """Return what the client is told."""
+        return json.dumps({"detail": self.detail}).encode()
+
+    def headers(self) -> dict[str, str]:
+        """Return the header fields of the answer."""
+        own = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": str(RETRY_SECONDS)}}
+        return {"content-type": "application/json", **own.get(self.status, {})}
+
+
+class Door:
+    """An ASGI application around another."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], token: bytes, most_bytes: int) -> None:
+        self.app, self.token, self.most_bytes = app, token, most_bytes
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+
+        async def send_in_time(message: Any) -> None:
+            async with asyncio.timeout(STALL_SECONDS):
+                await send(message)
+
+        try:
+            if scope["type"] == "http":
+                self.look_at(scope)
+            await self.app(scope, receive, send_in_time)
+        except TimeoutError:  # uvicorn closes the connection
+            return
+        except RefusedError as refused:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    while (await receive()).get("more_body"):
+                        pass
+            names = {**refused.headers(), "connection": "close"}
+            headers = [(name.encode(), value.encode()) for name, value in names.items()]
+            await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+            await send({"type": "http.response.body", "body": refused.body()})
+
+    def look_at(self, scope: dict[str, Any]) -> None:
+        """Refuse a request without the token, or with too long a body."""
+        said: dict[bytes, bytes] = dict(scope["headers"])
+        kind, _, given = said.get(b"authorization", b"").partition(b" ")
+        known = kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token)
+        if self.token and scope["path"] not in OPEN and not known:
+            raise RefusedError(401, "a token is needed: the header Authorization: Bearer TOKEN")
+        if scope["method"] == "POST":
+            length = said.get(b"content-length", b"")
+            if not length.isdigit():
+                raise RefusedError(411, "a body needs its Content-Length")
+            if int(length) > self.most_bytes:
+                raise RefusedError(413, f"a body of {int(length)} bytes is longer than this server takes: {self.most_bytes}")

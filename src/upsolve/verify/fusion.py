@@ -1,0 +1,117 @@
+"""``/run_code`` as SandboxFusion has it: its requests, its answers, its names of languages."""
+
+import base64
+import binascii
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from upsolve.verify.judge import PYTHON
+from upsolve.verify.languages import language
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.programs import COMPILE_SECONDS, encoded
+from upsolve.verify.raw import Program, Ran
+from upsolve.verify.sandbox import Exit
+
+__all__ = ["CodeRequest", "answer_of", "broken", "program_of"]
+
+NAMES = {"nodejs": "javascript", "R": "r"}
+"""Languages that have another name here; cpp, go, java, php, bash, typescript, rust, lua, perl and ruby have the same."""
+
+
+class CodeRequest(BaseModel, extra="forbid"):
+    """A request; a field that is not here is refused."""
+
+    code: str
+    language: str
+    stdin: str | None = None
+    compile_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    run_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    memory_limit_MB: int = -1
+    files: dict[str, str | None] = {}
+    fetch_files: list[str] = []
+    args: list[str] = []
+
+
+def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Program, Judging]:
+    """Return what is to be run, and how; ValueError names the field that does not do, or asks for more than the caps."""
+    name = NAMES.get(request.language, request.language)
+    if name not in PYTHON:
+        try:
+            language(name)
+        except ValueError as error:
+            raise ValueError(f"language: {error}") from error
+    if request.args:
+        raise ValueError("args: programs here get no arguments; leave it out")
+    for field, most in (
+        ("compile_timeout", COMPILE_SECONDS),
+        ("run_timeout", caps.wall_seconds),
+        ("memory_limit_MB", caps.memory_bytes >> 20),
+    ):
+        if getattr(request, field) > most:
+            raise ValueError(f"{field}: {getattr(request, field)} is more than this server allows: {most}")
+    memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else how.limits.memory_bytes
+    limits = replace(how.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
+    program = Program(
+        request.code,
+        name,
+        encoded(request.stdin or ""),
+        {relative("files", name): decoded(name, data) for name, data in request.files.items() if data is not None},
+        tuple(relative("fetch_files", name) for name in request.fetch_files),
+        request.compile_timeout,
+    )
+    return program, replace(how, limits=limits)
+
+
+def relative(field: str, name: str) -> str:
+    """Return a name within the program's folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise ValueError(f"{field}: {name!r} is no name within the program's folder")
+    return str(path)
+
+
+def decoded(name: str, data: str) -> bytes:
+    """Return what a file holds."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"files: {name!r} is not base64: {error}") from error
+
+
+def answer_of(ran: Ran, how: Judging) -> dict[str, Any]:
+    """Return the answer to a request; a program that fails or is cut off is Failed, and SandboxError is never its doing."""
+    ends = [end for end in (ran.built, ran.ended) if end]
+    good = all(end.returncode == 0 and not end.timed_out for end in ends)
+    room = how.limits.output_bytes
+    said = f"output was cut after {room} bytes" if any(end.output_exceeded for end in ends) else ""
+    said = "used more memory than the limit" if any(end.out_of_memory for end in ends) else said
+    return {
+        "status": "Success" if good else "Failed",
+        "message": said,
+        "compile_result": command(ran.built),
+        "run_result": command(ran.ended),
+        "executor_pod_name": None,
+        "files": {name: base64.b64encode(data).decode() for name, data in ran.files.items()},
+    }
+
+
+def command(end: Exit | None) -> dict[str, Any] | None:
+    """Return how a command ended; one that a signal ended has its number below zero as return code."""
+    if end is None:
+        return None
+    return {
+        "status": "TimeLimitExceeded" if end.timed_out else "Finished",
+        "execution_time": end.wall_seconds,
+        "return_code": None if end.timed_out else end.returncode if end.returncode is not None else -end.signal,
+        "stdout": end.stdout.decode("utf-8", "replace"),
+        "stderr": end.stderr.decode("utf-8", "replace"),
+    }
+
+
+def broken(problem: str) -> dict[str, Any]:
+    """Return the answer where the sandbox is at fault."""
+    nothing = {"compile_result": None, "run_result": None, "executor_pod_name": None, "files": {}}
+    return {"status": "SandboxError", "message": problem, **nothing}

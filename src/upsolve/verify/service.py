@@ -1,0 +1,111 @@
+"""The verifier over HTTP, for trainers elsewhere. FastAPI and uvicorn are an extra: ``pip install 'upsolve[serve]'``."""
+
+import contextlib
+import ipaddress
+import json
+import signal
+import socket
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, cast
+
+from upsolve import __version__
+from upsolve.errors import ConfigError, JudgeError
+from upsolve.verify.asked import Asked
+from upsolve.verify.door import Door, RefusedError
+from upsolve.verify.fusion import CodeRequest
+from upsolve.verify.shared import Service
+
+__all__ = ["application", "serve"]
+
+CONNECTIONS = 512
+"""At once; more are told to come back (503)."""
+
+
+def application(service: Service) -> Door:
+    """Return the service as an ASGI application."""
+    from fastapi import FastAPI, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import StreamingResponse
+
+    class Lines(StreamingResponse):
+        async def stream_response(self, send: Any) -> None:
+            async with contextlib.aclosing(
+                cast("AsyncGenerator[bytes]", self.body_iterator)
+            ):  # at once, not when it is collected
+                await super().stream_response(send)
+
+    async def verify(asked: Asked) -> StreamingResponse:
+        stream = service.verify(asked)
+        await anext(stream)  # refused here, before an answer has begun
+        return Lines(stream, media_type="application/x-ndjson")
+
+    async def run_code(asked: CodeRequest, request: Request) -> Response:
+        answer = await service.run_code(asked, request.receive)
+        return Response(json.dumps(answer), media_type="application/json")
+
+    async def refuse(_: Request, error: Exception) -> Response:
+        refused = error if isinstance(error, RefusedError) else RefusedError(422, faults(error))
+        return Response(refused.body(), refused.status, headers=refused.headers())
+
+    app = FastAPI(title="upsolve", version=__version__)
+    app.add_api_route("/health", service.health, methods=["GET"])
+    app.add_api_route("/verify", verify, methods=["POST"])
+    app.add_api_route("/run_code", run_code, methods=["POST"])
+    app.add_exception_handler(RefusedError, refuse)
+    app.add_exception_handler(RequestValidationError, refuse)
+    return Door(app, service.token, service.bounds.body_bytes)
+
+
+def faults(error: Any) -> list[dict[str, Any]]:
+    """Return which fields of a body are wrong; not what they hold, which may be the whole body."""
+    return [{name: fault[name] for name in ("loc", "msg", "type")} for fault in error.errors()]
+
+
+def stopping(app: Door, service: Service) -> Any:
+    """Return a server that, when it is stopped, first ends what is at work: uvicorn itself waits for answers."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            service.stop()
+            await super().shutdown(sockets)
+
+    return Server(uvicorn.Config(app, log_level="warning", limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=2))
+
+
+def listening(host: str, port: int, *, token: bytes) -> socket.socket:
+    """Return a socket that listens; ConfigError when it may not or cannot."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if not token and not ipaddress.ip_address(address[0]).is_loopback:
+            raise ConfigError(
+                f"{host} can be reached from elsewhere, so it needs a token: --token-file FILE, or $UPSOLVE_TOKEN"
+            )
+        return socket.create_server(address[:2], family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error}; choose another --host or --port") from error
+
+
+def serve(service: Service, host: str = "127.0.0.1", port: int = 8000, *, say: Callable[[str], None] = print) -> None:
+    """Serve until SIGTERM or SIGINT; port 0 is any that is free.
+
+    Raises:
+        ConfigError: no token, and an address that others can reach; or an address that cannot be had.
+        IsolationError: a required layer is missing here.
+        JudgeError: FastAPI or uvicorn is missing.
+    """
+    try:
+        server = stopping(application(service), service)
+    except ImportError as error:
+        raise JudgeError(f"upsolve verify --serve needs FastAPI and uvicorn: pip install 'upsolve[serve]' ({error})") from error
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with listening(host, port, token=service.token) as listener:
+            service.start()
+            say(f"upsolve {__version__} serves at http://{host}:{listener.getsockname()[1]} with {service.size} workers")
+            server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        service.close()
+        signal.signal(signal.SIGTERM, before)

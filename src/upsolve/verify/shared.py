@@ -1,0 +1,229 @@
+"""Workers and known verdicts, shared by many requests; nothing of HTTP but the numbers of refusals."""
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from upsolve import __version__
+from upsolve.errors import JudgeError
+from upsolve.types import Verdict
+from upsolve.verify.asked import Asked, judging_of, pairs_of
+from upsolve.verify.cache import VerdictCache
+from upsolve.verify.cluster import cluster_size
+from upsolve.verify.door import RefusedError
+from upsolve.verify.fusion import CodeRequest, answer_of, broken, program_of
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.outcomes import JUDGE
+from upsolve.verify.pool import CHUNK, Crew, Numbered, dismiss, look_up
+from upsolve.verify.raw import Program, run_program
+from upsolve.verify.sandbox import demand_layers, server
+from upsolve.verify.worker import HandLostError
+
+__all__ = ["Bounds", "Service"]
+
+T = TypeVar("T")
+
+BEAT_SECONDS = 5.0
+"""After so long without a verdict an empty line is sent: both sides find out whether the other is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What requests may ask for; all must be positive."""
+
+    body_bytes: int = 32 << 20
+    """Length of a body."""
+    attempts: int = 10_000
+    """Attempts of one request."""
+    waiting: int = 50_000
+    """Attempts of all requests that are not judged yet."""
+    limits: Limits = field(
+        default_factory=lambda: Limits(
+            wall_seconds=60.0, cpu_seconds=60.0, memory_bytes=4 << 30, output_bytes=8 << 20, processes=128
+        )
+    )
+    """Most that one attempt may be given."""
+
+
+class Service:
+    """Workers, verdicts that are known, and the requests that share both."""
+
+    def __init__(self, how: Judging, *, token: str = "", bounds: Bounds | None = None) -> None:
+        self.how, self.token, self.bounds = how, token.encode(), bounds or Bounds()
+        self.size = how.workers or (cluster_size() if how.executor == "ray" else os.cpu_count() or 1)
+        self.threads = ThreadPoolExecutor(self.size)
+        self.cache = VerdictCache(how.cache) if how.cache else None
+        self.cache_guard = threading.Lock()
+        self.crews: dict[Crew, int] = {}
+        self.handed_in: set[asyncio.Future[Any]] = set()
+        self.layers: tuple[str, ...] = ()
+
+    def start(self) -> None:
+        """Start all workers; IsolationError when a required layer is missing."""
+        with self.admitted(0, self.how) as crew:
+            found = [self.threads.submit(crew.call, layers, self.how) for _ in range(self.size)]
+            self.layers = [future.result() for future in found][-1]
+
+    @property
+    def waiting(self) -> int:
+        """Return how many attempts are not judged yet."""
+        return sum(self.crews.values())
+
+    def stop(self) -> None:
+        """End what is at work: the answers to all requests end here."""
+        for crew in [*self.crews]:
+            crew.stop()
+
+    def close(self) -> None:
+        """End all workers, whatever they do."""
+        self.stop()
+        self.threads.shutdown(wait=True, cancel_futures=True)
+        dismiss()
+        if self.cache:
+            self.cache.base.close()
+
+    async def health(self) -> dict[str, Any]:
+        """Return what this server is and how busy."""
+        caps = {name: value for name, value in asdict(self.bounds.limits).items() if value != float("inf")}
+        return {
+            "version": __version__,
+            "judge": JUDGE,
+            "isolation": self.how.isolation,
+            "layers": self.layers,
+            "executor": self.how.executor,
+            "workers": self.size,
+            "waiting": self.waiting,
+            "most": {**asdict(self.bounds), "limits": caps},
+        }
+
+    @contextlib.contextmanager
+    def admitted(self, count: int, how: Judging) -> Generator[Crew]:
+        """Count attempts as waiting while they are; what is still at work when that ends is ended, too."""
+        if count > self.bounds.attempts:
+            raise RefusedError(413, f"attempts: {count} are more than a request may hold: {self.bounds.attempts}")
+        if self.waiting + count > self.bounds.waiting:
+            raise RefusedError(429, f"{self.waiting} attempts wait already; come back later")
+        crew = Crew(how)
+        self.crews[crew] = count
+        try:
+            yield crew
+        finally:
+            del self.crews[crew]
+            crew.stop()
+
+    def read(self, asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
+        """Return what a request wants judged, the verdicts on what cannot be, and how."""
+        try:
+            return *pairs_of(asked), judging_of(asked, self.how, self.bounds.limits)
+        except ValueError as error:
+            raise RefusedError(422, str(error)) from error
+
+    async def verify(self, asked: Asked) -> AsyncGenerator[bytes]:
+        """Yield an empty first piece when a request is let in, then verdicts as lines, and last how many there were."""
+        pairs, bad, how = await asyncio.to_thread(self.read, asked)
+        with self.admitted(len(asked.attempts), how) as crew:
+            yield b""
+            self.crews[crew] -= len(bad)
+            yield lines(bad)
+            try:
+                async with contextlib.aclosing(self.judged(pairs, crew)) as verdicts:
+                    async for found in verdicts:
+                        self.crews[crew] -= len(found)
+                        yield lines(found) or b"\n"
+            except HandLostError:  # we are stopping: without its last line, the answer is one to ask for again
+                return
+            except Exception as error:  # whatever it was, the client must be told
+                yield json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
+                return
+        yield json.dumps({"done": len(asked.attempts)}).encode() + b"\n"
+
+    async def judged(self, pairs: Numbered, crew: Crew) -> AsyncGenerator[list[tuple[int, Verdict]]]:
+        """Yield verdicts as they come, and nothing when none has come for a while.
+
+        The threads serve first what was handed in first. A request hands in one chunk, and more only while that is not enough
+        to keep all workers busy: so requests take turns, and a new one has few before it.
+        """
+        size = max(1, min(CHUNK, len(pairs) // self.size))
+        parts = (pairs[start : start + size] for start in range(0, len(pairs), size))
+        at_work: set[asyncio.Future[list[tuple[int, Verdict]]]] = set()
+        done = at_work
+        try:
+            while True:
+                while (not at_work or len(self.handed_in) <= self.size) and (part := next(parts, None)):
+                    at_work.add(self.hand_in(self.work, crew, part))
+                if not at_work:
+                    return
+                done, at_work = await asyncio.wait(at_work, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                yield [each for future in done for each in future.result()]
+        finally:
+            for future in done | at_work:
+                if not future.cancel():
+                    future.exception()  # looked at, or asyncio tells of it
+
+    def hand_in(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Have a thread do something when it is its turn."""
+        future = asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
+        self.handed_in.add(future)
+        future.add_done_callback(self.handed_in.discard)
+        return future
+
+    def work(self, crew: Crew, part: Numbered) -> list[tuple[int, Verdict]]:
+        """Judge a chunk on a worker, but for what is known."""
+        with self.cache_guard:
+            known, fresh = look_up(part, self.cache, crew.how)
+        verdicts = crew.work([pair for _, pair in fresh]) if fresh else []
+        judged = [(place, pair, verdict) for (place, pair), verdict in zip(fresh, verdicts, strict=True)]
+        if self.cache and judged:
+            with self.cache_guard:
+                self.cache.keep([(*pair, verdict) for _, pair, verdict in judged], crew.how)
+        return [*known, *((place, verdict) for place, _, verdict in judged)]
+
+    async def run_code(self, request: CodeRequest, receive: Callable[[], Any]) -> dict[str, Any]:
+        """Run one program for what it writes, unless its client goes away before."""
+        try:
+            program, how = program_of(request, self.how, self.bounds.limits)
+        except ValueError as error:
+            raise RefusedError(422, str(error)) from error
+        with self.admitted(1, how) as crew:
+            work = self.hand_in(run_once, crew, program)
+            left = asyncio.ensure_future(until_gone(receive))
+            try:
+                await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+                return work.result() if work.done() else broken("the client is gone")
+            finally:
+                left.cancel()
+                work.cancel()
+
+
+def layers(how: Judging) -> tuple[str, ...]:
+    """Return the layers of the worker this runs in; IsolationError when a required one is missing."""
+    demand_layers(server(), how)
+    return server().layers
+
+
+def lines(found: list[tuple[int, Verdict]]) -> bytes:
+    """Return verdicts as lines of JSON."""
+    return b"".join(json.dumps({"place": place, **asdict(verdict)}).encode() + b"\n" for place, verdict in found)
+
+
+def run_once(crew: Crew, program: Program) -> dict[str, Any]:
+    """Run a program on a worker, once more when that is lost."""
+    problem = ""
+    for _ in range(2):
+        try:
+            return answer_of(crew.call(run_program, program, crew.how), crew.how)
+        except (HandLostError, JudgeError) as error:
+            problem = str(error)
+    return broken(problem)
+
+
+async def until_gone(receive: Callable[[], Any]) -> None:
+    """Wait until a client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
