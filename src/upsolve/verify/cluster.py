@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -22,7 +23,8 @@ def ray() -> Any:
     except ImportError as error:
         raise JudgeError("executor ray needs Ray: pip install 'upsolve[ray]'") from error
     if not library.is_initialized():
-        library.init(log_to_driver=False, include_dashboard=False)
+        address = os.environ.get("RAY_ADDRESS", "local")  # left out, Ray would join whatever ran here last
+        library.init(address, log_to_driver=False, include_dashboard=False)
     return library
 
 

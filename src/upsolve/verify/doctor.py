@@ -13,7 +13,7 @@ from upsolve.verify.sandbox import REQUIRED
 
 __all__ = ["Check", "attacked", "checks", "layers"]
 
-OPTIONAL = ("read_only", "landlock", "own_uid", "cgroup")
+OPTIONAL = tuple(name for name in ("read_only", "landlock", "own_uid", "cgroup") if name not in REQUIRED)
 Progress = Callable[[int, int], None]
 
 

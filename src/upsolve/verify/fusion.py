@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from upsolve.verify.judge import PYTHON
-from upsolve.verify.languages import language
+from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.programs import COMPILE_SECONDS, encoded
 from upsolve.verify.raw import Program, Ran

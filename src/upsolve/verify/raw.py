@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upsolve.errors import JudgeError
-from upsolve.verify.judge import PYTHON
-from upsolve.verify.languages import language
+from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging
 from upsolve.verify.process import Job
 from upsolve.verify.programs import COMPILE_SECONDS, build_job, encoded, run_job

@@ -15,7 +15,10 @@ from upsolve.verify.process import SLOTS, Job, RenewError, Server
 
 __all__ = ["REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
 
-REQUIRED = ("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits")
+REQUIRED = (
+    *("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits"),
+    *(("own_uid",) if os.geteuid() == 0 else ()),  # else an attempt could read what is root's alone
+)
 """Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""
 RESULTS_READ = 16 << 20
 OWN_MEMORY = 64 << 20

@@ -14,9 +14,10 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify import child
+    from upsolve.verify import child, values
 else:
     import child
+    import values
 
 __all__ = ["SERVANT_GONE", "run"]
 
@@ -37,7 +38,7 @@ def holds_foreign(value: Any) -> bool:
     """Return whether a value came, in part, from the attempt as something that is not plain."""
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]
-    return isinstance(value, child.Opaque) or (isinstance(value, list | tuple | set) and any(map(holds_foreign, value)))
+    return isinstance(value, values.Opaque) or (isinstance(value, list | tuple | set) and any(map(holds_foreign, value)))
 
 
 class Channel:
@@ -86,12 +87,12 @@ class Channel:
         self.ask(request)
         said = self.reply()
         try:
-            merge(args, tuple(child.value_of(said["args"])))
+            merge(args, tuple(values.value_of(said["args"])))
             if "error" not in said:
-                return child.value_of(said["value"])
+                return values.value_of(said["value"])
             kind, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
         except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
-            return child.Opaque()
+            return values.Opaque()
         error = exception(kind, message)
         error.attempt_line = line  # type: ignore[attr-defined]
         raise error
