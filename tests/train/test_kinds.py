@@ -1,6 +1,7 @@
 """Kinds of models: packed rows give the log-probabilities and gradients of the plain way, or the plain way is gone, with a warning."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -114,15 +115,21 @@ def test_a_head_with_a_bias_goes_the_padded_way():
         assert choose_scorer(model, batch_of()) is padded_scores
 
 
-def test_a_model_that_looks_across_attempts_is_found_out(monkeypatch):
+def test_a_model_that_looks_across_attempts_is_found_out():
     model = model_of("Llama")
-    monkeypatch.setattr(
-        "upsolve.train.logprobs.attention_mask",
-        lambda group, _attempt: torch.ones(len(group), 1, *[group.shape[1]] * 2).bool().tril(),
-    )
+    model.model.embed_tokens.register_forward_hook(lambda _module, _given, out: out + out.cumsum(1))
     with pytest.warns(UserWarning, match="log-probabilities or gradients differ by"):
         assert choose_scorer(model, batch_of()) is padded_scores
     assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("kind", ["Llama", "Gemma2", "GPT2"])
+def test_blocks_and_whole_rows_are_the_same(kind):
+    """Sizes as they come: attempts of one token, of equal and of very different length, groups of one, padding."""
+    model = model_of(kind, **({"sliding_window": 512} if kind == "Gemma2" else {}))
+    use_tree_attention(model)
+    for seed in range(3):
+        assert disagreement(model, batch_of(seed), (token_scores, partial(token_scores, blocks=False))) < 1e-4
 
 
 def test_the_sample_keeps_prompts_and_is_small():

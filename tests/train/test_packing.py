@@ -1,6 +1,5 @@
 """The packed path against the plain one: same log-probabilities, same gradients, whatever the layout."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -94,7 +93,6 @@ def test_many_batches_give_the_gradient_of_one(tiny_model, reduce, kind):
             [pack(rows) for rows in layout],
             config,
             reference=reference,
-            autocast=nullcontext,
             backward=lambda loss: loss.backward(),
         )
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))

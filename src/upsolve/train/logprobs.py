@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from upsolve.errors import ModelError
+from upsolve.policy.attention import TREE, places
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Scorer", "TokenScores", "token_scores"]
@@ -45,8 +48,8 @@ def attention_mask(group_BL: Tensor, attempt_BL: Tensor) -> Tensor:
     return (causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :]))[:, None]
 
 
-def masks(config: Any, full: Tensor, positions_BL: Tensor) -> Tensor | dict[str, Tensor]:
-    """Return the mask as a model takes it: one for each kind of its layers where some see only a window of the text before them.
+def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
+    """Return how many tokens back a model's layers see, where that is less than there is here; None: everything.
 
     Raises:
         ModelError: it has layers of another kind (recurrent, chunked).
@@ -54,11 +57,21 @@ def masks(config: Any, full: Tensor, positions_BL: Tensor) -> Tensor | dict[str,
     kinds = set(getattr(config, "layer_types", None) or ())
     if odd := kinds - {"full_attention", "sliding_attention"}:
         raise ModelError(f"layers of the kind {', '.join(sorted(odd))} cannot share a prompt")
-    window = getattr(config, "sliding_window", None)
-    if window is None or int(positions_BL.max()) < window:
+    window: int | None = getattr(config, "sliding_window", None)
+    return None if window is None or int(positions_BL.max()) < window else window
+
+
+def masks(model: Any, batch: PackedBatch, device: torch.device) -> Tensor | dict[str, Tensor]:
+    """Return the mask of whole rows as a model takes it: one for each kind of its layers where some see only a window."""
+    group, attempt, positions = (
+        torch.from_numpy(array).to(device) for array in (batch.group_BL, batch.attempt_BL, batch.positions_BL)
+    )
+    full, config = attention_mask(group, attempt), model.config.get_text_config()
+    window = window_of(config, batch.positions_BL)
+    if window is None:
         return full
-    near = positions_BL[:, None, :, None] - positions_BL[:, None, None, :] < window
-    return {"full_attention": full, "sliding_attention": full & near} if kinds else full & near
+    near = positions[:, None, :, None] - positions[:, None, None, :] < window
+    return {"full_attention": full, "sliding_attention": full & near} if getattr(config, "layer_types", None) else full & near
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +153,36 @@ class ScoreTokens(torch.autograd.Function):
         return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None
 
 
-def token_scores(model: Any, batch: PackedBatch) -> TokenScores:
+def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
+    """Return the last hidden states [B, L, D] of packed rows."""
+    device = next(model.parameters()).device
+    ids, positions = (torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL))
+    told: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
+    everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
+    if blocks and everything and model.config._attn_implementation == TREE:
+        told["places"] = places(batch.group_BL, batch.attempt_BL)
+        told["attention_mask"] = torch.ones(1, 1, 1, 1, dtype=torch.bool)  # four axes: taken as it is, and not looked at
+    else:
+        told["attention_mask"] = masks(model, batch, device)
+    return model.get_decoder()(**told).last_hidden_state
+
+
+def token_scores(model: Any, batch: PackedBatch, *, blocks: bool = True) -> TokenScores:
     """Score every attempt token of a packed batch, each prompt read once.
+
+    Args:
+        model: the policy.
+        batch: packed rows.
+        blocks: compute attention only between tokens that see each other, where the model has our attention; else over whole
+            rows with a mask.
 
     Raises:
         ModelError: this kind of model cannot; ``upsolve.train.padded.padded_scores`` can.
     """
-    device = next(model.parameters()).device
-    ids, positions, group, attempt = (
-        torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL, batch.group_BL, batch.attempt_BL)
-    )
-    head = head_of(model)
-    mask = masks(model.config.get_text_config(), attention_mask(group, attempt), positions)
-    hidden = model.get_decoder()(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).last_hidden_state
+    head, hidden = head_of(model), hidden_states(model, batch, blocks=blocks)
     # indexing with [] would add up gradients in whatever order the threads come; index_select keeps one order
-    picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(device))
-    target = torch.from_numpy(batch.target_T).to(device)
-    weight = head.weight_VD
-    dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else weight.dtype
+    picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
+    target, weight = torch.from_numpy(batch.target_T).to(hidden.device), head.weight_VD
+    kind = hidden.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
     return TokenScores(*ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, (head.scale, head.cap)))

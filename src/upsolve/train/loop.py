@@ -1,51 +1,36 @@
 """The path: groups -> rewards -> advantages -> batches -> steps, with checkpoints and monitors."""
 
 import json
+import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
-from upsolve.config import MonitorConfig, Recipe, dump_recipe, load_recipe
+from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
 from upsolve.policy.attention import keep_memory
 from upsolve.policy.model import load_codec, load_model, save_model, trainable, with_adapters
 from upsolve.policy.tokens import Codec
 from upsolve.train import checkpoint
-from upsolve.train.groups import TrainGroup, cut_groups, passed
-from upsolve.train.logprobs import Scorer
+from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.monitor import Log, check_health, held_out, read_log
-from upsolve.train.pack import PackedBatch, encode_groups, plan_steps
+from upsolve.train.pack import PackedBatch
 from upsolve.train.padded import choose_scorer
+from upsolve.train.plan import Plan, make_plan
 from upsolve.train.reference import reference_logps
-from upsolve.train.step import learning_rate, step_metrics, sum_gradients
+from upsolve.train.step import Tally, learning_rate, merged, step_metrics, sum_gradients
 from upsolve.types import Group
 
-__all__ = ["Plan", "Trained", "claim", "make_plan", "train"]
+__all__ = ["Trained", "claim", "train"]
 
 SUMMARY = "summary.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All batches of a run, laid out before the first step."""
-
-    steps: list[list[PackedBatch]]
-    """Batches of every optimiser step."""
-    heldout: list[PackedBatch]
-    """Held-out attempts, advantage 1 for passed and -1 for the others."""
-    groups: int
-    """Groups over all epochs."""
-    left_out: Counter[str]
-    """What is not trained on, by reason, over all epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,41 +59,6 @@ class Trained:
         return f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}{stopped}; left out: {left_out}"
 
 
-def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[TrainGroup]:
-    """Pick up to ``heldout`` passed and as many failed attempts, one of each a task, in the archive's order."""
-    picked: list[TrainGroup] = []
-    for group in groups:
-        good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
-        bad = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and not passed(verdict)]
-        both = [*good[-1:], *bad[-1:]]
-        if len(both) == 2 and len(picked) < config.heldout:
-            pair = Group(group.task, tuple(group.attempts[i] for i in both), tuple(group.verdicts[i] for i in both))
-            picked.append(TrainGroup(pair, np.array([1.0, -1.0]), np.array([1.0, -1.0])))
-    return picked
-
-
-def make_plan(groups: Sequence[Group], heldout: Sequence[Group], recipe: Recipe, codec: Codec) -> Plan:
-    """Cut, reward, weigh, tokenise and pack everything.
-
-    Raises:
-        TrainingError: no group is left; says why.
-    """
-    steps: list[list[PackedBatch]] = []
-    left_out: Counter[str] = Counter()
-    count = 0
-    for epoch in range(recipe.optim.epochs):
-        cut, why = cut_groups(groups, recipe, epoch=epoch)
-        encoded, too_long = encode_groups(cut, codec, recipe)
-        steps += plan_steps(encoded, recipe.optim)
-        left_out += why + too_long
-        count += len(encoded)
-    if not steps:
-        raise TrainingError(f"no group to train on: {dict(left_out)}")
-    steps = steps[: recipe.optim.max_steps or None]
-    watched, _ = encode_groups(heldout_groups(heldout, recipe.monitor), codec, recipe)
-    return Plan(steps, [b for part in plan_steps(watched, recipe.optim) for b in part], count, left_out)
-
-
 class Run:
     """A run in progress: model, optimiser, log and place."""
 
@@ -118,28 +68,42 @@ class Run:
         self.recipe, self.folder, self.plan, self.codec = recipe, folder, plan, codec
         precision = "bf16" if recipe.model.bf16 else "no"
         self.accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
-        self.autocast: Any = self.accelerator.autocast
         base = load_model(recipe.model.name, device=str(self.accelerator.device))
         scorer = choose_scorer(base, plan.steps[0][0])
         self.reference = self.frozen(base, scorer) if recipe.objective.needs_reference else None
         self.model = with_adapters(base, recipe.model, seed=recipe.seed)
         self.model.train()
-        self.score = partial(scorer, self.model)
+        self.score = self.scoring(scorer, self.model)
         optim = recipe.optim
         self.optimizer = torch.optim.AdamW(trainable(self.model), lr=optim.lr, weight_decay=optim.weight_decay)
         self.progress = checkpoint.restore(folder, self.model, self.optimizer)
-        self.log = Log(folder, keep_steps=self.progress.step)
+        self.log = Log(folder, keep_steps=self.progress.step, writes=self.leads)
 
     def frozen(self, base: Any, scorer: Scorer) -> Any:
-        """Return the reference log-probabilities of everything that will be trained on."""
+        """Return the reference log-probabilities of everything that will be trained on: one process computes, the others read."""
         every = [batch for step in self.plan.steps for batch in step]
         name = "bf16" if self.recipe.model.bf16 else "fp32"
         base.eval()
-        return reference_logps(base, every, score=partial(scorer, base), precision=name, autocast=self.autocast)
+        with self.accelerator.main_process_first():
+            return reference_logps(base, every, score=self.scoring(scorer, base), precision=name)
+
+    def scoring(self, scorer: Scorer, model: Any) -> Callable[[PackedBatch], TokenScores]:
+        """Return how a batch is scored, in the precision of the run."""
+
+        def score(batch: PackedBatch) -> TokenScores:
+            with self.accelerator.autocast():
+                return scorer(model, batch)
+
+        return score
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this process writes."""
+        return self.accelerator.is_main_process
 
     def watch(self) -> dict[str, float]:
         """Measure the held-out attempts."""
-        return held_out(self.score, self.plan.heldout, self.autocast)
+        return held_out(self.score, self.plan.heldout)
 
     def step(self) -> dict[str, float]:
         """Do one optimiser step and return its figures."""
@@ -153,15 +117,25 @@ class Run:
             self.plan.steps[index],
             self.recipe.objective,
             reference=self.reference,
-            autocast=self.autocast,
             backward=self.accelerator.backward,
+            share=(self.accelerator.process_index, self.accelerator.num_processes),
         )
+        tally = self.shared(tally)
         norm = float(torch.nn.utils.clip_grad_norm_(trainable(self.model), optim.clip_norm))
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.step += 1
         metrics = step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)
         return {"step": float(self.progress.step), "lr": rate, **metrics}
+
+    def shared(self, tally: Tally) -> Tally:
+        """Add up gradients and figures over all processes."""
+        if self.accelerator.num_processes == 1:
+            return tally
+        for parameter in trainable(self.model):
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
+        return merged(gather_object([tally]))
 
     def after(self, row: dict[str, float]) -> None:
         """Watch, log, judge the run's health, keep the best weights, write a checkpoint when it is time."""
@@ -175,9 +149,9 @@ class Run:
         score = row.get("heldout_margin")
         if score is not None and score > progress.best:
             progress.best, progress.best_step = score, progress.step
-            if monitor.keep == "best":
+            if monitor.keep == "best" and self.leads:
                 replace_folder(self.folder / "best", lambda path: save_model(self.model, self.codec, path))
-        if last or progress.step % monitor.save_every == 0:
+        if self.leads and (last or progress.step % monitor.save_every == 0):
             checkpoint.save(self.folder, self.model, self.optimizer, progress)
 
 
@@ -199,6 +173,8 @@ def train(
     on_step: Callable[[int, int, dict[str, float]], None] | None = None,
 ) -> Trained:
     """Train a policy on judged groups; a run that was stopped goes on where it was, bit by bit on one processor kind.
+
+    Started by ``accelerate launch`` in several processes, each takes its share of every step's batches; the first one writes.
 
     Args:
         recipe: all settings.
@@ -223,11 +199,16 @@ def train(
         while run.progress.step < len(run.plan.steps):
             row = run.step()
             run.after(row)
-            if on_step:
+            if on_step and run.leads:
                 on_step(run.progress.step, len(run.plan.steps), row)
     except CollapseError as error:
         collapsed = str(error)
-    return finish(run, place, collapsed)
+    if run.leads:
+        finish(run, place, collapsed)
+    run.accelerator.wait_for_everyone()
+    if not (done := load_trained(place)):
+        raise TrainingError(f"{place}: the first process has left no {SUMMARY}")
+    return done
 
 
 def claim(folder: Path, recipe: Recipe) -> None:
@@ -240,12 +221,13 @@ def claim(folder: Path, recipe: Recipe) -> None:
     file = folder / "recipe.yaml"
     if file.exists() and load_recipe(file) != recipe:
         raise TrainingError(f"{folder}: holds a run of another recipe (see {file}); choose another folder or remove it")
-    dump_recipe(recipe, folder / "recipe.tmp")
-    (folder / "recipe.tmp").replace(file)
+    temporary = folder / f"recipe.{os.getpid()}.tmp"
+    dump_recipe(recipe, temporary)
+    temporary.replace(file)
 
 
-def finish(run: Run, folder: Path, collapsed: str) -> Trained:
-    """Put the weights to keep into model/."""
+def finish(run: Run, folder: Path, collapsed: str) -> None:
+    """Put the weights to keep into model/, and what was done into summary.json."""
     best = folder / "best"
     keep_best = best.exists() and (run.recipe.monitor.keep == "best" or bool(collapsed))
     target = folder / "model"
@@ -258,11 +240,10 @@ def finish(run: Run, folder: Path, collapsed: str) -> Trained:
     run.log.close()
     kept = run.progress.best_step if keep_best else run.progress.step
     plan = run.plan
-    trained = Trained(target, run.progress.step, kept, collapsed, plan.groups, dict(plan.left_out), run.log.rows)
-    said = {name: value for name, value in asdict(trained).items() if name not in ("folder", "metrics")}
+    done = {"steps": run.progress.step, "kept_step": kept, "collapsed": collapsed}
+    said = {**done, "groups": plan.groups, "left_out": dict(plan.left_out)}
     (folder / "summary.tmp").write_text(json.dumps(said, indent=1), encoding="utf-8")
     (folder / "summary.tmp").replace(folder / SUMMARY)
-    return trained
 
 
 def load_trained(folder: Path) -> Trained | None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,18 +18,25 @@ __all__ = ["Log", "check_health", "held_out", "read_log"]
 class Log:
     """One line a step in metrics.jsonl, and the same to TensorBoard."""
 
-    def __init__(self, folder: Path, *, keep_steps: int) -> None:
-        """Open the log; lines after ``keep_steps`` (written before a crash, to be written again) are dropped."""
+    def __init__(self, folder: Path, *, keep_steps: int, writes: bool = True) -> None:
+        """Open the log; lines after ``keep_steps`` (written before a crash, to be written again) are dropped.
+
+        Of several processes one writes.
+        """
+        self.file, self.board = folder / "metrics.jsonl", None
+        self.rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
+        if not writes:
+            return
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self.file = folder / "metrics.jsonl"
-        self.rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
         self.file.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
 
     def write(self, row: Mapping[str, float]) -> None:
         """Add one step."""
         self.rows.append(dict(row))
+        if not self.board:
+            return
         with self.file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         for name, value in row.items():
@@ -39,7 +45,8 @@ class Log:
 
     def close(self) -> None:
         """Flush."""
-        self.board.close()
+        if self.board:
+            self.board.close()
 
 
 def read_log(file: Path) -> list[dict[str, float]]:
@@ -53,9 +60,7 @@ def read_log(file: Path) -> list[dict[str, float]]:
     return rows
 
 
-def held_out(
-    score: Callable[[PackedBatch], TokenScores], batches: Sequence[PackedBatch], autocast: Callable[[], Any]
-) -> dict[str, float]:
+def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[PackedBatch]) -> dict[str, float]:
     """Return mean log-probabilities a token of held-out attempts that passed and that did not, and their difference.
 
     The batches carry advantage 1 for passed and -1 for the others.
@@ -63,7 +68,7 @@ def held_out(
     passed: list[float] = []
     failed: list[float] = []
     for batch in batches:
-        with torch.inference_mode(), autocast():
+        with torch.inference_mode():
             logp = score(batch).logp_T.float().cpu().numpy()
         sizes = np.bincount(batch.attempt_T)
         means = np.bincount(batch.attempt_T, weights=logp) / sizes

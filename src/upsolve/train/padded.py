@@ -4,6 +4,7 @@ Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V v
 """
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,12 +95,12 @@ def disagreement(model: Any, batch: PackedBatch, ways: tuple[Scorer, Scorer]) ->
 
 
 def choose_scorer(model: Any, batch: PackedBatch) -> Scorer:
-    """Try the packed way against the plain one on a sample, and return the packed one if they agree.
+    """Try the packed ways against the plain one on a sample, and return the first that agrees with it.
 
-    Where they do not, or the packed way cannot be gone with this kind of model, a warning says why and the plain way is returned.
-    On CPUs the model gets the attention for packed rows when it is the packed way.
+    Where none does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned.
+    On CPUs the model gets the attention for packed rows when it goes a packed way.
     """
-    sample, before = sample_of(batch), use_tree_attention(model)
+    sample, before, problem = sample_of(batch), use_tree_attention(model), ""
     was_training = model.training
     model.eval()
 
@@ -107,15 +108,18 @@ def choose_scorer(model: Any, batch: PackedBatch) -> Scorer:
         policy.set_attn_implementation(before)
         return padded_scores(policy, batch)
 
-    try:
-        apart = disagreement(model, sample, (token_scores, plain))
-        problem = f"log-probabilities or gradients differ by {apart:.2g}" if not apart <= TOLERANCE else ""
-    except (ModelError, TypeError, ValueError, RuntimeError) as error:
-        problem = str(error)
+    for way in (token_scores, partial(token_scores, blocks=False)):
+        use_tree_attention(model)
+        try:
+            apart = disagreement(model, sample, (way, plain))
+            problem = f"log-probabilities or gradients differ by {apart:.2g}" if not apart <= TOLERANCE else ""
+        except (ModelError, TypeError, ValueError, RuntimeError) as error:
+            problem = str(error)
+        if not problem:
+            use_tree_attention(model)
+            model.train(was_training)
+            return way
     model.train(was_training)
-    if problem:
-        model.set_attn_implementation(before)
-        warnings.warn(f"packed rows do not work with this model ({problem}): going the padded way, slower", stacklevel=2)
-        return padded_scores
-    use_tree_attention(model)
-    return token_scores
+    model.set_attn_implementation(before)
+    warnings.warn(f"packed rows do not work with this model ({problem}): going the padded way, slower", stacklevel=2)
+    return padded_scores

@@ -33,7 +33,6 @@ def reference_logps(
     *,
     score: Callable[[PackedBatch], TokenScores],
     precision: str,
-    autocast: Any,
     on_batch: Callable[[], None] | None = None,
 ) -> Mapping[str, Floats]:
     """Return the log-probabilities [R] of every attempt under the model as it is now, from the cache where they are there.
@@ -43,7 +42,6 @@ def reference_logps(
         batches: what will be trained on; ``keys`` name the attempts.
         score: how the model scores a batch.
         precision: ``bf16`` or ``fp32``, part of the cache's name.
-        autocast: a function that returns the context to compute in.
         on_batch: called after each batch.
     """
     file = cache_folder() / "reference" / f"{fingerprint(model, precision)}.npz"
@@ -54,7 +52,7 @@ def reference_logps(
     before = len(found)
     for batch in batches:
         if any(key not in found for key in batch.keys):
-            with torch.inference_mode(), autocast():
+            with torch.inference_mode():
                 logp = score(batch).logp_T.float().cpu().numpy()
             ends = np.cumsum(np.bincount(batch.attempt_T))[:-1]
             found |= zip(batch.keys, np.split(logp, ends), strict=True)

@@ -5,8 +5,7 @@ Legend: T tokens, S attempts of a batch.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from upsolve.objective.surrogate import OBJECTIVES, LossInputs
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Tally", "learning_rate", "loss_of", "step_metrics", "sum_gradients"]
+__all__ = ["Tally", "learning_rate", "loss_of", "merged", "step_metrics", "sum_gradients"]
 
 
 def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
@@ -73,20 +72,37 @@ def sum_gradients(
     config: ObjectiveConfig,
     *,
     reference: Mapping[str, NDArray[np.float32]] | None,
-    autocast: Callable[[], Any],
     backward: Callable[[Tensor], None],
+    share: tuple[int, int] = (0, 1),
 ) -> Tally:
-    """Accumulate the gradients of a step; the same for one batch as for many."""
+    """Accumulate the gradients of a step; the same for one batch as for many, and for one process as for many together.
+
+    Args:
+        score: how the policy scores a batch.
+        batches: all of the step.
+        config: the objective.
+        reference: log-probabilities of the frozen start by attempt, where the objective reads them.
+        backward: called with each batch's share of the loss.
+        share: number of this process, and how many there are: it takes every so-manyth batch.
+    """
     sizes = (sum(len(b.keys) for b in batches), sum(len(b.target_T) for b in batches))
     tally = Tally()
-    for batch in batches:
-        with autocast():
-            scores = score(batch)
+    for batch in batches[share[0] :: share[1]]:
+        scores = score(batch)
         inputs = inputs_of(batch, reference, scores.logp_T.device)
         loss = loss_of(scores, inputs, config, sizes)
         backward(loss)
         count(tally, batch, scores, inputs, float(loss.detach()))
     return tally
+
+
+def merged(tallies: Sequence[Tally]) -> Tally:
+    """Return the sums of several processes as one."""
+    whole = Tally()
+    for tally in tallies:
+        for name in (part.name for part in fields(Tally)):
+            setattr(whole, name, getattr(whole, name) + getattr(tally, name))
+    return whole
 
 
 def count(tally: Tally, batch: PackedBatch, scores: TokenScores, inputs: LossInputs, loss: float) -> None:

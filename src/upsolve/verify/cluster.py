@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from upsolve.errors import JudgeError
 from upsolve.verify.worker import HandLostError
 
-__all__ = ["RayHand", "cluster_size"]
+__all__ = ["RayHand", "places"]
 
 T = TypeVar("T")
 
@@ -28,15 +28,16 @@ def ray() -> Any:
     return library
 
 
-def cluster_size() -> int:
-    """Return the number of cores of the cluster."""
-    return max(1, int(ray().cluster_resources().get("CPU", 1)))
+def places() -> int:
+    """Return how many pieces of work to hand to the cluster at once: two a core, so that each has the next one at hand."""
+    return 2 * max(1, int(ray().cluster_resources().get("CPU", 1)))
 
 
 @cache
 def task_of(work: Callable[..., Any]) -> Any:
     """Return a function as Ray's own kind of function. Ray is not asked to try again: the pool does."""
-    return ray().remote(num_cpus=1, max_retries=0)(work)
+    # without its record of events, which grows with every task
+    return ray().remote(num_cpus=1, max_retries=0, enable_task_events=False)(work)
 
 
 class RayHand:

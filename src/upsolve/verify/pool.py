@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.cache import VerdictCache, open_cache
-from upsolve.verify.cluster import RayHand, cluster_size
+from upsolve.verify.cluster import RayHand, places
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import unscored
 from upsolve.verify.worker import Chunk, Hand, HandLostError, LocalHand, judge_chunk
 
-__all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "judged", "look_up", "verify"]
+__all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "hands_of", "judged", "look_up", "verify"]
 
 CHUNK = 8
 """Attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
@@ -38,12 +38,17 @@ def dismiss() -> None:
                 hands.pop().close()
 
 
+def hands_of(how: Judging) -> int:
+    """Return how many pieces of work are done at once."""
+    return how.workers or (places() if how.executor == "ray" else os.cpu_count() or 1)
+
+
 class Crew:
     """Workers of one batch."""
 
     def __init__(self, how: Judging) -> None:
         self.how = how
-        self.size = how.workers or (cluster_size() if how.executor == "ray" else os.cpu_count() or 1)
+        self.size = hands_of(how)
         self.stopped = False
         self.busy: set[Hand] = set()
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +14,11 @@ from upsolve.errors import JudgeError
 from upsolve.types import Verdict
 from upsolve.verify.asked import Asked, judging_of, pairs_of
 from upsolve.verify.cache import VerdictCache
-from upsolve.verify.cluster import cluster_size
 from upsolve.verify.door import RefusedError
 from upsolve.verify.fusion import CodeRequest, answer_of, broken, program_of
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.outcomes import JUDGE
-from upsolve.verify.pool import CHUNK, Crew, Numbered, dismiss, look_up
+from upsolve.verify.pool import CHUNK, Crew, Numbered, dismiss, hands_of, look_up
 from upsolve.verify.raw import Program, run_program
 from upsolve.verify.sandbox import demand_layers, server
 from upsolve.verify.worker import HandLostError
@@ -56,7 +54,7 @@ class Service:
 
     def __init__(self, how: Judging, *, token: str = "", bounds: Bounds | None = None) -> None:
         self.how, self.token, self.bounds = how, token.encode(), bounds or Bounds()
-        self.size = how.workers or (cluster_size() if how.executor == "ray" else os.cpu_count() or 1)
+        self.size = hands_of(how)
         self.threads = ThreadPoolExecutor(self.size)
         self.cache = VerdictCache(how.cache) if how.cache else None
         self.cache_guard = threading.Lock()

@@ -1,0 +1,65 @@
+"""Everything a run will do, laid out before its first step."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from upsolve.config import MonitorConfig, Recipe
+from upsolve.errors import TrainingError
+from upsolve.policy.tokens import Codec
+from upsolve.train.groups import TrainGroup, cut_groups, passed
+from upsolve.train.pack import PackedBatch, encode_groups, plan_steps
+from upsolve.types import Group
+
+__all__ = ["Plan", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All batches of a run, laid out before the first step."""
+
+    steps: list[list[PackedBatch]]
+    """Batches of every optimiser step."""
+    heldout: list[PackedBatch]
+    """Held-out attempts, advantage 1 for passed and -1 for the others."""
+    groups: int
+    """Groups over all epochs."""
+    left_out: Counter[str]
+    """What is not trained on, by reason, over all epochs."""
+
+
+def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[TrainGroup]:
+    """Pick up to ``heldout`` passed and as many failed attempts, one of each a task, in the archive's order."""
+    picked: list[TrainGroup] = []
+    for group in groups:
+        good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
+        bad = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and not passed(verdict)]
+        both = [*good[-1:], *bad[-1:]]
+        if len(both) == 2 and len(picked) < config.heldout:
+            pair = Group(group.task, tuple(group.attempts[i] for i in both), tuple(group.verdicts[i] for i in both))
+            picked.append(TrainGroup(pair, np.array([1.0, -1.0]), np.array([1.0, -1.0])))
+    return picked
+
+
+def make_plan(groups: Sequence[Group], heldout: Sequence[Group], recipe: Recipe, codec: Codec) -> Plan:
+    """Cut, reward, weigh, tokenise and pack everything.
+
+    Raises:
+        TrainingError: no group is left; says why.
+    """
+    steps: list[list[PackedBatch]] = []
+    left_out: Counter[str] = Counter()
+    count = 0
+    for epoch in range(recipe.optim.epochs):
+        cut, why = cut_groups(groups, recipe, epoch=epoch)
+        encoded, too_long = encode_groups(cut, codec, recipe)
+        steps += plan_steps(encoded, recipe.optim)
+        left_out += why + too_long
+        count += len(encoded)
+    if not steps:
+        raise TrainingError(f"no group to train on: {dict(left_out)}")
+    steps = steps[: recipe.optim.max_steps or None]
+    watched, _ = encode_groups(heldout_groups(heldout, recipe.monitor), codec, recipe)
+    return Plan(steps, [b for part in plan_steps(watched, recipe.optim) for b in part], count, left_out)
