@@ -23,6 +23,8 @@ TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+"""How a part of the forward pass is made again in the backward pass; it has nothing random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Se
             end = place.start + place.prompt + sum(place.attempts)
             mine = slice(place.start, end)
             given = (query[b, :, mine].unflatten(0, (heads, shared)), key[b, :, mine], value[b, :, mine])
-            parts.append(checkpoint(group_attention, *given, place, how["scaling"], how["cap"], use_reentrant=False))
+            parts.append(checkpoint(group_attention, *given, place, how["scaling"], how["cap"], **AGAIN))
         parts.append(query.new_zeros(heads, shared, query.shape[2] - end, query.shape[3]))
         made.append(torch.cat(parts, 2).flatten(0, 1))
     return torch.stack(made)
