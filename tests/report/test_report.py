@@ -31,6 +31,8 @@ def test_the_sentence_says_what_can_be_said():
     assert "+30.0 points" in comparison(BASE, BETTER) and comparison(BASE, BETTER).endswith("a real gain")
     assert comparison(BETTER, BASE).endswith("a real loss")
     assert comparison(BASE, BASE).endswith("told from chance")
+    few = evaluation("base", [2, 4, 4]), evaluation("trained", [6, 6, 5])  # three of three better: p = 2 / 2 ** 3, sampled
+    assert "permutation p = 0.2" in comparison(*few) and comparison(*few).endswith("told from chance")
 
 
 def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):

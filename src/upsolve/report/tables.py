@@ -76,12 +76,11 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def comparison(before: Evaluation, after: Evaluation, k: int = 1) -> str:
-    """Return one sentence: the paired difference in pass@k over tasks."""
+    """Return one sentence: the paired difference in pass@k over tasks; real if both the interval and the permutation test say so."""
     paired = paired_difference(task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k))
     change = paired.difference
-    verdict = (
-        "a real gain" if change.low > 0 else "a real loss" if change.high < 0 else "no difference that can be told from chance"
-    )
+    told = paired.p_value < 0.05 and (change.low > 0 or change.high < 0)
+    verdict = ("a real gain" if change.mean > 0 else "a real loss") if told else "no difference that can be told from chance"
     return (
         f"pass@{k} {after.name} - {before.name}: {100 * change.mean:+.1f} points, 95 % interval "
         f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] over {change.tasks} tasks "
