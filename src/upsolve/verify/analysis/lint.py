@@ -8,15 +8,12 @@ Ruff has no severities; ``severity`` is ours, by the longest prefix of the rule 
     convention  style alone
 """
 
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from upsolve.errors import JudgeError
 from upsolve.types import Finding
-from upsolve.verify.analysis.source import Source, in_folder
+from upsolve.verify.analysis.source import Source, in_folder, rows_of
 
 __all__ = ["SEVERITY", "lint", "severity"]
 
@@ -49,7 +46,6 @@ SEVERITY: Mapping[str, str] = {
 RULES = ("A", "B", "C4", "C90", "E", "F", "N", "PERF", "PLC", "PLE", "PLR", "PLW", "RET", "S", "SIM", "UP", "W")
 """What is looked for; asserts (S101) and magic values (PLR2004) are no fault of a small program."""
 IGNORED = ("S101", "PLR2004")
-SECONDS = 20
 
 
 def severity(rule: str) -> str:
@@ -71,11 +67,7 @@ def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
     with in_folder(sources) as folder:
         command = [find_ruff_bin(), "check", "--isolated", "--no-cache", "--exit-zero", "--ignore-noqa", "--output-format=json"]
         command += [f"--select={','.join(RULES)}", f"--ignore={','.join(IGNORED)}", "--target-version=py311", str(folder)]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)
-    try:
-        rows: list[dict[str, Any]] = json.loads(done.stdout)
-    except ValueError as error:
-        raise JudgeError(f"ruff: {done.stderr.decode('utf-8', 'replace')[:300]}") from error
+        rows = rows_of(command, folder)
     found: dict[int, list[Finding]] = {}
     for row in rows:
         found.setdefault(int(Path(row["filename"]).stem), []).append(finding(row))

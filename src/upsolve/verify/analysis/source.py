@@ -1,19 +1,25 @@
 """What an analysis is given: the code of one attempt, and what is known of it."""
 
+import json
 import re
+import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.languages import PYTHON
 
-__all__ = ["Source", "column_of", "in_folder", "source_of"]
+__all__ = ["Source", "column_of", "in_folder", "rows_of", "source_of"]
 
 SUPPRESSION = re.compile(r"(#[^\n]*?)\b(noqa|nosec|ignore|forgives?)\b", re.IGNORECASE)
 NAME = re.compile(r"[^\W\d]\w*")
+SECONDS = 20
+"""What a tool may take for one batch of programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,19 @@ def in_folder(sources: Sequence[Source]) -> Generator[Path]:
         for number, source in enumerate(sources):
             (Path(folder) / f"{number}.py").write_text(source.code, encoding="utf-8", errors="replace", newline="")
         yield Path(folder)
+
+
+def rows_of(command: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    """Run a tool in a folder and return the JSON rows that it prints.
+
+    Raises:
+        JudgeError: it printed something else; says what it complained about.
+    """
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=SECONDS)
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise JudgeError(f"{Path(command[0]).name}: {done.stderr.decode('utf-8', 'replace')[:300]}") from error
 
 
 def column_of(code: str, line: int, offset: int) -> int:

@@ -1,19 +1,15 @@
 """Type errors of Python code by ty, many programs in one run."""
 
-import json
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from upsolve.errors import JudgeError
 from upsolve.types import Finding
-from upsolve.verify.analysis.source import Source, in_folder
+from upsolve.verify.analysis.source import Source, in_folder, rows_of
 
 __all__ = ["types"]
 
 SETTINGS = '[analysis]\nrespect-type-ignore-comments = false\n[environment]\npython-version = "3.11"\n'
-SECONDS = 20
 
 
 def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
@@ -28,13 +24,7 @@ def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
         settings = folder / "settings.toml"
         settings.write_text(SETTINGS, encoding="utf-8")
         command = [find_ty_bin(), "check", f"--project={folder}", f"--config-file={settings}", "--output-format=gitlab"]
-        done = subprocess.run(
-            [*command, "--exit-zero", "--no-progress"], cwd=folder, capture_output=True, check=False, timeout=SECONDS
-        )
-    try:
-        rows: list[dict[str, Any]] = json.loads(done.stdout)
-    except ValueError as error:
-        raise JudgeError(f"ty: {done.stderr.decode('utf-8', 'replace')[:300]}") from error
+        rows = rows_of([*command, "--exit-zero", "--no-progress"], folder)
     found: dict[int, list[Finding]] = {}
     for row in rows:
         found.setdefault(int(Path(row["location"]["path"]).stem), []).append(finding(row))
