@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from upsolve.errors import JudgeError
-from upsolve.verify.worker import HandLostError
+from upsolve.verify.called import HandLostError
 
 __all__ = ["RayHand", "places"]
 

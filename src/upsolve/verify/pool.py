@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.cache import VerdictCache, open_cache
+from upsolve.verify.called import HandLostError
 from upsolve.verify.cluster import RayHand, places
 from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import unscored
-from upsolve.verify.worker import Chunk, Hand, HandLostError, LocalHand, judge_chunk
+from upsolve.verify.worker import Chunk, Hand, LocalHand, judge_chunk
 
 __all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "hands_of", "judged", "look_up", "verify"]
 

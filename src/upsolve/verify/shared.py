@@ -14,6 +14,7 @@ from upsolve.errors import JudgeError
 from upsolve.types import Verdict
 from upsolve.verify.asked import Asked, judging_of, pairs_of
 from upsolve.verify.cache import VerdictCache
+from upsolve.verify.called import HandLostError
 from upsolve.verify.door import RefusedError
 from upsolve.verify.fusion import CodeRequest, answer_of, broken, program_of
 from upsolve.verify.limits import Judging, Limits
@@ -21,7 +22,6 @@ from upsolve.verify.outcomes import JUDGE
 from upsolve.verify.pool import CHUNK, Crew, Numbered, dismiss, hands_of, look_up
 from upsolve.verify.raw import Program, run_program
 from upsolve.verify.sandbox import demand_layers, server
-from upsolve.verify.worker import HandLostError
 
 __all__ = ["Bounds", "Service"]
 

@@ -1,33 +1,22 @@
-"""A process that works for us: functions and arguments come in on its standard input, what they return goes out, all pickled.
+"""Processes that judge: one a core, each with a sandbox of its own. They end with their parent."""
 
-It ends with its parent.
-"""
-
-import contextlib
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from upsolve.errors import UpsolveError
 from upsolve.types import Attempt, Task, Verdict
+from upsolve.verify.called import HandLostError, ask, end, serve, start
 from upsolve.verify.judge import judge_all
 from upsolve.verify.limits import Judging
 
-__all__ = ["Hand", "HandLostError", "LocalHand", "judge_chunk", "main"]
+__all__ = ["Hand", "LocalHand", "judge_chunk", "main"]
 
 Chunk = Sequence[tuple[Task, Attempt]]
 T = TypeVar("T")
-
-
-class HandLostError(Exception):
-    """A process that judged has gone."""
 
 
 class Hand(Protocol):
@@ -73,49 +62,25 @@ class LocalHand:
 
     def __init__(self) -> None:
         self.core = take_core()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from upsolve.verify.worker import main; main({self.core})"
         self.give_back = weakref.finalize(self, taken.subtract, [self.core])
-        self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = start(main, self.core)
 
     def call(self, work: Callable[..., T], *args: Any) -> T:
         """Send a function with its arguments and wait for what it returns."""
-        assert self.process.stdin and self.process.stdout
         try:
-            pickle.dump((work, args), self.process.stdin)
-            self.process.stdin.flush()
-            said = pickle.load(self.process.stdout)  # noqa: S301  written by our own process
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            return ask(self.process, work, *args)
+        except HandLostError:
             self.close()
-            raise HandLostError(f"a judging process ended: {error!r}") from error
-        if isinstance(said, BaseException):
-            raise said
-        return said
+            raise
 
     def close(self) -> None:
         """End the process."""
-        self.process.kill()
-        self.process.wait()
+        end(self.process)
         self.give_back()
-        for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):  # what was still to be sent cannot be
-                if stream:
-                    stream.close()
 
 
 def main(core: int) -> None:
     """Work on one core until the standard input ends."""
     os.sched_setaffinity(0, {core})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            work, args = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own parent
-        except EOFError:
-            return
-        try:
-            said = work(*args)
-        except UpsolveError as error:
-            said = error
-        pickle.dump(said, out)
-        out.flush()
+    serve()

@@ -1,15 +1,11 @@
 """A process that looks at code without running it: what makes a parser crash or hang takes nothing of the judge with it."""
 
 import atexit
-import contextlib
 import ctypes
 import os
-import pickle
 import resource
-import select
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +22,7 @@ from upsolve.verify.analysis.security import security
 from upsolve.verify.analysis.source import Source, source_of
 from upsolve.verify.analysis.syntax import syntax
 from upsolve.verify.analysis.typing import types
+from upsolve.verify.called import HandLostError, ask, end, serve, start
 
 __all__ = ["ANY_LANGUAGE", "TOOLS", "Analyst", "analyse", "main", "tools"]
 
@@ -126,35 +123,20 @@ class Analyst:
         with self.guard:
             if self.process and self.process.poll() is not None:
                 self.close()
-            process = self.process = self.process or start()
-            assert process.stdin and process.stdout
+            process = self.process = self.process or start(main, os.getpid(), session=True)
             try:
-                pickle.dump((name, sources), process.stdin)
-                process.stdin.flush()
-                if not select.select([process.stdout], [], [], SECONDS)[0]:
-                    raise TimeoutError(f"no answer within {SECONDS:g} s")
-                return pickle.load(process.stdout)  # noqa: S301  written by our own process
+                return ask(process, attempt, name, sources, seconds=SECONDS)
             except TimeoutError as error:
-                self.stop(process)
+                self.close()
                 return str(error)
-            except (OSError, EOFError, pickle.UnpicklingError):
-                self.stop(process)
+            except HandLostError:
+                self.close()
                 return LOST
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process and those that it started, if there is one."""
         if self.process:
-            self.stop(self.process)
-
-    def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """End the process and those that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what was still to be sent cannot be
-                if stream:
-                    stream.close()
+            end(self.process, session=True)
         self.process = None
 
 
@@ -166,28 +148,13 @@ def analyst() -> Analyst:
     return one
 
 
-def start() -> subprocess.Popen[bytes]:
-    """Start the process; it ends with this one."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from upsolve.verify.analysis.analyst import main; main({os.getpid()})"
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-
-
 def main(parent: int) -> None:
     """Answer until the standard input ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            name, sources = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own parent
-        except EOFError:
-            return
-        pickle.dump(attempt(name, sources), out)
-        out.flush()
+    serve()
 
 
 def attempt(name: str, sources: Sequence[Source]) -> Any:
