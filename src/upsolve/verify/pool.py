@@ -176,10 +176,10 @@ def verify(
     places: dict[str, list[int]] = {}
     for index, (_, attempt) in enumerate(pairs):
         places.setdefault(attempt.attempt_id, []).append(index)
-    firsts = [same[0] for same in places.values()]
+    equals = [*places.values()]
     verdicts: dict[int, Verdict] = {}
-    for number, verdict in judged((pairs[index] for index in firsts), how):
-        for index in places[pairs[firsts[number]][1].attempt_id]:
+    for number, verdict in judged((pairs[same[0]] for same in equals), how):
+        for index in equals[number]:
             verdicts[index] = verdict
             if on_done:
                 on_done(index, verdict)

@@ -141,14 +141,15 @@ class Server:
         Returns:
             How each ended, in five numbers, as many as were run; and whether this server can go on.
         """
+        runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
-            for handle, data in zip(self.slot(number), (None, None, None, job.attempt, job.tester), strict=True):
-                rewrite(handle, marshal.dumps(data) if data else b"")
+            work, test = marshal.dumps(job.attempt), marshal.dumps(job.tester) if job.tester else b""
+            for handle, data in zip(self.slot(number), (b"", b"", b"", work, test), strict=True):
+                rewrite(handle, data)
+            runs.append((job.wall_seconds, len(work), len(test), job.continues))
         self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)
         try:
-            self.socket.send(
-                marshal.dumps((limits, [(job.wall_seconds, job.tester is not None, job.continues) for job in jobs]))
-            )
+            self.socket.send(marshal.dumps((limits, runs)))
         except OSError as error:
             raise JudgeError(f"the sandbox is gone: {error}") from error
         said = self.answer()

@@ -77,8 +77,8 @@ class Limits:
         return True
 
 
-def fork_process(files: int, job: int, run: Any, how: tuple[Limits, int], pipes: tuple[int, ...] = ()) -> int:
-    """Start a process that takes its job, confines itself and runs the job; return its id.
+def fork_process(files: int, job: tuple[int, int], run: Any, how: tuple[Limits, int], pipes: tuple[int, ...] = ()) -> int:
+    """Start a process that takes its job (which file, how many bytes), confines itself and runs the job; return its id.
 
     It has an empty input on 0, output on 1 and errors on 2. Without pipes it has the results on 3, else the pipes on 3 and up.
     """
@@ -87,7 +87,7 @@ def fork_process(files: int, job: int, run: Any, how: tuple[Limits, int], pipes:
         return pid
     limits, uid = how
     try:
-        what = marshal.loads(os.pread(files + job, os.fstat(files + job).st_size, 0))
+        what = marshal.loads(os.pread(files + job[0], job[1], 0))
         os.dup2(files + OUT, 1)
         os.dup2(files + ERR, 2)
         for target, source in enumerate(pipes or (files + RESULTS,), start=3):
@@ -112,15 +112,16 @@ def fork_process(files: int, job: int, run: Any, how: tuple[Limits, int], pipes:
         os._exit(code)
 
 
-def fork_pair(files: int, limits: Limits, uid: int) -> tuple[int, int]:
+def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> tuple[int, int]:
     """Start an attempt as the servant of a tester; only the tester holds the results. Return their process ids."""
     requests, to_attempt = os.pipe()
     replies, to_tester = os.pipe()
-    attempt = fork_process(files, JOB, child.run, (limits, uid), (to_tester, requests))
+    attempt = fork_process(files, (JOB, sizes[0]), child.run, (limits, uid), (to_tester, requests))
     os.close(requests)
     os.close(to_tester)
     results = os.dup(files + RESULTS)
-    test = fork_process(files, TESTER_JOB, tester.run, (limits, uid + 1 if uid else 0), (results, replies, to_attempt))
+    other = (limits, uid + 1 if uid else 0)
+    test = fork_process(files, (TESTER_JOB, sizes[1]), tester.run, other, (results, replies, to_attempt))
     for handle in (results, replies, to_attempt):
         os.close(handle)
     return attempt, test
@@ -133,11 +134,17 @@ def wait_pair(attempt: int, test: int) -> Any:
 
 
 def run_one(
-    files: int, limits: Limits, uid: int, wall_seconds: float, with_tester: bool
+    files: int, limits: Limits, uid: int, wall_seconds: float, sizes: tuple[int, int]
 ) -> tuple[int, bool, float, int, float]:
-    """Run one attempt to its end or its deadline; return how it ended: status, timed out, cpu seconds, memory, wall seconds."""
-    started = time.monotonic()
-    pids = fork_pair(files, limits, uid) if with_tester else (fork_process(files, JOB, child.run, (limits, uid)),)
+    """Run one attempt to its end or its deadline; return how it ended: status, timed out, cpu seconds, memory, wall seconds.
+
+    ``sizes``: bytes of its job and of its tester's, 0 where there is none.
+    """
+    started, with_tester = time.monotonic(), sizes[1] > 0
+    if with_tester:
+        pids = fork_pair(files, sizes, limits, uid)
+    else:
+        pids = (fork_process(files, (JOB, sizes[0]), child.run, (limits, uid)),)
     timed_out, ended = False, None
     try:
         signal.setitimer(signal.ITIMER_REAL, max(0.001, wall_seconds))
@@ -260,12 +267,12 @@ def main(said: str) -> None:
                 os.write(CONTROL, b"renew")
                 continue
         answer, clean = b"", True
-        for slot, (wall_seconds, with_tester, continues) in enumerate(runs):
+        for slot, (wall_seconds, size, tester_size, continues) in enumerate(runs):
             clean = not private or continues or tidy(not uid)
             if not clean:
                 break
             clock.deadline = time.monotonic() + wall_seconds
-            answer += b"%d %d %f %d %f\n" % run_one(FIRST + FILES * slot, limits, uid, wall_seconds, with_tester)
+            answer += b"%d %d %f %d %f\n" % run_one(FIRST + FILES * slot, limits, uid, wall_seconds, (size, tester_size))
             clock.deadline = float("inf")
         os.write(CONTROL, answer if clean else answer + b"spent")
     os._exit(0)
