@@ -3,7 +3,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.advantage import ADVANTAGES, advantage, asymre, awr, centred, exponential, leave_one_out, passed, standardised
+from upsolve.advantage import (
+    ADVANTAGES,
+    advantage,
+    asymre,
+    awr,
+    centred,
+    exponential,
+    gae,
+    leave_one_out,
+    less_kl,
+    passed,
+    standardised,
+    whiten,
+)
 from upsolve.config import AdvantageConfig
 
 ONE_IN_FOUR = np.array([1.0, 0.0, 0.0, 0.0])
@@ -71,3 +84,65 @@ def test_order_does_not_matter(r, random):
 @given(rewards)
 def test_leave_one_out_is_centred_scaled(r):
     assert leave_one_out(r) == pytest.approx(centred(r) * len(r) / (len(r) - 1), abs=1e-9)
+
+
+def test_gae_by_hand():
+    # d = (0.6 - 0.5, 0.7 - 0.6, 1 - 0.7) = (0.1, 0.1, 0.3); A = 0.3; 0.1 + 0.95 * 0.3 = 0.385; 0.1 + 0.95 * 0.385 = 0.46575
+    advantages, returns = gae(np.array([0.0, 0.0, 1.0]), np.array([0.5, 0.6, 0.7]), gamma=1.0, decay=0.95)
+    assert advantages == pytest.approx([0.46575, 0.385, 0.3])
+    assert returns == pytest.approx([0.96575, 0.985, 1.0])
+
+
+def test_gae_discounts():
+    # gamma 0.5, lambda 0.5: d = (1 + 0.5 * 4 - 2, 3 - 4) = (1, -1); A = -1; 1 + 0.25 * -1 = 0.75
+    assert gae(np.array([1.0, 3.0]), np.array([2.0, 4.0]), gamma=0.5, decay=0.5)[0] == pytest.approx([0.75, -1.0])
+
+
+def test_less_kl_by_hand():
+    # k3 of log 2: 1/2 - 1 + 0.6931472 = 0.1931472; of 0: 0
+    got = less_kl(np.array([0.5, 1.0]), np.array([np.log(2), 0.0]), beta=0.1)
+    assert got == pytest.approx([0.4806853, 1.0])
+
+
+def test_whitened_by_hand():
+    # mean 2, population deviation sqrt(8 / 3) = 1.6329932
+    assert whiten(np.array([0.0, 2.0, 4.0])) == pytest.approx([-1.2247449, 0.0, 1.2247449])
+    assert whiten(np.array([0.7, 0.7])).tolist() == [0.0, 0.0]
+
+
+def test_gae_is_refused_where_it_does_not_fit():
+    with pytest.raises(ValueError, match="2 rewards and 1 values"):
+        gae(np.zeros(2), np.zeros(1))
+    with pytest.raises(ValueError, match="value head"):
+        advantage(TABLE, AdvantageConfig(kind="gae"))
+
+
+tokens = st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=1, max_size=12).map(lambda rows: np.array(rows).T)
+
+
+@given(tokens)
+def test_gae_at_lambda_one_is_the_reward_to_go_less_the_value(rows):
+    advantages, returns = gae(rows[0], rows[1], gamma=1.0, decay=1.0)
+    to_go = rows[0][::-1].cumsum()[::-1]
+    assert returns == pytest.approx(to_go, abs=1e-9)
+    assert advantages == pytest.approx(to_go - rows[1], abs=1e-9)
+
+
+@given(tokens)
+def test_gae_at_lambda_zero_looks_one_token_ahead(rows):
+    _, returns = gae(rows[0], rows[1], gamma=1.0, decay=0.0)
+    assert returns[:-1] == pytest.approx(rows[0][:-1] + rows[1][1:], abs=1e-9)
+    assert returns[-1] == pytest.approx(rows[0][-1], abs=1e-9)
+
+
+@given(tokens)
+def test_a_head_that_knows_the_rewards_to_come_leaves_nothing(rows):
+    to_go = rows[0][::-1].cumsum()[::-1]
+    for decay in (0.0, 0.5, 1.0):
+        assert gae(rows[0], to_go, decay=decay)[0] == pytest.approx(np.zeros_like(to_go), abs=1e-9)
+
+
+@given(rewards.filter(lambda r: r.std() > 1e-3))
+def test_whitened_has_mean_zero_and_deviation_one(r):
+    assert whiten(r).mean() == pytest.approx(0, abs=1e-9) and whiten(r).std() == pytest.approx(1, abs=1e-4)
+    assert whiten(3 * r + 7) == pytest.approx(whiten(r), abs=1e-4)

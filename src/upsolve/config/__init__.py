@@ -3,14 +3,17 @@
 A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved one beside the results.
 """
 
-from upsolve.config.learning import AdvantageConfig, ObjectiveConfig, RewardConfig
+from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig, RewardConfig
 from upsolve.config.recipe import Recipe, cache_folder, dump_recipe, load_recipe, recipe_yaml
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 
 __all__ = [
     "AdvantageConfig",
+    "ClipConfig",
     "DataConfig",
     "EvalConfig",
+    "GaeConfig",
+    "KlConfig",
     "ModelConfig",
     "MonitorConfig",
     "ObjectiveConfig",

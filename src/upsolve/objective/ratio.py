@@ -3,10 +3,12 @@
 Legend: T tokens of all attempts in a batch, one after the other; S attempts; attempt_T maps a token to its attempt.
 """
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
 
-__all__ = ["effective_sample_size", "k1", "k2", "k3", "second_moment", "sum_by_attempt"]
+__all__ = ["KL", "effective_sample_size", "k1", "k2", "k3", "mean_by_attempt", "second_moment", "sum_by_attempt"]
 
 
 def sum_by_attempt(values_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
@@ -14,19 +16,32 @@ def sum_by_attempt(values_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor
     return torch.zeros(attempts, dtype=values_T.dtype, device=values_T.device).index_add(0, attempt_T, values_T)
 
 
+def mean_by_attempt(values_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
+    """Return [S]: the mean of the values over each attempt's tokens; 0 for an attempt without any."""
+    length_S = sum_by_attempt(torch.ones_like(values_T), attempt_T, attempts)
+    return sum_by_attempt(values_T, attempt_T, attempts) / length_S.clamp(min=1)
+
+
 def k1(logratio: Tensor) -> Tensor:
-    """KL(pi || ref) estimate k1 = log pi/ref: unbiased on samples of pi, may be negative (joschu.net/blog/kl-approx)."""
+    """KL(pi || ref) estimate k1 = log pi/ref: unbiased on samples of pi, may be negative (joschu.net/blog/kl-approx).
+
+    As a loss it teaches nothing: its gradient is that of log pi, of mean zero on samples of pi.
+    """
     return logratio
 
 
 def k2(logratio: Tensor) -> Tensor:
-    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0."""
+    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0; as a loss, on samples of pi, its gradient is the KL's."""
     return logratio.square() / 2
 
 
 def k3(logratio: Tensor) -> Tensor:
     """KL estimate k3 = ref/pi - 1 + log pi/ref: unbiased on samples of pi, >= 0."""
     return torch.expm1(-logratio) + logratio
+
+
+KL: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+"""A recipe's name -> estimate."""
 
 
 def second_moment(logratio_T: Tensor) -> Tensor:

@@ -4,13 +4,15 @@ Legend: T tokens, S attempts of this micro-batch; attempts and tokens count the 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from upsolve.config import ObjectiveConfig
 from upsolve.objective.ratio import sum_by_attempt
 
-__all__ = ["REDUCTIONS", "sequence_mean", "sequence_sum", "token_mean"]
+__all__ = ["REDUCTIONS", "constant_length", "sequence_mean", "sequence_sum", "token_mean"]
 
 
 def sequence_sum(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int) -> Tensor:
@@ -33,9 +35,19 @@ def sequence_mean(loss_T: Tensor, attempt_T: Tensor, *, attempts: int, tokens: i
     return (loss_T / length_S[attempt_T]).sum() / attempts
 
 
-REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
-    "sequence_mean": sequence_mean,
-    "sequence_sum": sequence_sum,
-    "token_mean": token_mean,
+def constant_length(loss_T: Tensor, _attempt_T: Tensor, *, attempts: int, tokens: int, length: int) -> Tensor:
+    """sum_t loss_t / (attempts length): one weight a token, whatever the batch holds (Dr. GRPO, 2503.20783).
+
+    ``length`` is fixed for the run, such as the longest completion, in tokens. ``tokens`` is not read.
+    """
+    del tokens
+    return loss_T.sum() / (attempts * length)
+
+
+REDUCTIONS: Mapping[str, Callable[[ObjectiveConfig], Callable[..., Tensor]]] = {
+    "constant_length": lambda c: partial(constant_length, length=c.length),
+    "sequence_mean": lambda _: sequence_mean,
+    "sequence_sum": lambda _: sequence_sum,
+    "token_mean": lambda _: token_mean,
 }
-"""A recipe's name -> reduction."""
+"""A recipe's name -> reduction with its settings."""

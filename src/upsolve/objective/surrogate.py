@@ -1,34 +1,14 @@
-"""Surrogate losses: one small pure function each, a loss a token, nothing summed.
+"""Losses that read no old policy: one small pure function each, a loss a token or an attempt, nothing summed over the batch.
 
-Legend: T tokens of all attempts of a batch, one after the other; S attempts; attempt_T [T] maps a token to its attempt.
-A loss that belongs to a whole attempt is spread evenly over its tokens, so that the sum over tokens is the attempt's loss.
+Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from upsolve.config import ObjectiveConfig
-from upsolve.objective.ratio import sum_by_attempt
-
-__all__ = ["OBJECTIVES", "LossInputs", "dft", "oapl", "reinforce", "soft_value", "topr"]
-
-
-@dataclass(frozen=True, slots=True)
-class LossInputs:
-    """What a loss may read beside the policy's log-probabilities."""
-
-    attempt_T: Tensor
-    """int64 [T], the attempt of each token, 0..S-1."""
-    advantages_S: Tensor
-    """float32 [S]."""
-    values_S: Tensor
-    """float32 [S], r_i - V of the attempt's group under the objective's own V; read by ``oapl`` only."""
-    reference_T: Tensor | None
-    """float32 [T], log-probabilities under the frozen start; None when the objective needs none."""
+__all__ = ["dft", "dro", "oapl", "reinforce", "soft_value", "topr"]
 
 
 def reinforce(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
@@ -68,40 +48,10 @@ def oapl(logratio_S: Tensor, values_S: Tensor, *, beta: float) -> Tensor:
     return (beta * logratio_S - values_S).square()
 
 
-def reinforce_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Adapt ``reinforce`` to a batch."""
-    return reinforce(logp_T, inputs.advantages_S[inputs.attempt_T])
+def dro(logp_S: Tensor, advantages_S: Tensor, logratio_S: Tensor, *, beta: float) -> Tensor:
+    """loss_s = -A log pi(o) + beta / 2 (log pi(o)/ref(o))^2 (DRO, 2405.19107).
 
-
-def dft_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Adapt ``dft`` to a batch."""
-    return dft(logp_T, inputs.advantages_S[inputs.attempt_T])
-
-
-def logratio_of_attempts(logp_T: Tensor, inputs: LossInputs) -> Tensor:
-    """Return [S]: log pi(o)/ref(o) of each attempt; ValueError without reference log-probabilities."""
-    if inputs.reference_T is None:
-        raise ValueError("this objective reads the reference log-probabilities, and the batch has none")
-    return sum_by_attempt(logp_T - inputs.reference_T, inputs.attempt_T, inputs.advantages_S.numel())
-
-
-def topr_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Adapt ``topr`` to a batch."""
-    logratio_S = logratio_of_attempts(logp_T.detach(), inputs)
-    return topr(logp_T, inputs.advantages_S[inputs.attempt_T], logratio_S[inputs.attempt_T])
-
-
-def oapl_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Adapt ``oapl`` to a batch."""
-    loss_S = oapl(logratio_of_attempts(logp_T, inputs), inputs.values_S, beta=config.beta_policy)
-    length_S = sum_by_attempt(torch.ones_like(logp_T), inputs.attempt_T, loss_S.numel())
-    return (loss_S / length_S.clamp(min=1)).index_select(0, inputs.attempt_T)
-
-
-OBJECTIVES: Mapping[str, Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]] = {
-    "dft": dft_tokens,
-    "oapl": oapl_tokens,
-    "reinforce": reinforce_tokens,
-    "topr": topr_tokens,
-}
-"""A recipe's name -> log-probabilities [T] to losses [T]."""
+    REINFORCE held to the start by a square: bounded below, and the least where log pi/ref = A / beta. The source learns the
+    baseline of A beside it; here A is the group's.
+    """
+    return -advantages_S * logp_S + beta / 2 * logratio_S.square()

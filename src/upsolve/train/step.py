@@ -15,7 +15,7 @@ from torch import Tensor
 from upsolve.config import ObjectiveConfig, OptimConfig
 from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
 from upsolve.objective.reduce import REDUCTIONS
-from upsolve.objective.surrogate import OBJECTIVES, LossInputs
+from upsolve.objective.table import LossInputs, token_losses
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
@@ -54,16 +54,17 @@ def inputs_of(batch: PackedBatch, reference: Mapping[str, NDArray[np.float32]] |
     known = None if reference is None else np.concatenate([reference[key] for key in batch.keys])
     return LossInputs(
         attempt_T=torch.from_numpy(batch.attempt_T).to(device),
-        advantages_S=torch.from_numpy(batch.advantages_S).to(device),
+        advantages_T=torch.from_numpy(batch.advantages_S[batch.attempt_T]).to(device),
         values_S=torch.from_numpy(batch.values_S).to(device),
         reference_T=None if known is None else torch.from_numpy(known).to(device),
+        old_T=None,
     )
 
 
 def loss_of(scores: TokenScores, inputs: LossInputs, config: ObjectiveConfig, sizes: tuple[int, int]) -> Tensor:
     """Return the loss of a batch as its share of the step: ``sizes`` are the step's attempts and tokens."""
-    loss_T = OBJECTIVES[config.kind](scores.logp_T, inputs, config)
-    return REDUCTIONS[config.reduce](loss_T, inputs.attempt_T, attempts=sizes[0], tokens=sizes[1])
+    loss_T = token_losses(scores.logp_T, inputs, config)
+    return REDUCTIONS[config.reduce](config)(loss_T, inputs.attempt_T, attempts=sizes[0], tokens=sizes[1])
 
 
 def sum_gradients(

@@ -1,19 +1,20 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from upsolve.advantage import leave_one_out
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.ratio import effective_sample_size, k1, k2, k3, second_moment, sum_by_attempt
-from upsolve.objective.reduce import sequence_mean, sequence_sum, token_mean
-from upsolve.objective.surrogate import OBJECTIVES, LossInputs, dft, oapl, reinforce, soft_value, topr
+from upsolve.objective.surrogate import dft, dro, oapl, reinforce, soft_value, topr
+from upsolve.objective.table import OBJECTIVES, LossInputs, token_losses
 
 LOGP = torch.tensor([-1.0, -2.0, -0.5])
 ATTEMPT = torch.tensor([0, 0, 1])
 
 
 def inputs(advantages, values=(0.0, 0.0), reference=None):
-    return LossInputs(ATTEMPT, torch.tensor(advantages), torch.tensor(values), reference)
+    return LossInputs(ATTEMPT, torch.tensor(advantages)[ATTEMPT], torch.tensor(values), reference, None)
 
 
 def test_reinforce_by_hand():
@@ -61,32 +62,34 @@ def test_objectives_that_need_a_reference_say_so():
         OBJECTIVES["topr"](LOGP, inputs([1.0, -1.0]), ObjectiveConfig(kind="topr"))
 
 
-def test_reductions_by_hand():
-    loss = torch.tensor([1.0, 3.0, 5.0])
-    assert float(sequence_sum(loss, ATTEMPT, attempts=2, tokens=3)) == 4.5
-    assert float(token_mean(loss, ATTEMPT, attempts=2, tokens=3)) == 3.0
-    assert float(sequence_mean(loss, ATTEMPT, attempts=2, tokens=3)) == 3.5  # (2 + 5) / 2
+def test_dro_is_reinforce_held_by_a_square():
+    # attempt 0: log pi -3, log-ratio 1, A 2: 6 + 0.5 / 2 * 1 = 6.25 over two tokens; attempt 1: log pi -0.5, log-ratio 0, A -1: -0.5
+    data = inputs([2.0, -1.0], reference=torch.tensor([-1.5, -2.5, -0.5]))
+    config = ObjectiveConfig(kind="dro", beta_dro=0.5)
+    assert OBJECTIVES["dro"](LOGP, data, config).tolist() == pytest.approx([3.125, 3.125, -0.5])
 
 
-@pytest.mark.parametrize("reduction", [sequence_sum, token_mean, sequence_mean])
-def test_parts_add_up_to_the_whole(reduction):
-    loss = torch.tensor([1.0, 3.0, 5.0])
-    parts = reduction(loss[:2], ATTEMPT[:2], attempts=2, tokens=3) + reduction(
-        loss[2:], torch.tensor([0]), attempts=2, tokens=3
-    )
-    assert float(parts) == pytest.approx(float(reduction(loss, ATTEMPT, attempts=2, tokens=3)))
+def test_dro_rests_where_the_log_ratio_is_advantage_over_beta():
+    logp = torch.tensor([-7.0], requires_grad=True)
+    dro(logp, torch.tensor([-2.0]), logp - torch.tensor([-3.0]), beta=0.5).sum().backward()  # log-ratio -4 = -2 / 0.5
+    assert logp.grad.tolist() == [0.0]
 
 
-def test_kl_estimates_by_hand():
-    x = torch.tensor([math.log(2.0)])
-    assert float(k1(x)) == pytest.approx(0.6931472)
-    assert float(k2(x)) == pytest.approx(0.2402265)
-    assert float(k3(x)) == pytest.approx(0.5 - 1 + 0.6931472)
+def test_a_kl_term_adds_to_any_objective():
+    data = inputs([1.0, -1.0], reference=torch.tensor([-2.0, -2.0, -1.0]))
+    plain = token_losses(LOGP, data, ObjectiveConfig())
+    # log-ratios 1, 0, 0.5. k1: themselves; k2: 0.5, 0, 0.125; k3: e^-1 - 1 + 1 = 0.3678794, 0, e^-0.5 - 1 + 0.5 = 0.1065307
+    for name, terms in {"k1": [1, 0, 0.5], "k2": [0.5, 0, 0.125], "k3": [0.3678794, 0, 0.1065307]}.items():
+        config = ObjectiveConfig.model_validate({"kl": {"coefficient": 2.0, "estimator": name}})
+        assert config.needs_reference
+        assert (token_losses(LOGP, data, config) - plain).tolist() == pytest.approx([2 * term for term in terms], abs=1e-6)
 
 
-def test_ratio_statistics_by_hand():
-    assert sum_by_attempt(LOGP, ATTEMPT, 2).tolist() == [-3.0, -0.5]
-    assert float(second_moment(torch.tensor([1.0, -3.0]))) == 5.0
-    assert float(effective_sample_size(torch.zeros(4))) == pytest.approx(1.0)
-    # weights 1 and 3: 16 / (2 * 10)
-    assert float(effective_sample_size(torch.tensor([0.0, math.log(3.0)]))) == pytest.approx(0.8)
+def test_a_group_of_one_gives_zero():
+    one = torch.from_numpy(leave_one_out(np.array([0.7]))).float()
+    data = LossInputs(torch.tensor([0, 0]), one[[0, 0]], torch.zeros(1), None, LOGP[:2] + 0.3)
+    for kind in ("reinforce", "dft", "ppo_clip", "gspo", "cispo", "m2po"):
+        logp = LOGP[:2].clone().requires_grad_()
+        loss = token_losses(logp, data, ObjectiveConfig(kind=kind))
+        loss.sum().backward()
+        assert not loss.any() and not logp.grad.any(), kind

@@ -1,0 +1,165 @@
+"""A recipe's objective over a batch: log-probabilities [T] to losses [T].
+
+Legend: T tokens of all attempts of a batch, one after the other; S attempts.
+A loss that belongs to a whole attempt is spread evenly over its tokens, so that the sum over tokens is the attempt's loss.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from upsolve.config import ObjectiveConfig
+from upsolve.objective.clipped import cispo, gspo, m2po, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
+from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
+from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
+
+__all__ = ["OBJECTIVES", "LossInputs", "clipped_tokens", "token_losses"]
+
+
+@dataclass(frozen=True, slots=True)
+class LossInputs:
+    """What a loss may read beside the policy's log-probabilities."""
+
+    attempt_T: Tensor
+    """int64 [T], the attempt of each token, 0..S-1."""
+    advantages_T: Tensor
+    """float32 [T], at each token: its attempt's advantage, or its own (GAE)."""
+    values_S: Tensor
+    """float32 [S], r_i - V of the attempt's group under the objective's own V; its values are read by ``oapl`` only."""
+    reference_T: Tensor | None
+    """float32 [T], log-probabilities under the frozen start; None when the objective needs none."""
+    old_T: Tensor | None
+    """float32 [T], log-probabilities under pi_old, the policy that made the attempts or that first saw this batch; None when
+    the objective needs none."""
+
+    @property
+    def attempts(self) -> int:
+        """S."""
+        return self.values_S.numel()
+
+    def reference_logratio(self, logp_T: Tensor) -> Tensor:
+        """Return [T]: log pi/ref; ValueError without reference log-probabilities."""
+        if self.reference_T is None:
+            raise ValueError("this objective reads the reference log-probabilities, and the batch has none")
+        return logp_T - self.reference_T
+
+    def old_logratio(self, logp_T: Tensor) -> Tensor:
+        """Return [T]: log pi/pi_old; ValueError without the old policy's log-probabilities."""
+        if self.old_T is None:
+            raise ValueError("this objective reads the log-probabilities of the old policy, and the batch has none")
+        return logp_T - self.old_T
+
+    def old_sequence_logratio(self, logp_T: Tensor) -> Tensor:
+        """Return [T]: the mean log pi/pi_old of a token's attempt; ValueError as above."""
+        return sequence_logratio(self.old_logratio(logp_T), self.attempt_T, self.attempts)
+
+    def spread(self, values_S: Tensor) -> Tensor:
+        """Return [T]: each attempt's value divided evenly among its tokens."""
+        length_S = sum_by_attempt(torch.ones_like(self.advantages_T), self.attempt_T, self.attempts)
+        return (values_S / length_S.clamp(min=1))[self.attempt_T]
+
+
+Loss = Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]
+
+
+def topr_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
+    """Adapt ``topr`` to a batch."""
+    logratio_S = sum_by_attempt(inputs.reference_logratio(logp_T.detach()), inputs.attempt_T, inputs.attempts)
+    return topr(logp_T, inputs.advantages_T, logratio_S[inputs.attempt_T])
+
+
+def oapl_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``oapl`` to a batch."""
+    logratio_S = sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
+    return inputs.spread(oapl(logratio_S, inputs.values_S, beta=config.beta_policy))
+
+
+def dro_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``dro`` to a batch; advantages that differ within an attempt count by their mean."""
+    logratio_S = sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
+    logp_S = sum_by_attempt(logp_T, inputs.attempt_T, inputs.attempts)
+    advantages_S = mean_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts)
+    return inputs.spread(dro(logp_S, advantages_S, logratio_S, beta=config.beta_dro))
+
+
+def ppo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``ppo_clip`` to a batch."""
+    clip = config.clip
+    return ppo_clip(inputs.old_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+
+
+def gspo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``gspo`` to a batch."""
+    clip = config.clip
+    return gspo(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+
+
+OBJECTIVES: Mapping[str, Loss] = {
+    "cispo": lambda logp, i, c: cispo(logp, i.old_logratio(logp), i.advantages_T, cap=c.clip.cap),
+    "dft": lambda logp, i, _: dft(logp, i.advantages_T),
+    "dro": dro_tokens,
+    "gspo": gspo_tokens,
+    "m2po": lambda logp, i, c: m2po(i.old_logratio(logp), i.advantages_T, threshold=c.clip.second_moment),
+    "oapl": oapl_tokens,
+    "ppo_clip": ppo_tokens,
+    "reinforce": lambda logp, i, _: reinforce(logp, i.advantages_T),
+    "topr": topr_tokens,
+}
+"""A recipe's name -> log-probabilities [T] to losses [T]."""
+
+
+def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return [T]: the objective a recipe names, masked by OPSM and with the KL term where the recipe asks for them.
+
+    loss_t = M_t objective_t + coefficient KL_t. The mask leaves the KL term alone.
+
+    Raises:
+        ValueError: the batch lacks the log-probabilities that ``needs_reference`` or ``needs_old`` asks for.
+    """
+    loss_T = OBJECTIVES[config.kind](logp_T, inputs, config)
+    if config.clip.sequence_kl is not None:
+        loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+    if config.kl.coefficient:
+        loss_T = loss_T + config.kl.coefficient * KL[config.kl.estimator](inputs.reference_logratio(logp_T))
+    return loss_T
+
+
+def kept_by_opsm(logp_T: Tensor, inputs: LossInputs, threshold: float) -> Tensor:
+    """Adapt ``opsm_mask`` to a batch."""
+    return opsm_mask(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, threshold=threshold)
+
+
+def capped(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens whose weight ``cispo`` caps; they keep their gradient."""
+    return inputs.old_logratio(logp_T) > math.log(config.clip.cap)
+
+
+def outside_of_clip(logratio_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``outside`` to a batch."""
+    return outside(logratio_T, inputs.advantages_T, low=config.clip.low, high=config.clip.high)
+
+
+CLIPPED: Mapping[str, Loss] = {
+    "cispo": capped,
+    "gspo": lambda logp, i, c: outside_of_clip(i.old_sequence_logratio(logp), i, c),
+    "m2po": lambda logp, i, c: ~m2po_mask(i.old_logratio(logp), threshold=c.clip.second_moment),
+    "ppo_clip": lambda logp, i, c: outside_of_clip(i.old_logratio(logp), i, c),
+}
+"""A recipe's name -> which tokens its bound touches; what is not here has no bound."""
+
+
+def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens that a clip or a mask of the objective touches. Their share says how much of a batch still teaches.
+
+    Without gradient they are, but for ``cispo``. A share that grows towards 1 means that pi_old is too far away, or was a guess.
+    """
+    with torch.no_grad():
+        touched_T = torch.zeros_like(logp_T, dtype=torch.bool)
+        if config.kind in CLIPPED:
+            touched_T = CLIPPED[config.kind](logp_T, inputs, config)
+        if config.clip.sequence_kl is not None:
+            touched_T = touched_T | ~kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+    return touched_T
