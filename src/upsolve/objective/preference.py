@@ -1,0 +1,67 @@
+"""Losses over attempts that are compared with each other.
+
+Legend: K pairs; S attempts; G attempts of one group. logratio = log pi(o)/ref(o), summed over an attempt's tokens, in nats.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from upsolve.objective.ratio import sum_by_attempt
+
+__all__ = ["batch_kl", "dpo", "kto", "rank", "weighted_sum"]
+
+
+def weighted_sum(logratio_T: Tensor, weights_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
+    """Return [S]: sum_t w_t log pi(o_t)/ref(o_t). With the weights of ``train.pairs.focal_weights``, ``dpo`` becomes focal DPO."""
+    return sum_by_attempt(logratio_T * weights_T, attempt_T, attempts)
+
+
+def dpo(chosen_K: Tensor, rejected_K: Tensor, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Tensor:
+    """loss_k = -(1 - e) log sigma(beta d) - e log sigma(-beta d), d = chosen - rejected log-ratio (DPO, 2305.18290).
+
+    ``label_smoothing`` e > 0 says how often a label is taken to be wrong (cDPO, note to 2305.18290). The loss falls while both
+    likelihoods fall, as long as the rejected one falls faster: watch ``heldout_passed_logp``.
+    """
+    margin_K = beta * (chosen_K - rejected_K)
+    return -(1 - label_smoothing) * logsigmoid(margin_K) - label_smoothing * logsigmoid(-margin_K)
+
+
+def batch_kl(logratio_S: Tensor) -> Tensor:
+    """z = max(0, mean log-ratio), without gradient: the reference point of ``kto`` (2402.01306).
+
+    The source takes the log-ratios of answers put to other prompts. Those of the batch's own attempts spare that pass, and are
+    larger as soon as the policy has learned them.
+    """
+    return logratio_S.detach().mean().clamp(min=0)
+
+
+def kto(
+    logratio_S: Tensor, desirable_S: Tensor, kl: Tensor, *, beta: float = 0.1, weights: tuple[float, float] = (1, 1)
+) -> Tensor:
+    """loss_s = w (1 - sigma(beta (x - z))) for a desirable attempt, w' (1 - sigma(beta (z - x))) for another (KTO, 2402.01306).
+
+    Needs no pairs. A source with many more failed than passed attempts wants weights that make up for it.
+
+    Args:
+        logratio_S: [S], x.
+        desirable_S: bool [S].
+        kl: z, a number >= 0 without gradient (``batch_kl``).
+        beta: > 0.
+        weights: (w, w').
+    """
+    sign_S = torch.where(desirable_S, 1.0, -1.0)
+    weight_S = torch.where(desirable_S, *weights)
+    return weight_S * torch.sigmoid(-beta * sign_S * (logratio_S - kl))
+
+
+def rank(logratio_G: Tensor, rewards_G: Tensor, *, beta: float = 0.1) -> Tensor:
+    """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group (Plackett-Luce; 2305.18290, app. A.3).
+
+    The likelihood of the whole order when no two rewards are equal. Attempts of equal reward are not compared. A group of two is
+    ``dpo``; a group of one, or of equal rewards, gives 0.
+    """
+    score_G = beta * logratio_G
+    itself_GG = torch.eye(rewards_G.numel(), dtype=torch.bool, device=rewards_G.device)
+    against_GG = (rewards_G[None, :] < rewards_G[:, None]) | itself_GG
+    return (score_G.expand_as(against_GG).masked_fill(~against_GG, -torch.inf).logsumexp(1) - score_G).sum()

@@ -1,0 +1,102 @@
+"""Pairs of attempts to prefer one over the other, from a judged group; and which tokens of a pair differ.
+
+Legend: R completion tokens.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upsolve.train.groups import passed
+from upsolve.types import Group, Status
+
+__all__ = ["PAIRS", "build_pairs", "by_edit", "by_efficiency", "by_outcome", "edit_distance", "focal_weights"]
+
+Pair = tuple[int, int]
+
+
+def edit_distance(one: str, other: str) -> int:
+    """Return the Levenshtein distance: the fewest characters inserted, removed or replaced."""
+    codes = np.array([ord(letter) for letter in other], dtype=np.int64)
+    places = np.arange(len(other) + 1)
+    row = places
+    for i, letter in enumerate(one, start=1):
+        row = np.concatenate([[i], np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))])
+        row = places + np.minimum.accumulate(row - places)  # insertions, from the left
+    return int(row[-1])
+
+
+def by_outcome(group: Group) -> list[tuple[float, Pair]]:
+    """Every (passed, judged and not passed) pair of different code, all of rank 0."""
+    good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
+    bad = [i for i, v in enumerate(group.verdicts) if v is not None and v.status not in (Status.PASSED, Status.UNSCORED)]
+    return [(0.0, (i, j)) for i in good for j in bad if group.attempts[i].code != group.attempts[j].code]
+
+
+def by_efficiency(group: Group, *, most: float = 0.5) -> list[tuple[float, Pair]]:
+    """Every pair that both passed where the first took at most ``most`` of the second's ``cpu_seconds``, all of rank 0.
+
+    Where the time is not known there is no pair. Times of a few milliseconds are mostly noise: hence half, and not a little less.
+    """
+    times = [
+        (i, v.cpu_seconds) for i, v in enumerate(group.verdicts) if v is not None and passed(v) and v.cpu_seconds is not None
+    ]
+    return [(0.0, (i, j)) for i, fast in times for j, slow in times if fast < slow and fast <= most * slow]
+
+
+def by_edit(group: Group) -> list[tuple[float, Pair]]:
+    """The pairs of ``by_outcome``, ranked by edit distance: the smaller the edit, the clearer what was wrong (2502.11475)."""
+    codes = [attempt.code for attempt in group.attempts]
+    return [(float(edit_distance(codes[i], codes[j])), (i, j)) for _, (i, j) in by_outcome(group)]
+
+
+PAIRS: Mapping[str, Callable[[Group], list[tuple[float, Pair]]]] = {
+    "edit": by_edit,
+    "efficiency": by_efficiency,
+    "outcome": by_outcome,
+}
+"""A recipe's name -> candidates with their ranks, the lowest first."""
+
+
+def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: int) -> list[Pair]:
+    """Return up to ``most`` pairs (chosen, rejected) of attempts, as indices into the group; no attempt is in two of them.
+
+    Candidates go by rank, and in random order where ranks are equal. A group without candidates gives none.
+    """
+    ranked = PAIRS[kind](group)
+    order = random.permutation(len(ranked))
+    picked: list[Pair] = []
+    taken: set[int] = set()
+    for _, pair in sorted((ranked[i] for i in order), key=itemgetter(0)):
+        if len(picked) < most and not taken.intersection(pair):
+            picked.append(pair)
+            taken.update(pair)
+    return picked
+
+
+def focal_weights(
+    code: str, other: str, offsets: Sequence[tuple[int, int]], *, inside: float = 1.0, outside: float = 0.0
+) -> NDArray[np.float64]:
+    """Return [R]: ``inside`` for tokens that touch a line of ``code`` that ``other`` does not have in its place, else ``outside``.
+
+    (0, 1) masks what both share (2503.02783); (1, 2) stresses what differs (2502.11475). Lines that only ``other`` has leave no
+    token here to weigh.
+
+    Args:
+        code: the attempt whose tokens are weighed.
+        other: the attempt it is paired with.
+        offsets: character span of every completion token, from ``Codec.offsets(code)``.
+        inside: weight of the edited lines.
+        outside: weight of all else.
+    """
+    starts = np.cumsum([0, *map(len, code.splitlines(keepends=True))])
+    matcher = SequenceMatcher(None, code.splitlines(), other.splitlines(), autojunk=False)
+    weights_R = np.full(len(offsets), outside)
+    for tag, first, last, _, _ in matcher.get_opcodes():
+        if tag != "equal":
+            touched = [start < starts[last] and end > starts[first] for start, end in offsets]
+            weights_R[touched] = inside
+    return weights_R

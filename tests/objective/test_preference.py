@@ -1,0 +1,69 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
+
+
+def test_dpo_by_hand():
+    # beta 0.5, margins 2 and 0: log(1 + e^-1) = 0.3132617, log 2 = 0.6931472
+    chosen, rejected = torch.tensor([1.0, 3.0]), torch.tensor([-1.0, 3.0])
+    assert dpo(chosen, rejected, beta=0.5).tolist() == pytest.approx([0.3132617, 0.6931472])
+    # one label in ten wrong: 0.9 * 0.3132617 + 0.1 * 1.3132617
+    assert dpo(chosen, rejected, beta=0.5, label_smoothing=0.1).tolist() == pytest.approx([0.4132617, 0.6931472])
+
+
+def test_dpo_pulls_hardest_where_the_order_is_wrong():
+    chosen = torch.tensor([-2.0, 0.0, 2.0], requires_grad=True)
+    dpo(chosen, torch.zeros(3), beta=1.0).sum().backward()
+    # -sigma(-margin): -0.8807971, -0.5, -0.1192029
+    assert chosen.grad.tolist() == pytest.approx([-0.8807971, -0.5, -0.1192029])
+
+
+def test_focal_dpo_sees_the_weighted_tokens_only():
+    logratio = torch.tensor([0.5, -1.0, 2.0, 4.0], requires_grad=True)
+    sums = weighted_sum(logratio, torch.tensor([0.0, 1.0, 1.0, 0.5]), torch.tensor([0, 0, 1, 1]), 2)
+    assert sums.tolist() == [-1.0, 4.0]
+    dpo(sums[:1], sums[1:], beta=1.0).sum().backward()
+    # margin -5: -sigma(5) = -0.9933071 on the chosen, its opposite on the rejected, times the weights
+    assert logratio.grad.tolist() == pytest.approx([0.0, -0.9933071, 0.9933071, 0.4966536])
+
+
+def test_kto_by_hand():
+    logratio, desirable = torch.tensor([2.0, -1.0, 0.0]), torch.tensor([True, False, True])
+    kl = batch_kl(logratio)
+    assert float(kl) == pytest.approx(1 / 3)
+    # beta 1: sigma(-(2 - 1/3)) = 0.1588691; sigma(-(1/3 + 1)) = 0.2086086; sigma(1/3) = 0.5825702
+    assert kto(logratio, desirable, kl, beta=1.0).tolist() == pytest.approx([0.1588691, 0.2086086, 0.5825702])
+    halved = kto(logratio, desirable, kl, beta=1.0, weights=(1.0, 0.5))
+    assert halved.tolist() == pytest.approx([0.1588691, 0.1043043, 0.5825702])
+
+
+def test_the_reference_point_is_never_negative_and_has_no_gradient():
+    logratio = torch.tensor([-2.0, 1.0], requires_grad=True)
+    assert float(batch_kl(logratio)) == 0.0 and not batch_kl(logratio).requires_grad
+
+
+def test_rank_by_hand():
+    # scores 1, 0, 2 with rewards 3, 2, 1: -log(e/(e + 1 + e^2)) - log(1/(1 + e^2)) - log 1 = 1.4076060 + 2.1269280
+    assert float(rank(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([3.0, 2.0, 1.0]), beta=1.0)) == pytest.approx(3.5345340)
+    # equal rewards are not compared: each of the two good ones against the bad one, log(1 + e^-1) + log(1 + e^-2)
+    tied = rank(torch.tensor([1.0, 2.0, 0.0]), torch.tensor([1.0, 1.0, 0.0]), beta=1.0)
+    assert float(tied) == pytest.approx(math.log1p(math.exp(-1)) + math.log1p(math.exp(-2)))
+
+
+@given(st.floats(-5, 5), st.floats(-5, 5))
+def test_rank_of_two_is_dpo(good, bad):
+    scores = torch.tensor([good, bad], dtype=torch.float64)
+    assert float(rank(scores, torch.tensor([1.0, 0.0]))) == pytest.approx(float(dpo(scores[:1], scores[1:])[0]), abs=1e-6)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=6))
+def test_rank_of_equal_rewards_is_zero(scores):
+    logratio = torch.tensor(scores, requires_grad=True)
+    loss = rank(logratio, torch.ones(len(scores)))
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(0, abs=1e-6) and logratio.grad.abs().max() < 1e-6

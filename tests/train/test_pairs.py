@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upsolve.policy.model import load_codec
+from upsolve.train.pairs import build_pairs, by_edit, by_efficiency, by_outcome, edit_distance, focal_weights
+from upsolve.types import Attempt, Group, Status, Task, Verdict
+
+PASSED, FAILED, UNSCORED = Status.PASSED, Status.FAILED, Status.UNSCORED
+
+
+def group(*rows):
+    """A group from (code, status, cpu_seconds); status None: not judged."""
+    attempts = tuple(Attempt("t", code) for code, _, _ in rows)
+    verdicts = tuple(
+        None if status is None else Verdict(a.attempt_id, status, cpu_seconds=seconds)
+        for a, (_, status, seconds) in zip(attempts, rows, strict=True)
+    )
+    return Group(Task("t", "say"), attempts, verdicts)
+
+
+MIXED = group(
+    ("return a + b", PASSED, 0.5),
+    ("return a - b", FAILED, 0.1),
+    ("return sum([a, b])", PASSED, 0.2),
+    ("return sum([a])", FAILED, 0.1),
+    ("return 7", UNSCORED, None),
+    ("return 8", None, None),
+)
+
+
+def test_outcome_pairs_are_passed_before_failed():
+    assert [pair for _, pair in by_outcome(MIXED)] == [(0, 1), (0, 3), (2, 1), (2, 3)]
+    assert by_outcome(group(("x", PASSED, 0.1), ("x", FAILED, 0.1))) == []
+
+
+def test_efficiency_pairs_are_the_clearly_faster_among_passed():
+    assert [pair for _, pair in by_efficiency(MIXED)] == [(2, 0)]  # 0.2 s is at most half of 0.5 s
+    assert by_efficiency(group(("x", PASSED, 0.3), ("y", PASSED, 0.5), ("z", PASSED, None))) == []
+    assert by_efficiency(group(("x", PASSED, 0.0), ("y", PASSED, 0.0))) == []
+
+
+def test_edit_pairs_prefer_the_smallest_edit():
+    # + to -: 1; "sum([a, b])" to "sum([a])": 3 removed
+    ranks = {pair: rank for rank, pair in by_edit(MIXED)}
+    assert ranks[0, 1] == 1 and ranks[2, 3] == 3
+    assert build_pairs(MIXED, "edit", np.random.default_rng(0), most=1) == [(0, 1)]
+    assert build_pairs(MIXED, "edit", np.random.default_rng(0), most=9) == [(0, 1), (2, 3)]
+
+
+def test_the_generator_decides_and_no_attempt_is_paired_twice():
+    seen = set()
+    for seed in range(20):
+        pairs = build_pairs(MIXED, "outcome", np.random.default_rng(seed), most=9)
+        assert pairs == build_pairs(MIXED, "outcome", np.random.default_rng(seed), most=9)
+        seen.add(tuple(sorted(pairs)))
+    assert seen == {((0, 1), (2, 3)), ((0, 3), (2, 1))}
+
+
+def test_edit_distance_by_hand():
+    # kitten: k to s, e to i, g appended
+    assert edit_distance("kitten", "sitting") == 3
+    assert edit_distance("", "abc") == 3 and edit_distance("abc", "") == 3
+
+
+def slow_distance(a, b):
+    if not a or not b:
+        return len(a) + len(b)
+    if a[0] == b[0]:
+        return slow_distance(a[1:], b[1:])
+    return 1 + min(slow_distance(a[1:], b), slow_distance(a, b[1:]), slow_distance(a[1:], b[1:]))
+
+
+@given(st.text("ab", max_size=5), st.text("abc", max_size=5))
+def test_edit_distance_is_the_definition(a, b):
+    assert edit_distance(a, b) == slow_distance(a, b)
+
+
+def test_focal_weights_by_hand():
+    code, other = "a = 1\nb = 2\nc = 3", "a = 1\nb = 9\nc = 3"
+    # tokens "a = 1\n", "b", " = 2", "\nc", " = 3", "\n```": the second line is characters 6 to 12, with its line end
+    offsets = [(0, 6), (6, 7), (7, 11), (11, 13), (13, 17), (17, 21)]
+    assert focal_weights(code, other, offsets).tolist() == [0, 1, 1, 1, 0, 0]
+    assert focal_weights(code, other, offsets, inside=2.0, outside=1.0).tolist() == [1, 2, 2, 2, 1, 1]
+
+
+def test_what_only_the_other_has_leaves_no_token_to_weigh():
+    offsets = [(0, 5), (5, 9)]
+    assert focal_weights("a = 1", "a = 1", offsets).tolist() == [0, 0]
+    assert focal_weights("a = 1\nb = 2", "b = 2", [(0, 6), (6, 11), (11, 15)]).tolist() == [1, 0, 0]
+    assert focal_weights("b = 2", "a = 1\nb = 2", offsets).tolist() == [0, 0]
+    assert focal_weights("b = 2", "b = 2\na = 1", offsets).tolist() == [0, 0]  # a line end more is no edit
+
+
+def test_focal_weights_on_a_real_tokenizer():
+    codec = load_codec("smollm2-135m")
+    code, other = "s = 'é→日'\nreturn s[0]\nprint(s)", "s = 'é→日'\nreturn s[1]\nprint(s)"
+    weights = focal_weights(code, other, codec.offsets(code))
+    ids = codec.completion(code)
+    edited = codec.tokenizer.decode([token for token, weight in zip(ids, weights, strict=True) if weight])
+    assert edited.strip() == "return s[0]"
+
+
+@pytest.mark.parametrize("kind", ["outcome", "efficiency", "edit"])
+def test_a_group_without_a_difference_gives_no_pair(kind):
+    assert build_pairs(group(("x", PASSED, 0.1), ("y", PASSED, 0.1)), kind, np.random.default_rng(0), most=4) == []
