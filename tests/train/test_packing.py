@@ -73,8 +73,8 @@ def test_entropy_and_variance_are_those_of_the_logits(tiny_model):
     assert scores.logit_variance_T[0].item() == pytest.approx(logits.var(correction=0).item(), rel=1e-3)
 
 
-@pytest.mark.parametrize("reduce", ["sequence_sum", "sequence_mean", "token_mean"])
-@pytest.mark.parametrize("kind", ["reinforce", "dft", "oapl", "topr"])
+@pytest.mark.parametrize("reduce", ["sequence_sum", "sequence_mean", "token_mean", "constant_length"])
+@pytest.mark.parametrize("kind", ["reinforce", "dft", "dro", "oapl", "topr"])
 def test_many_batches_give_the_gradient_of_one(tiny_model, reduce, kind):
     codec = load_codec(tiny_model)
     config = ObjectiveConfig(kind=kind, reduce=reduce)

@@ -48,7 +48,7 @@ def by_efficiency(group: Group, *, most: float = 0.5) -> list[tuple[float, Pair]
 
 
 def by_edit(group: Group) -> list[tuple[float, Pair]]:
-    """The pairs of ``by_outcome``, ranked by edit distance: the smaller the edit, the clearer what was wrong (2502.11475)."""
+    """The pairs of ``by_outcome``, ranked by edit distance: the smaller the edit, the clearer what was wrong."""
     codes = [attempt.code for attempt in group.attempts]
     return [(float(edit_distance(codes[i], codes[j])), (i, j)) for _, (i, j) in by_outcome(group)]
 
