@@ -1,7 +1,7 @@
 """Value and gradient of our losses beside TRL's own code, on the same tensors.
 
-TRL's trainers are made without their constructors and given only the settings that their loss reads; in the place of a model stands
-what a model would have returned. Everything between log-probabilities and loss is TRL's.
+TRL's trainers are made without their constructors and given only the settings that their loss reads; in the place of a model
+stands what a model would have returned. Everything between log-probabilities and loss is TRL's.
 """
 
 from collections import defaultdict

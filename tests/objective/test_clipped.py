@@ -16,7 +16,7 @@ ATTEMPT = torch.tensor([0, 0, 0, 1, 1])
 
 def batch(logratio, advantages, attempt=ATTEMPT):
     """Log-probabilities with gradient, and a batch whose old policy lies the log-ratio away."""
-    logp = (torch.linspace(-2, -1, len(attempt)) + 0.0).requires_grad_()
+    logp = torch.linspace(-2, -1, len(attempt)).requires_grad_()
     return logp, LossInputs(
         attempt, torch.as_tensor(advantages), torch.zeros(int(attempt.max()) + 1), None, logp.detach() - logratio
     )
@@ -27,7 +27,7 @@ def config_of(kind, **clip):
 
 
 def test_ppo_clips_only_what_goes_on_moving_away():
-    # up at 2: clipped to 1.3; down at 2: pulled back with its full weight; up at 0.5: full; down at 0.5: clipped to 0.8; 1.1: inside
+    # up at 2: clipped to 1.3; down at 2: in full, it pulls back; up at 0.5: in full; down at 0.5: clipped to 0.8; 1.1: inside
     loss = ppo_clip(RATIOS.log(), SIGNS, low=0.2, high=0.3)
     assert loss.tolist() == pytest.approx([-1.3, 2.0, -0.5, 0.8, 3.3])
     assert outside(RATIOS.log(), SIGNS, low=0.2, high=0.3).tolist() == [True, False, False, True, False]
@@ -106,7 +106,7 @@ def test_a_guessed_old_policy_leaves_nothing_to_learn():
         (gradient,) = torch.autograd.grad(token_losses(logp, data, config).sum(), logp)
         lengths.append(float(gradient.abs().sum()))
         logp = (logp - 0.1 * gradient).detach().requires_grad_()
-    # ratios after a step: e^0.1 = 1.105 and e^-0.1 = 0.905; after two: e^0.2105 = 1.234 and e^-0.1905 = 0.827; then one more down
+    # ratios after a step: e^0.1 = 1.105, e^-0.1 = 0.905; after two: e^0.2105 = 1.234, e^-0.1905 = 0.827; then one more down
     assert shares == [0.0, 0.0, 0.5, 1.0]
     assert lengths[0] == 4.0 and lengths[-1] == 0.0
 

@@ -63,7 +63,7 @@ def test_objectives_that_need_a_reference_say_so():
 
 
 def test_dro_is_reinforce_held_by_a_square():
-    # attempt 0: log pi -3, log-ratio 1, A 2: 6 + 0.5 / 2 * 1 = 6.25 over two tokens; attempt 1: log pi -0.5, log-ratio 0, A -1: -0.5
+    # attempt 0: log pi -3, log-ratio 1, A 2: 6 + 0.5 / 2 * 1 = 6.25 over two tokens; attempt 1: log pi -0.5, ratio 1: -0.5
     data = inputs([2.0, -1.0], reference=torch.tensor([-1.5, -2.5, -0.5]))
     config = ObjectiveConfig(kind="dro", beta_dro=0.5)
     assert OBJECTIVES["dro"](LOGP, data, config).tolist() == pytest.approx([3.125, 3.125, -0.5])

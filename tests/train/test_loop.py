@@ -75,6 +75,7 @@ def test_a_killed_run_goes_on_bit_by_bit(tiny_model, tmp_path, stop):
         ("leave_one_out", "topr"),
         ("asymre", "reinforce"),
         ("centred", "oapl"),
+        ("leave_one_out", "dro"),
         ("awr", "reinforce"),
         ("passed", "dft"),
     ],
@@ -93,6 +94,7 @@ def test_every_method_runs_and_moves_the_weights(tiny_model, tmp_path, advantage
         "entropy",
         "logit_variance",
         "mass_up",
+        "clipped",
         "tokens_per_second",
         "heldout_passed_logp",
     } <= row.keys()

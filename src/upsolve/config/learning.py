@@ -84,7 +84,7 @@ class ObjectiveConfig(Strict):
 
     kind: Literal["reinforce", "dft", "topr", "oapl", "dro", "ppo_clip", "gspo", "cispo", "m2po"] = "reinforce"
     reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "sequence_sum"
-    """What divides the sum over tokens: the number of attempts, each length, the number of tokens, or attempts times ``length``."""
+    """What divides the sum over tokens: number of attempts, each length, number of tokens, or attempts times ``length``."""
     length: int = Field(default=1024, ge=1)
     """``constant_length``: tokens, such as the longest completion; the same for the whole run."""
     beta_value: float = Field(default=1.0, gt=0)
@@ -92,7 +92,7 @@ class ObjectiveConfig(Strict):
     beta_policy: float = Field(default=1e-3, gt=0)
     """``oapl``: weight of the log-ratio."""
     beta_dro: float = Field(default=1e-2, gt=0)
-    """``dro``: weight of the squared log-ratio."""
+    """``dro``: weight of the squared log-ratio of an attempt; our choice, not the source's."""
     clip: ClipConfig = ClipConfig()
     kl: KlConfig = KlConfig()
 

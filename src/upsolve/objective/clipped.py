@@ -3,9 +3,9 @@
 Legend: T tokens of all attempts of a batch, one after the other; S attempts; attempt_T [T] maps a token to its attempt;
 logratio_T [T] = log pi(o_t) - log pi_old(o_t); r = pi/pi_old; sg = no gradient.
 
-pi_old is the policy that made the attempts, or the policy when this batch was first seen. All ratios are 1 at first. When pi_old
-is a guess (the author's mu is unknown), ratios leave the clip within a few updates, and every token outside is without gradient:
-training stops in silence. ``outside`` counts them.
+pi_old is the policy that made the attempts, or the policy when this batch was first seen. All ratios are 1 at first. When
+pi_old is a guess (the author's mu is unknown), ratios leave the clip within a few updates, and every token outside is without
+gradient: training stops in silence. ``table.clipped_tokens`` says which they are, and the log has their share.
 """
 
 import torch
@@ -48,9 +48,10 @@ def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: floa
 
 
 def m2po_mask(logratio_T: Tensor, *, threshold: float) -> Tensor:
-    """Return bool [T], tokens kept: those of the largest (log r)^2 go until the mean over the rest is <= threshold (2510.01161).
+    """Return bool [T], tokens kept: the largest (log r)^2 go until the mean over the rest is <= threshold (M2PO, 2510.01161).
 
-    The mean is over the tokens given, so a micro-batch is masked on its own. Tokens with log r = 0 always stay.
+    Either sign of log r and of A may go; log r = 0 always stays. The mean is over the tokens given: a micro-batch is masked on
+    its own, so that here, unlike elsewhere, many small batches are not one large one.
     """
     square_T, order_T = logratio_T.detach().square().sort()
     mean_T = square_T.cumsum(0) / torch.arange(1, square_T.numel() + 1, device=square_T.device)

@@ -13,7 +13,7 @@ __all__ = ["batch_kl", "dpo", "kto", "rank", "weighted_sum"]
 
 
 def weighted_sum(logratio_T: Tensor, weights_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
-    """Return [S]: sum_t w_t log pi(o_t)/ref(o_t). With the weights of ``train.pairs.focal_weights``, ``dpo`` becomes focal DPO."""
+    """Return [S]: sum_t w_t log pi(o_t)/ref(o_t). With the weights of ``train.pairs.focal_weights`` ``dpo`` is focal DPO."""
     return sum_by_attempt(logratio_T * weights_T, attempt_T, attempts)
 
 
@@ -56,10 +56,10 @@ def kto(
 
 
 def rank(logratio_G: Tensor, rewards_G: Tensor, *, beta: float = 0.1) -> Tensor:
-    """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group (Plackett-Luce; 2305.18290, app. A.3).
+    """loss = sum_i -log(e^{b x_i} / (e^{b x_i} + sum_{j: r_j < r_i} e^{b x_j})) over a group; b is ``beta``.
 
-    The likelihood of the whole order when no two rewards are equal. Attempts of equal reward are not compared. A group of two is
-    ``dpo``; a group of one, or of equal rewards, gives 0.
+    Minus the log-likelihood of the whole order under Plackett-Luce (2305.18290, app. A.3) when no two rewards are equal;
+    attempts of equal reward are not compared. A group of two is ``dpo``; a group of one, or of equal rewards, gives 0.
     """
     score_G = beta * logratio_G
     itself_GG = torch.eye(rewards_G.numel(), dtype=torch.bool, device=rewards_G.device)

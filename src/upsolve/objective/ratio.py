@@ -31,7 +31,7 @@ def k1(logratio: Tensor) -> Tensor:
 
 
 def k2(logratio: Tensor) -> Tensor:
-    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0; as a loss, on samples of pi, its gradient is the KL's."""
+    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0; as a loss on samples of pi its gradient is the KL's."""
     return logratio.square() / 2
 
 

@@ -152,9 +152,9 @@ CLIPPED: Mapping[str, Loss] = {
 
 
 def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return bool [T]: tokens that a clip or a mask of the objective touches. Their share says how much of a batch still teaches.
+    """Return bool [T]: tokens that a clip or a mask of the objective touches; but for those of ``cispo`` they have no gradient.
 
-    Without gradient they are, but for ``cispo``. A share that grows towards 1 means that pi_old is too far away, or was a guess.
+    A share that grows towards 1 means that pi_old is too far away, or was a guess.
     """
     with torch.no_grad():
         touched_T = torch.zeros_like(logp_T, dtype=torch.bool)

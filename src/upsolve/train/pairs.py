@@ -39,7 +39,7 @@ def by_outcome(group: Group) -> list[tuple[float, Pair]]:
 def by_efficiency(group: Group, *, most: float = 0.5) -> list[tuple[float, Pair]]:
     """Every pair that both passed where the first took at most ``most`` of the second's ``cpu_seconds``, all of rank 0.
 
-    Where the time is not known there is no pair. Times of a few milliseconds are mostly noise: hence half, and not a little less.
+    Where the time is not known there is no pair. Short times are mostly noise: hence half, and not a little less.
     """
     times = [
         (i, v.cpu_seconds) for i, v in enumerate(group.verdicts) if v is not None and passed(v) and v.cpu_seconds is not None
@@ -80,10 +80,10 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
 def focal_weights(
     code: str, other: str, offsets: Sequence[tuple[int, int]], *, inside: float = 1.0, outside: float = 0.0
 ) -> NDArray[np.float64]:
-    """Return [R]: ``inside`` for tokens that touch a line of ``code`` that ``other`` does not have in its place, else ``outside``.
+    """Return [R]: ``inside`` for tokens that touch a line of ``code`` that ``other`` has not in its place, else ``outside``.
 
-    (0, 1) masks what both share (2503.02783); (1, 2) stresses what differs (2502.11475). Lines that only ``other`` has leave no
-    token here to weigh.
+    1 and 0 leave out what both share (2503.02783); 2 and 1 stress what differs (2502.11475). Lines that only ``other`` has
+    leave no token here to weigh.
 
     Args:
         code: the attempt whose tokens are weighed.

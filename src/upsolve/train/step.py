@@ -15,7 +15,7 @@ from torch import Tensor
 from upsolve.config import ObjectiveConfig, OptimConfig
 from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
 from upsolve.objective.reduce import REDUCTIONS
-from upsolve.objective.table import LossInputs, token_losses
+from upsolve.objective.table import LossInputs, clipped_tokens, token_losses
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
@@ -41,6 +41,7 @@ class Tally:
     logit_variance: float = 0.0
     tokens: int = 0
     read: int = 0
+    clipped: int = 0
     mass_up: float = 0.0
     mass_down: float = 0.0
     logp_up: list[float] = field(default_factory=list[float])
@@ -94,6 +95,7 @@ def sum_gradients(
         loss = loss_of(scores, inputs, config, sizes)
         backward(loss)
         count(tally, batch, scores, inputs, float(loss.detach()))
+        tally.clipped += int(clipped_tokens(scores.logp_T, inputs, config).sum())
     return tally
 
 
@@ -142,6 +144,7 @@ def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str,
         "entropy": tally.entropy / tally.tokens,
         "logit_variance": tally.logit_variance / tally.tokens,
         "mass_up": tally.mass_up / mass if mass else 0.0,
+        "clipped": tally.clipped / tally.tokens,
         "attempt_tokens": float(tally.tokens),
         "tokens_per_second": tally.read / seconds,
         "malformed": float(np.mean(tally.malformed)),
