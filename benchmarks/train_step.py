@@ -36,8 +36,9 @@ from machine import machine
 from upsolve.config import ObjectiveConfig
 from upsolve.policy.attention import keep_memory, use_tree_attention
 from upsolve.policy.model import load_codec, load_model
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, head_of, hidden_states, token_scores
-from upsolve.train.pack import EncodedGroup, pack
+from upsolve.train.pack import pack
 from upsolve.train.padded import padded_scores
 from upsolve.train.step import sum_gradients
 
@@ -60,9 +61,13 @@ def groups_of(job, codec):
             [tuple(random.integers(vocabulary, size=n).tolist()) for n in (p, *[r] * job["G"])] for _ in range(job["groups"])
         ]
         texts = [(first, tuple(rest)) for first, *rest in ids]
-    advantages = tuple(random.normal(size=job["G"]).tolist())
-    none = (float("nan"),) * job["G"]
-    return [EncodedGroup(p, a, advantages, advantages, none, (False,) * job["G"]) for p, a in texts]
+    advantages = random.normal(size=job["G"])
+    return [
+        EncodedGroup(
+            p, tuple(EncodedAttempt(ids, np.full(len(ids), x, dtype=np.float32)) for ids, x in zip(a, advantages, strict=True))
+        )
+        for p, a in texts
+    ]
 
 
 def random_qwen():
@@ -110,8 +115,7 @@ def ours(job, model, groups):
     score = others.get(job["way"], token_scores)
     config = ObjectiveConfig(kind="reinforce", reduce="token_mean")
     batches = [pack([[group]]) for group in groups]
-    options = {"reference": None, "backward": lambda loss: loss.backward()}
-    return lambda: sum_gradients(partial(score, model), batches, config, **options).loss
+    return lambda: sum_gradients(partial(score, model), batches, config, backward=lambda loss: loss.backward()).loss
 
 
 def trl_trainer(job, model, codec, folder):
@@ -151,17 +155,17 @@ def theirs(job, model, groups, codec):
     batches = []
     for group in groups:
         prompts, prompt_mask = padded_ids([group.prompt_P] * len(group.attempts), left=True)
-        attempts, attempt_mask = padded_ids(group.attempts, left=False)
+        attempts, attempt_mask = padded_ids([one.ids_R for one in group.attempts], left=False)
         inputs = {
             "prompt_ids": prompts,
             "prompt_mask": prompt_mask,
             "completion_ids": attempts,
             "completion_mask": attempt_mask,
         }
-        inputs |= {"advantages": torch.tensor(group.advantages, device=DEVICE)}
-        inputs |= {"num_items_in_batch": torch.tensor(sum(len(ids) for g in groups for ids in g.attempts), device=DEVICE)}
+        inputs |= {"advantages": torch.tensor([one.advantages_R[0] for one in group.attempts], device=DEVICE)}
+        inputs |= {"num_items_in_batch": torch.tensor(sum(len(one.ids_R) for g in groups for one in g.attempts), device=DEVICE)}
         if job["way"] == "trl sft":
-            ids, mask = padded_ids([(*group.prompt_P, *ids) for ids in group.attempts], left=False)
+            ids, mask = padded_ids([(*group.prompt_P, *one.ids_R) for one in group.attempts], left=False)
             inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
         batches.append(inputs)
 
@@ -220,7 +224,7 @@ def one(job):
         if DEVICE == "cuda":
             torch.cuda.synchronize()
         times.append(time.monotonic() - started)
-    read = sum(len(g.prompt_P) * len(g.attempts) + sum(map(len, g.attempts)) for g in groups)
+    read = sum(len(g.prompt_P) * (len(g.attempts) - 1) + g.tokens for g in groups)
     weights = sum(p.numel() for p in model.parameters())
     highest = peak() - before
     norm = sum(float(p.grad.double().square().sum()) for p in model.parameters()) ** 0.5 / len(times)

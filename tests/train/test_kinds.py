@@ -9,8 +9,9 @@ import torch
 import transformers
 
 from upsolve.policy.attention import use_tree_attention
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import EncodedGroup, pack
+from upsolve.train.pack import pack
 from upsolve.train.padded import TOLERANCE, choose_scorer, disagreement, padded_scores, prompts_of, sample_of
 
 SMALL = {
@@ -71,8 +72,7 @@ def batch_of(seed=0):
         return tuple(random.integers(3, 97, size).tolist())
 
     def group(prompt, *sizes):
-        zero = (0.0,) * len(sizes)
-        return EncodedGroup(ids(prompt), tuple(ids(size) for size in sizes), zero, zero, zero, (False,) * len(sizes))
+        return EncodedGroup(ids(prompt), tuple(EncodedAttempt(ids(size), np.zeros(size, np.float32)) for size in sizes))
 
     return pack([[group(11, 9, 14, 1), group(8, 7, 12)], [group(20, 16)]])
 

@@ -10,10 +10,11 @@ import torch
 from upsolve.config import ObjectiveConfig, OptimConfig, Recipe
 from upsolve.policy.attention import use_tree_attention
 from upsolve.policy.model import load_codec, load_model
+from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups, soft_values
 from upsolve.train.groups import TrainGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import encode_groups, fit_rows, pack, plan_steps, soft_values
-from upsolve.train.step import learning_rate, sum_gradients
+from upsolve.train.pack import fit_rows, level_rows, pack, plan_steps
+from upsolve.train.step import Known, learning_rate, sum_gradients
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 
@@ -43,7 +44,7 @@ def plain_logps(model, prompt, completion):
 def test_packed_scores_equal_plain_ones(tiny_model, own_attention):
     codec, model = load_codec(tiny_model), load_model(tiny_model)
     items = encoded(codec)
-    plain = [plain_logps(model, g.prompt_P, ids) for g in items for ids in g.attempts]
+    plain = [plain_logps(model, g.prompt_P, one.ids_R) for g in items for one in g.attempts]
     if own_attention:
         use_tree_attention(model)
     scores = token_scores(model, pack([items[:2], items[2:]]))
@@ -56,7 +57,7 @@ def test_packed_gradients_equal_plain_ones(tiny_model):
     packed, plain = load_model(tiny_model), load_model(tiny_model)
     use_tree_attention(packed)
     token_scores(packed, pack([items])).logp_T.sum().backward()
-    sum(plain_logps(plain, g.prompt_P, ids).sum() for g in items for ids in g.attempts).backward()
+    sum(plain_logps(plain, g.prompt_P, one.ids_R).sum() for g in items for one in g.attempts).backward()
     for (name, a), (_, b) in zip(packed.named_parameters(), plain.named_parameters(), strict=True):
         assert torch.allclose(a.grad, b.grad, atol=2e-4, rtol=1e-3), name
 
@@ -65,7 +66,7 @@ def test_entropy_and_variance_are_those_of_the_logits(tiny_model):
     codec, model = load_codec(tiny_model), load_model(tiny_model)
     items = encoded(codec)[:1]
     scores = token_scores(model, pack([items]))
-    prompt, completion = items[0].prompt_P, items[0].attempts[0]
+    prompt, completion = items[0].prompt_P, items[0].attempts[0].ids_R
     logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1].float()
     assert scores.entropy_T[0].item() == pytest.approx(
         torch.distributions.Categorical(logits=logits).entropy().item(), abs=1e-5
@@ -92,7 +93,7 @@ def test_many_batches_give_the_gradient_of_one(tiny_model, reduce, kind):
             partial(token_scores, model),
             [pack(rows) for rows in layout],
             config,
-            reference=reference,
+            known=Known(reference=reference),
             backward=lambda loss: loss.backward(),
         )
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
@@ -113,9 +114,9 @@ def test_an_attempt_that_was_cut_does_not_learn_to_close(tiny_model):
     group = groups(1)[0]
     cut = tuple(replace(attempt, truncated=True) for attempt in group.group.attempts)
     items, _ = encode_groups([replace(group, group=replace(group.group, attempts=cut))], codec, Recipe())
-    texts = [codec.tokenizer.decode(ids) for ids in items[0].attempts]
+    texts = [codec.tokenizer.decode(one.ids_R) for one in items[0].attempts]
     assert texts == [attempt.code for attempt in cut]
-    assert all(codec.tokenizer.decode(ids).endswith("\n```") for ids in encoded(codec)[0].attempts)
+    assert all(codec.tokenizer.decode(one.ids_R).endswith("\n```") for one in encoded(codec)[0].attempts)
 
 
 def test_nothing_is_lost_in_planning(tiny_model):
@@ -123,8 +124,42 @@ def test_nothing_is_lost_in_planning(tiny_model):
     steps = plan_steps(items, OptimConfig(tokens_per_step=120, tokens_per_batch=64, row_tokens=64))
     keys = sorted(key for step in steps for batch in step for key in batch.keys)
     assert keys == sorted(key for g in items for key in g.attempt_keys())
+    for processes in (1, 2, 3):
+        steps = plan_steps(items, OptimConfig(tokens_per_step=300, tokens_per_batch=200), processes=processes)
+        assert sorted(key for step in steps for batch in step for key in batch.keys) == keys
+        assert all((batch.group_BL >= 0).all() for step in steps for batch in step), "no padding"
     rows = fit_rows(items, 10_000)
     assert len(rows) == 1 and len(rows[0]) == 3
+
+
+def test_rows_are_level_and_as_many_for_every_process():
+    def group(tokens):
+        return EncodedGroup((1,) * (tokens - 1), (EncodedAttempt((2,), np.ones(1, np.float32)),))
+
+    # 90 tokens, 40 at most: three rows; longest first, each into the shortest: 20+9, 15+9+4+4, 12+10+7
+    rows = level_rows([group(n) for n in (4, 20, 9, 12, 7, 15, 9, 10, 4)], 40, 1)
+    assert sorted([sorted(g.tokens for g in row) for row in rows]) == [[4, 4, 9, 15], [7, 10, 12], [9, 20]]
+    assert len(level_rows([group(n) for n in (9, 9, 9, 9, 9)], 40, 2)) == 2
+    assert [[g.tokens for g in row] for row in level_rows([group(3), group(100), group(3)], 60, 1)] == [[100], [3, 3]]
+
+
+def test_equal_attempts_are_read_once_and_count_as_many(tiny_model):
+    codec = load_codec(tiny_model)
+    one = groups(1, 3)[0]
+    twice = replace(one.group, attempts=(*one.group.attempts, one.group.attempts[1]), verdicts=(*one.group.verdicts, None))
+    copied = TrainGroup(twice, np.append(one.rewards_G, one.rewards_G[1]), np.array([0.5, -0.25, 0.75, -0.25]))
+    config = ObjectiveConfig(reduce="token_mean")
+    merged, _ = encode_groups([copied], codec, Recipe())
+    assert [attempt.count for attempt in merged[0].attempts] == [1, 2, 1]
+    apart = [replace(merged[0], attempts=(*(replace(a, count=1) for a in merged[0].attempts),)), merged[0]]
+    apart[1] = replace(merged[0], attempts=(replace(merged[0].attempts[1], count=1),))
+    grads = []
+    for layout in ([merged], [apart]):
+        model = load_model(tiny_model)
+        batches = [pack([row]) for row in layout]
+        sum_gradients(partial(token_scores, model), batches, config, backward=lambda loss: loss.backward())
+        grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert torch.allclose(grads[0], grads[1], atol=1e-6, rtol=1e-4)
 
 
 def test_soft_values_by_hand():

@@ -79,6 +79,15 @@ class KlConfig(Strict):
     """``k1`` as a loss has a gradient of mean zero on the policy's own samples."""
 
 
+class ValueConfig(Strict):
+    """The value head of ``advantage.kind: gae``."""
+
+    coefficient: float = Field(default=0.1, gt=0)
+    """Weight of its loss beside the policy's."""
+    clip: float = Field(default=0.3, gt=0)
+    """How far a value may move from what it was at the start of the round, in units of the reward (2605.21180: 0.3)."""
+
+
 class ObjectiveConfig(Strict):
     """Advantages and log-probabilities -> loss."""
 
@@ -95,6 +104,7 @@ class ObjectiveConfig(Strict):
     """``dro``: weight of the squared log-ratio of an attempt; our choice, not the source's."""
     clip: ClipConfig = ClipConfig()
     kl: KlConfig = KlConfig()
+    value: ValueConfig = ValueConfig()
 
     @property
     def needs_reference(self) -> bool:

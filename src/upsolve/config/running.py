@@ -62,8 +62,8 @@ class OptimConfig(Strict):
     """Token budget of one optimiser step."""
     tokens_per_batch: int = Field(default=4096, ge=64)
     """Token budget of one forward and backward pass."""
-    row_tokens: int = Field(default=448, ge=16)
-    """Aimed length of a packed row; a longer group gets a row of its own."""
+    row_tokens: int = Field(default=0, ge=0)
+    """Aimed length of a packed row, for attention that pays for its square; 0: a batch is one row, without padding."""
 
 
 class MonitorConfig(Strict):

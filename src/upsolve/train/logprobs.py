@@ -33,6 +33,8 @@ class TokenScores:
     """float32 [T], nats, no gradient."""
     logit_variance_T: Tensor
     """float32 [T], variance of the logits over the vocabulary, no gradient."""
+    values_T: Tensor | None = None
+    """float32 [T], the value head's expectation of the rewards from this token on, with gradient; None without one."""
 
 
 Scorer = Callable[[Any, PackedBatch], TokenScores]

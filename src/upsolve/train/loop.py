@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import gather_object
 
 from upsolve.config import Recipe, dump_recipe, load_recipe
@@ -25,7 +25,8 @@ from upsolve.train.pack import PackedBatch
 from upsolve.train.padded import choose_scorer
 from upsolve.train.plan import Plan, make_plan
 from upsolve.train.reference import reference_logps
-from upsolve.train.step import Tally, learning_rate, merged, step_metrics, sum_gradients
+from upsolve.train.step import Known, learning_rate, sum_gradients
+from upsolve.train.tally import Tally, merged, step_metrics
 from upsolve.types import Group
 
 __all__ = ["Trained", "claim", "train"]
@@ -116,7 +117,7 @@ class Run:
             self.score,
             self.plan.steps[index],
             self.recipe.objective,
-            reference=self.reference,
+            known=Known(reference=self.reference),
             backward=self.accelerator.backward,
             share=(self.accelerator.process_index, self.accelerator.num_processes),
         )
@@ -191,7 +192,7 @@ def train(
     if done := load_trained(place):
         return done
     codec = load_codec(recipe.model.name)
-    run = Run(recipe, place, make_plan(groups, heldout, recipe, codec), codec)
+    run = Run(recipe, place, make_plan(groups, heldout, recipe, codec, processes=PartialState().num_processes), codec)
     if run.progress.start is None:
         run.progress.start = run.watch()
     collapsed = ""

@@ -72,8 +72,9 @@ def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[Pack
             logp = score(batch).logp_T.float().cpu().numpy()
         sizes = np.bincount(batch.attempt_T)
         means = np.bincount(batch.attempt_T, weights=logp) / sizes
-        passed += means[batch.advantages_S > 0].tolist()
-        failed += means[batch.advantages_S < 0].tolist()
+        up = batch.advantages_T[np.cumsum(sizes) - 1] > 0
+        passed += means[up].tolist()
+        failed += means[~up].tolist()
     row: dict[str, float] = {}
     if passed:
         row["heldout_passed_logp"] = float(np.mean(passed))

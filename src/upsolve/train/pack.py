@@ -1,4 +1,4 @@
-"""Groups -> packed batches: a prompt once for all its attempts, several groups a row.
+"""Encoded groups -> packed batches: a prompt once for all its attempts, several groups a row.
 
 Legend: B rows, L row length, T attempt tokens of the batch one after the other, S attempts of the batch.
 
@@ -7,52 +7,19 @@ Legend: B rows, L row length, T attempt tokens of the batch one after the other,
     token t:   its log-probability is read off the hidden state before it (the prompt's last one for the first token)
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from upsolve.config import OptimConfig, Recipe
-from upsolve.objective.surrogate import soft_value
-from upsolve.policy.tokens import Codec
-from upsolve.train.groups import TrainGroup
-from upsolve.types import Attempt, Status, content_id
+from upsolve.config import OptimConfig
+from upsolve.train.encode import EncodedGroup
 
-__all__ = ["EncodedGroup", "PackedBatch", "encode_groups", "pack", "plan_steps"]
+__all__ = ["PackedBatch", "pack", "plan_steps"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedGroup:
-    """A group as token ids, only with the attempts that carry a gradient and fit."""
-
-    prompt_P: tuple[int, ...]
-    """Prompt token ids."""
-    attempts: tuple[tuple[int, ...], ...]
-    """Completion token ids."""
-    advantages: tuple[float, ...]
-    """One an attempt."""
-    values: tuple[float, ...]
-    """r_i - V, one an attempt (see LossInputs.values_S)."""
-    behavior: tuple[float, ...]
-    """Author's log-probability, nan where unknown."""
-    malformed: tuple[bool, ...]
-    """True where the code does not compile."""
-
-    @property
-    def tokens(self) -> int:
-        """P + sum of R: what the group costs."""
-        return len(self.prompt_P) + sum(len(ids) for ids in self.attempts)
-
-    def attempt_keys(self) -> list[str]:
-        """Return the content key of every attempt after its prompt."""
-        prompt = str(self.prompt_P)
-        return [content_id(prompt, str(ids)) for ids in self.attempts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +40,10 @@ class PackedBatch:
     """The token predicted."""
     attempt_T: Ints
     """Attempt of the token, 0..S-1."""
-    advantages_S: Floats
-    """Advantage."""
+    advantages_T: Floats
+    """Advantage of every token."""
+    count_S: Floats
+    """How many equal attempts each stands for."""
     values_S: Floats
     """r - V."""
     behavior_S: Floats
@@ -83,45 +52,6 @@ class PackedBatch:
     """True where the code does not compile."""
     keys: tuple[str, ...]
     """Content key of every attempt after its prompt."""
-
-
-def soft_values(rewards_G: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
-    """r_i - beta log mean exp(r / beta) over the group (OAPL, 2602.19362)."""
-    return rewards_G - float(soft_value(torch.from_numpy(rewards_G), beta=beta))
-
-
-def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) -> tuple[list[EncodedGroup], Counter[str]]:
-    """Tokenise groups; attempts over ``data.max_tokens`` are left out and counted, as are those without a gradient."""
-    encoded: list[EncodedGroup] = []
-    left_out: Counter[str] = Counter()
-    keep_zero = recipe.objective.kind == "oapl"
-    for item in groups:
-        prompt = codec.prompt(item.group.task).ids_P
-        values = soft_values(item.rewards_G, recipe.objective.beta_value)
-        kept: list[tuple[Attempt, tuple[int, ...], int]] = []
-        for index, attempt in enumerate(item.group.attempts):
-            ids = codec.completion(attempt.code, closed=not attempt.truncated)  # a cut attempt never closed its fence
-            if not ids:
-                left_out["attempts: empty"] += 1
-            elif len(prompt) + len(ids) > recipe.data.max_tokens:
-                left_out["attempts: over max_tokens"] += 1
-            elif item.advantages_G[index] == 0 and not keep_zero:
-                left_out["attempts: zero advantage"] += 1
-            else:
-                kept.append((attempt, ids, index))
-        if kept:
-            verdicts = item.group.verdicts
-            encoded.append(
-                EncodedGroup(
-                    prompt_P=prompt,
-                    attempts=tuple(ids for _, ids, _ in kept),
-                    advantages=tuple(float(item.advantages_G[i]) for _, _, i in kept),
-                    values=tuple(float(values[i]) for _, _, i in kept),
-                    behavior=tuple(np.nan if a.behavior_logp is None else a.behavior_logp for a, _, _ in kept),
-                    malformed=tuple((v := verdicts[i]) is not None and v.status is Status.COMPILE_ERROR for _, _, i in kept),
-                )
-            )
-    return encoded, left_out
 
 
 def chunks(groups: Sequence[EncodedGroup], budget: int) -> list[list[EncodedGroup]]:
@@ -150,24 +80,56 @@ def fit_rows(groups: Sequence[EncodedGroup], row_tokens: int) -> list[list[Encod
     return [row for _, row in sorted(rows, key=lambda r: -r[0])]
 
 
-def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig) -> list[list[PackedBatch]]:
-    """Plan an epoch: optimiser steps of at most ``tokens_per_step``, each cut into batches of rows of like length."""
+def level_rows(groups: Sequence[EncodedGroup], budget: int, multiple: int) -> list[list[EncodedGroup]]:
+    """Put groups into rows of like length, as few as the budget allows and a multiple of a number: longest first, each into the shortest.
+
+    A group over the budget has a row of its own; there are fewer rows where there are fewer groups.
+    """
+    wanted = -(-sum(group.tokens for group in groups) // budget)
+    wanted = -(-wanted // multiple) * multiple
+    while True:
+        rows: list[list[EncodedGroup]] = [[] for _ in range(min(wanted, len(groups)))]
+        used = [0] * len(rows)
+        for group in sorted(groups, key=lambda g: -g.tokens):
+            shortest = used.index(min(used))
+            rows[shortest].append(group)
+            used[shortest] += group.tokens
+        if all(size <= budget or len(row) == 1 for size, row in zip(used, rows, strict=True)):
+            return sorted(rows, key=lambda row: -sum(group.tokens for group in row))
+        wanted += multiple
+
+
+def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes: int = 1) -> list[list[PackedBatch]]:
+    """Plan an epoch: optimiser steps of at most ``tokens_per_step``, each cut into batches of at most ``tokens_per_batch``.
+
+    A batch is one row without any padding, and every process gets as many of like length; with ``row_tokens`` it is several rows of
+    like length, for attention that pays for a row's length squared.
+    """
     steps: list[list[PackedBatch]] = []
     for part in chunks(groups, optim.tokens_per_step):
-        batches: list[list[list[EncodedGroup]]] = []
-        width = 0
-        for row in fit_rows(part, optim.row_tokens):
-            if not batches or width * (len(batches[-1]) + 1) > optim.tokens_per_batch:
-                batches.append([])
-                width = sum(group.tokens for group in row)
-            batches[-1].append(row)
+        if optim.row_tokens:
+            batches = several_rows(fit_rows(part, optim.row_tokens), optim.tokens_per_batch)
+        else:
+            batches = [[row] for row in level_rows(part, optim.tokens_per_batch, processes)]
         steps.append([pack(rows) for rows in batches])
     return steps
 
 
+def several_rows(rows: Sequence[list[EncodedGroup]], budget: int) -> list[list[list[EncodedGroup]]]:
+    """Cut rows, longest first, into batches that stay within a budget with their padding."""
+    batches: list[list[list[EncodedGroup]]] = []
+    width = 0
+    for row in rows:
+        if not batches or width * (len(batches[-1]) + 1) > budget:
+            batches.append([])
+            width = sum(group.tokens for group in row)
+        batches[-1].append(row)
+    return batches
+
+
 def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
     """Lay rows of groups out as arrays."""
-    length = max(sum(len(g.prompt_P) + sum(len(ids) - 1 for ids in g.attempts) for g in row) for row in rows)
+    length = max(sum(g.tokens - len(g.attempts) for g in row) for row in rows)
     ids, positions, attempt = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     owner = np.full((len(rows), length), -1, dtype=np.int64)
     source: list[NDArray[np.int64]] = []
@@ -180,7 +142,7 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
             end = at + prompt
             put(ids[b], positions[b], at, (group.prompt_P, 0))
             last = b * length + end - 1
-            for index, tokens in enumerate(group.attempts, start=1):
+            for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
                 put(ids[b], positions[b], end, (tokens[:-1], prompt))
                 attempt[b, end : end + len(tokens) - 1] = index
                 source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
@@ -189,7 +151,7 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
                 end += len(tokens) - 1
             owner[b, at:end] = g
             at = end
-    every = [group for row in rows for group in row]
+    every = [one for row in rows for group in row for one in group.attempts]
     return PackedBatch(
         ids_BL=ids,
         positions_BL=positions,
@@ -198,11 +160,12 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
         source_T=np.concatenate(source),
         target_T=np.array(target, dtype=np.int64),
         attempt_T=np.repeat(np.arange(len(sizes)), sizes),
-        advantages_S=np.array([a for g in every for a in g.advantages], dtype=np.float32),
-        values_S=np.array([v for g in every for v in g.values], dtype=np.float32),
-        behavior_S=np.array([v for g in every for v in g.behavior], dtype=np.float32),
-        malformed_S=np.array([v for g in every for v in g.malformed], dtype=np.bool_),
-        keys=tuple(key for g in every for key in g.attempt_keys()),
+        advantages_T=np.concatenate([one.advantages_R for one in every]),
+        count_S=np.array([one.count for one in every], dtype=np.float32),
+        values_S=np.array([one.value for one in every], dtype=np.float32),
+        behavior_S=np.array([one.behavior for one in every], dtype=np.float32),
+        malformed_S=np.array([one.malformed for one in every], dtype=np.bool_),
+        keys=tuple(key for row in rows for group in row for key in group.attempt_keys()),
     )
 
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import use_tree_attention
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import Scorer, TokenScores, token_scores
-from upsolve.train.pack import EncodedGroup, PackedBatch, pack
+from upsolve.train.pack import PackedBatch, pack
 
 __all__ = ["choose_scorer", "disagreement", "padded_scores", "prompts_of", "sample_of"]
 
@@ -72,8 +73,7 @@ def sample_of(batch: PackedBatch) -> PackedBatch:
 
 def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> EncodedGroup:
     """Return a group of which only the tokens matter."""
-    none = (0.0,) * len(attempts)
-    return EncodedGroup(prompt, attempts, none, none, none, (False,) * len(attempts))
+    return EncodedGroup(prompt, tuple(EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)) for ids in attempts))
 
 
 def disagreement(model: Any, batch: PackedBatch, ways: tuple[Scorer, Scorer]) -> float:

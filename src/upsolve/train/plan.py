@@ -9,8 +9,9 @@ import numpy as np
 from upsolve.config import MonitorConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.tokens import Codec
+from upsolve.train.encode import encode_groups
 from upsolve.train.groups import TrainGroup, cut_groups, passed
-from upsolve.train.pack import PackedBatch, encode_groups, plan_steps
+from upsolve.train.pack import PackedBatch, plan_steps
 from upsolve.types import Group
 
 __all__ = ["Plan", "make_plan"]
@@ -43,8 +44,8 @@ def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[Train
     return picked
 
 
-def make_plan(groups: Sequence[Group], heldout: Sequence[Group], recipe: Recipe, codec: Codec) -> Plan:
-    """Cut, reward, weigh, tokenise and pack everything.
+def make_plan(groups: Sequence[Group], heldout: Sequence[Group], recipe: Recipe, codec: Codec, *, processes: int = 1) -> Plan:
+    """Cut, reward, weigh, tokenise and pack everything, so that every process has as much to do.
 
     Raises:
         TrainingError: no group is left; says why.
@@ -55,7 +56,7 @@ def make_plan(groups: Sequence[Group], heldout: Sequence[Group], recipe: Recipe,
     for epoch in range(recipe.optim.epochs):
         cut, why = cut_groups(groups, recipe, epoch=epoch)
         encoded, too_long = encode_groups(cut, codec, recipe)
-        steps += plan_steps(encoded, recipe.optim)
+        steps += plan_steps(encoded, recipe.optim, processes=processes)
         left_out += why + too_long
         count += len(encoded)
     if not steps:

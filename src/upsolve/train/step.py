@@ -5,7 +5,7 @@ Legend: T tokens, S attempts of a batch.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,13 +13,32 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upsolve.config import ObjectiveConfig, OptimConfig
-from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
 from upsolve.objective.reduce import REDUCTIONS
 from upsolve.objective.table import LossInputs, clipped_tokens, token_losses
+from upsolve.objective.value import clipped_value_loss
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
+from upsolve.train.tally import Tally, count
 
-__all__ = ["Tally", "learning_rate", "loss_of", "merged", "step_metrics", "sum_gradients"]
+__all__ = ["Known", "learning_rate", "loss_of", "sum_gradients"]
+
+Floats = NDArray[np.float32]
+ByAttempt = Mapping[str, Floats]
+"""Content key of an attempt after its prompt -> one number a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found out about attempts before the step, each where the recipe asks for it, else None."""
+
+    reference: ByAttempt | None = None
+    """Log-probabilities under the frozen start."""
+    old: ByAttempt | None = None
+    """Log-probabilities under the policy at the start of the round."""
+    values: ByAttempt | None = None
+    """The value head's values at the start of the round."""
+    returns: ByAttempt | None = None
+    """What these are to become."""
 
 
 def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
@@ -32,40 +51,39 @@ def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
     return optim.lr * factor
 
 
-@dataclass(slots=True)
-class Tally:
-    """Sums over the batches of a step, for the log."""
-
-    loss: float = 0.0
-    entropy: float = 0.0
-    logit_variance: float = 0.0
-    tokens: int = 0
-    read: int = 0
-    clipped: int = 0
-    mass_up: float = 0.0
-    mass_down: float = 0.0
-    logp_up: list[float] = field(default_factory=list[float])
-    logp_down: list[float] = field(default_factory=list[float])
-    ratios: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
-    malformed: list[bool] = field(default_factory=list[bool])
+def tokens_of(batch: PackedBatch, known: ByAttempt | None, device: torch.device) -> Tensor | None:
+    """Return [T] of what is known of a batch's attempts; None where it is not."""
+    return None if known is None else torch.from_numpy(np.concatenate([known[key] for key in batch.keys])).to(device)
 
 
-def inputs_of(batch: PackedBatch, reference: Mapping[str, NDArray[np.float32]] | None, device: torch.device) -> LossInputs:
+def inputs_of(batch: PackedBatch, known: Known, device: torch.device) -> LossInputs:
     """Return what the loss reads, as tensors."""
-    known = None if reference is None else np.concatenate([reference[key] for key in batch.keys])
     return LossInputs(
         attempt_T=torch.from_numpy(batch.attempt_T).to(device),
-        advantages_T=torch.from_numpy(batch.advantages_S[batch.attempt_T]).to(device),
+        advantages_T=torch.from_numpy(batch.advantages_T).to(device),
         values_S=torch.from_numpy(batch.values_S).to(device),
-        reference_T=None if known is None else torch.from_numpy(known).to(device),
-        old_T=None,
+        reference_T=tokens_of(batch, known.reference, device),
+        old_T=tokens_of(batch, known.old, device),
     )
 
 
-def loss_of(scores: TokenScores, inputs: LossInputs, config: ObjectiveConfig, sizes: tuple[int, int]) -> Tensor:
-    """Return the loss of a batch as its share of the step: ``sizes`` are the step's attempts and tokens."""
+def loss_of(
+    scores: TokenScores, batch: PackedBatch, known: Known, config: ObjectiveConfig, sizes: tuple[int, int]
+) -> tuple[Tensor, LossInputs]:
+    """Return the loss of a batch as its share of the step, and what it read: ``sizes`` are the step's attempts and tokens.
+
+    An attempt that stands for several equal ones counts as many. With a value head, its loss is added with its coefficient.
+    """
+    device = scores.logp_T.device
+    inputs = inputs_of(batch, known, device)
     loss_T = token_losses(scores.logp_T, inputs, config)
-    return REDUCTIONS[config.reduce](config)(loss_T, inputs.attempt_T, attempts=sizes[0], tokens=sizes[1])
+    values_T, returns_T = tokens_of(batch, known.values, device), tokens_of(batch, known.returns, device)
+    if scores.values_T is not None and values_T is not None and returns_T is not None:
+        value = config.value
+        loss_T = loss_T + value.coefficient * clipped_value_loss(scores.values_T, values_T, returns_T, clip=value.clip)
+    if (batch.count_S != 1).any():
+        loss_T = loss_T * torch.from_numpy(batch.count_S).to(device)[inputs.attempt_T]
+    return REDUCTIONS[config.reduce](config)(loss_T, inputs.attempt_T, attempts=sizes[0], tokens=sizes[1]), inputs
 
 
 def sum_gradients(
@@ -73,8 +91,8 @@ def sum_gradients(
     batches: Sequence[PackedBatch],
     config: ObjectiveConfig,
     *,
-    reference: Mapping[str, NDArray[np.float32]] | None,
     backward: Callable[[Tensor], None],
+    known: Known | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> Tally:
     """Accumulate the gradients of a step; the same for one batch as for many, and for one process as for many together.
@@ -83,78 +101,16 @@ def sum_gradients(
         score: how the policy scores a batch.
         batches: all of the step.
         config: the objective.
-        reference: log-probabilities of the frozen start by attempt, where the objective reads them.
         backward: called with each batch's share of the loss.
+        known: what the objective reads of the attempts beside their tokens.
         share: number of this process, and how many there are: it takes every so-manyth batch.
     """
-    sizes = (sum(len(b.keys) for b in batches), sum(len(b.target_T) for b in batches))
+    sizes = (sum(int(b.count_S.sum()) for b in batches), sum(int(b.count_S[b.attempt_T].sum()) for b in batches))
     tally = Tally()
     for batch in batches[share[0] :: share[1]]:
         scores = score(batch)
-        inputs = inputs_of(batch, reference, scores.logp_T.device)
-        loss = loss_of(scores, inputs, config, sizes)
+        loss, inputs = loss_of(scores, batch, known or Known(), config, sizes)
         backward(loss)
         count(tally, batch, scores, inputs, float(loss.detach()))
         tally.clipped += int(clipped_tokens(scores.logp_T, inputs, config).sum())
     return tally
-
-
-def merged(tallies: Sequence[Tally]) -> Tally:
-    """Return the sums of several processes as one."""
-    whole = Tally()
-    for tally in tallies:
-        for name in (part.name for part in fields(Tally)):
-            setattr(whole, name, getattr(whole, name) + getattr(tally, name))
-    return whole
-
-
-def count(tally: Tally, batch: PackedBatch, scores: TokenScores, inputs: LossInputs, loss: float) -> None:
-    """Add a batch to the tally."""
-    attempts = len(batch.keys)
-    logp_S = sum_by_attempt(scores.logp_T.detach(), inputs.attempt_T, attempts).cpu().numpy()
-    size_S = np.bincount(batch.attempt_T, minlength=attempts)
-    up = batch.advantages_S > 0
-    tally.loss += loss
-    tally.entropy += float(scores.entropy_T.sum())
-    tally.logit_variance += float(scores.logit_variance_T.sum())
-    tally.tokens += len(batch.target_T)
-    tally.read += int((batch.group_BL >= 0).sum())
-    tally.mass_up += float((batch.advantages_S * size_S)[up].sum())
-    tally.mass_down -= float((batch.advantages_S * size_S)[~up].sum())
-    tally.logp_up += (logp_S / size_S)[up].tolist()
-    tally.logp_down += (logp_S / size_S)[~up].tolist()
-    tally.malformed += batch.malformed_S.tolist()
-    base_S = batch.behavior_S
-    if inputs.reference_T is not None:
-        base_S = sum_by_attempt(inputs.reference_T, inputs.attempt_T, attempts).cpu().numpy()
-    known = np.isfinite(base_S)
-    tally.ratios += zip((logp_S - base_S)[known].tolist(), size_S[known].tolist(), strict=True)
-
-
-def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str, float]:
-    """Turn a tally into the figures of METHODS D, one flat mapping.
-
-    ``ess`` and ``ratio_second_moment`` compare the policy with the frozen start, or with the attempts' own authors where their
-    log-probabilities are known; they are missing where neither is.
-    """
-    mass = tally.mass_up + tally.mass_down
-    row = {
-        "loss": tally.loss,
-        "grad_norm": grad_norm,
-        "entropy": tally.entropy / tally.tokens,
-        "logit_variance": tally.logit_variance / tally.tokens,
-        "mass_up": tally.mass_up / mass if mass else 0.0,
-        "clipped": tally.clipped / tally.tokens,
-        "attempt_tokens": float(tally.tokens),
-        "tokens_per_second": tally.read / seconds,
-        "malformed": float(np.mean(tally.malformed)),
-        "seconds": seconds,
-    }
-    for name, values in (("logp_up", tally.logp_up), ("logp_down", tally.logp_down)):
-        if values:
-            row[name] = float(np.mean(values))
-    if tally.ratios:
-        ratio_S, size_S = (np.array(column, dtype=np.float64) for column in zip(*tally.ratios, strict=True))
-        row["ess"] = float(effective_sample_size(torch.from_numpy(ratio_S)))
-        row["ratio_second_moment"] = float(np.average((ratio_S / size_S) ** 2, weights=size_S))
-    return row

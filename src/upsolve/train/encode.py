@@ -1,0 +1,116 @@
+"""Groups with advantages -> token ids, with what each attempt brings to the loss.
+
+Legend: P prompt tokens, R tokens of one attempt.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from upsolve.config import Recipe
+from upsolve.objective.surrogate import soft_value
+from upsolve.policy.tokens import Codec
+from upsolve.train.groups import TrainGroup
+from upsolve.types import Status, content_id
+
+__all__ = ["EncodedAttempt", "EncodedGroup", "encode_groups", "soft_values"]
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedAttempt:
+    """An attempt as token ids."""
+
+    ids_R: tuple[int, ...]
+    """Completion token ids."""
+    advantages_R: Floats
+    """Advantage of every token."""
+    value: float = 0.0
+    """r - V (see LossInputs.values_S)."""
+    behavior: float = float("nan")
+    """Author's log-probability, nats; nan where unknown."""
+    malformed: bool = False
+    """True where the code does not compile."""
+    count: int = 1
+    """How many equal attempts of its group it stands for, >= 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedGroup:
+    """A group as token ids, only with the attempts that carry a gradient and fit."""
+
+    prompt_P: tuple[int, ...]
+    """Prompt token ids."""
+    attempts: tuple[EncodedAttempt, ...]
+    """Its attempts, no two of them equal."""
+
+    @property
+    def tokens(self) -> int:
+        """P + sum of R: what the group costs."""
+        return len(self.prompt_P) + sum(len(one.ids_R) for one in self.attempts)
+
+    def attempt_keys(self) -> list[str]:
+        """Return the content key of every attempt after its prompt."""
+        prompt = str(self.prompt_P)
+        return [content_id(prompt, str(one.ids_R)) for one in self.attempts]
+
+
+def soft_values(rewards_G: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
+    """r_i - beta log mean exp(r / beta) over the group (OAPL, 2602.19362)."""
+    return rewards_G - float(soft_value(torch.from_numpy(rewards_G), beta=beta))
+
+
+def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
+    """Return each different attempt once, with its count, and the mean of what its copies bring where that differs."""
+    copies: dict[tuple[int, ...], list[EncodedAttempt]] = {}
+    for one in attempts:
+        copies.setdefault(one.ids_R, []).append(one)
+    return tuple(
+        replace(
+            same[0],
+            advantages_R=np.mean([one.advantages_R for one in same], axis=0, dtype=np.float64).astype(np.float32),
+            value=float(np.mean([one.value for one in same])),
+            count=len(same),
+        )
+        for same in copies.values()
+    )
+
+
+def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) -> tuple[list[EncodedGroup], Counter[str]]:
+    """Tokenise groups; attempts over ``data.max_tokens`` are left out and counted, as are those without a gradient.
+
+    Equal attempts of a group are read once, and count as many.
+    """
+    encoded: list[EncodedGroup] = []
+    left_out: Counter[str] = Counter()
+    keep_zero = recipe.objective.kind == "oapl"
+    for item in groups:
+        prompt = codec.prompt(item.group.task).ids_P
+        values = soft_values(item.rewards_G, recipe.objective.beta_value)
+        kept: list[EncodedAttempt] = []
+        for index, (attempt, verdict) in enumerate(zip(item.group.attempts, item.group.verdicts, strict=True)):
+            ids = codec.completion(attempt.code, closed=not attempt.truncated)  # a cut attempt never closed its fence
+            if not ids:
+                left_out["attempts: empty"] += 1
+            elif len(prompt) + len(ids) > recipe.data.max_tokens:
+                left_out["attempts: over max_tokens"] += 1
+            elif item.advantages_G[index] == 0 and not keep_zero:
+                left_out["attempts: zero advantage"] += 1
+            else:
+                kept.append(
+                    EncodedAttempt(
+                        ids_R=ids,
+                        advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),
+                        value=float(values[index]),
+                        behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
+                        malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
+                    )
+                )
+        if kept:
+            encoded.append(EncodedGroup(prompt, merged(kept)))
+    return encoded, left_out

@@ -1,0 +1,97 @@
+"""What is counted over the batches of an optimiser step, and the figures made of it.
+
+Legend: T tokens, S attempts of a batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import torch
+
+from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
+from upsolve.objective.table import LossInputs
+from upsolve.train.logprobs import TokenScores
+from upsolve.train.pack import PackedBatch
+
+__all__ = ["Tally", "count", "merged", "step_metrics"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over the batches of a step, for the log."""
+
+    loss: float = 0.0
+    entropy: float = 0.0
+    logit_variance: float = 0.0
+    tokens: int = 0
+    read: int = 0
+    clipped: int = 0
+    mass_up: float = 0.0
+    mass_down: float = 0.0
+    logp_up: list[float] = field(default_factory=list[float])
+    logp_down: list[float] = field(default_factory=list[float])
+    ratios: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    malformed: list[bool] = field(default_factory=list[bool])
+
+
+def merged(tallies: Sequence[Tally]) -> Tally:
+    """Return the sums of several processes as one."""
+    whole = Tally()
+    for tally in tallies:
+        for name in (part.name for part in fields(Tally)):
+            setattr(whole, name, getattr(whole, name) + getattr(tally, name))
+    return whole
+
+
+def count(tally: Tally, batch: PackedBatch, scores: TokenScores, inputs: LossInputs, loss: float) -> None:
+    """Add a batch to the tally."""
+    attempts = len(batch.keys)
+    logp_S = sum_by_attempt(scores.logp_T.detach(), inputs.attempt_T, attempts).cpu().numpy()
+    size_S = np.bincount(batch.attempt_T, minlength=attempts)
+    mass_T = batch.advantages_T * batch.count_S[batch.attempt_T]
+    up = np.bincount(batch.attempt_T, weights=mass_T, minlength=attempts) > 0
+    tally.loss += loss
+    tally.entropy += float(scores.entropy_T.sum())
+    tally.logit_variance += float(scores.logit_variance_T.sum())
+    tally.tokens += len(batch.target_T)
+    tally.read += int((batch.group_BL >= 0).sum())
+    tally.mass_up += float(mass_T.clip(min=0).sum())
+    tally.mass_down -= float(mass_T.clip(max=0).sum())
+    tally.logp_up += (logp_S / size_S)[up].tolist()
+    tally.logp_down += (logp_S / size_S)[~up].tolist()
+    tally.malformed += batch.malformed_S.tolist()
+    base_S = batch.behavior_S
+    if inputs.reference_T is not None:
+        base_S = sum_by_attempt(inputs.reference_T, inputs.attempt_T, attempts).cpu().numpy()
+    known = np.isfinite(base_S)
+    tally.ratios += zip((logp_S - base_S)[known].tolist(), size_S[known].tolist(), strict=True)
+
+
+def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str, float]:
+    """Turn a tally into the figures of METHODS D, one flat mapping.
+
+    ``ess`` and ``ratio_second_moment`` compare the policy with the frozen start, or with the attempts' own authors where their
+    log-probabilities are known; they are missing where neither is.
+    """
+    mass = tally.mass_up + tally.mass_down
+    row = {
+        "loss": tally.loss,
+        "grad_norm": grad_norm,
+        "entropy": tally.entropy / tally.tokens,
+        "logit_variance": tally.logit_variance / tally.tokens,
+        "mass_up": tally.mass_up / mass if mass else 0.0,
+        "clipped": tally.clipped / tally.tokens,
+        "attempt_tokens": float(tally.tokens),
+        "tokens_per_second": tally.read / seconds,
+        "malformed": float(np.mean(tally.malformed)),
+        "seconds": seconds,
+    }
+    for name, values in (("logp_up", tally.logp_up), ("logp_down", tally.logp_down)):
+        if values:
+            row[name] = float(np.mean(values))
+    if tally.ratios:
+        ratio_S, size_S = (np.array(column, dtype=np.float64) for column in zip(*tally.ratios, strict=True))
+        row["ess"] = float(effective_sample_size(torch.from_numpy(ratio_S)))
+        row["ratio_second_moment"] = float(np.average((ratio_S / size_S) ** 2, weights=size_S))
+    return row
