@@ -9,7 +9,7 @@ from upsolve.types import Finding
 from upsolve.verify.analysis.source import Source
 from upsolve.verify.analysis.syntax import parse
 
-__all__ = ["dead"]
+__all__ = ["dead", "unexecuted"]
 
 NO_CODE = frozenset({"comment", "case_clause", "global_statement", "nonlocal_statement", "future_import_statement"})
 CONSTANTS = frozenset({"string", "concatenated_string", "ellipsis", "integer", "float", "true", "false", "none"})

@@ -1,0 +1,145 @@
+"""Hard-coded answers: a detector of hacks.py, and the tables of inputs and answers that tests and programs hold."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from upsolve.reward.tree import Function, functions, literal, parsed, reads
+from upsolve.types import Task, TestKind
+
+__all__ = ["hard_coded", "pairs", "parameters", "test_pairs"]
+
+Pair = tuple[tuple[str, ...], str]
+"""Texts of inputs, sorted, and the text of the result."""
+BASE_CASES = frozenset({"-3", "-2", "-1", "0", "1", "2", "3", "", "[]", "()", "{}", "set()", "None", "True", "False"})
+"""Inputs that honest programs often treat on their own; so are single letters."""
+
+
+def hard_coded(tree: ast.Module, task: Task) -> str:
+    """See a table of answers: literals that are compared with, or looked up, and give what visible tests expect.
+
+    It takes two tests whose inputs are no base cases, or one where the function does nothing else with its parameters; at least
+    half of the table must be tests. What the reference has in a table of its own does not count.
+    """
+    wanted = test_pairs(task) - reference_pairs(task)
+    table = set(pairs(tree))
+    hits = {(inputs, result) for inputs, result in table & wanted if not all(map(base_case, inputs))}
+    if not hits or 2 * len(table & wanted) < len(table):
+        return ""
+    function = functions(tree).get(task.entry_point)
+    return f"holds the answers of {len(hits)} tests" if len(hits) > 1 or (function and only_compares(function)) else ""
+
+
+def base_case(text: str) -> bool:
+    """Return whether an input is one that honest programs treat on its own."""
+    return text in BASE_CASES or (len(text) == 1 and not text.isdigit())
+
+
+def only_compares(function: Function) -> bool:
+    """Return whether a function reads its parameters in comparisons with literals and as keys alone."""
+    own = set(parameters(function.args))
+    used = sum(name.id in own for part in function.body for name in reads(part))
+    asked = 0
+    for node in ast.walk(function):
+        match node:
+            case ast.Compare(left=left, comparators=[right]) if literal(right) is not None or literal(left) is not None:
+                asked += sum(name.id in own for name in reads(node))
+            case ast.Subscript(slice=key) | ast.Match(subject=key) | ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]):
+                asked += sum(name.id in own for name in reads(key))
+            case _:
+                pass
+    return 0 < used == asked
+
+
+@lru_cache(maxsize=4096)
+def test_pairs(task: Task) -> frozenset[Pair]:
+    """Return inputs and answers of the visible tests, as texts."""
+    found: set[Pair] = set()
+    for test in task.tests:
+        if test.hidden:
+            continue
+        if test.kind is TestKind.STDIO:
+            found.add(((test.input.strip(),), test.expected.strip()))
+        elif tree := parsed(f"({test.input}) == {test.expected}" if test.kind is TestKind.CALL else test.input):
+            found.update(asserted(tree))
+    return frozenset(found)
+
+
+test_pairs.__test__ = False  # type: ignore[attr-defined]
+
+
+def asserted(tree: ast.AST) -> Iterator[Pair]:
+    """Yield every comparison of a call on literals with a literal."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=ast.Call(args=arguments), comparators=[right]):
+                inputs, result = [literal(one) for one in arguments], literal(right)
+                if result is not None and None not in inputs:
+                    yield tuple(sorted(str(one) for one in inputs)), result
+            case _:
+                pass
+
+
+@lru_cache(maxsize=4096)
+def reference_pairs(task: Task) -> frozenset[Pair]:
+    """Return the tables of a task's reference."""
+    tree = parsed(task.reference)
+    return frozenset(pairs(tree)) if tree else frozenset()
+
+
+def pairs(tree: ast.AST) -> Iterator[Pair]:
+    """Yield literals and what a program gives for them: branches on equality, conditional expressions, cases, dictionaries."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.If(test=test, body=body):
+                yield from pair(compared(test), result_of(body))
+            case ast.IfExp(test=test, body=value):
+                yield from pair(compared(test), literal(value))
+            case ast.match_case(pattern=ast.MatchValue(value=key), body=body):
+                yield from pair(items(key), result_of(body))
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    yield from pair(items(key), literal(value))
+            case _:
+                pass
+
+
+def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
+    """Yield inputs and result, if all are literals."""
+    if inputs and result is not None and None not in inputs:
+        yield tuple(sorted(str(one) for one in inputs)), result
+
+
+def items(node: ast.AST | None) -> list[str | None]:
+    """Return the texts of a key: those of its members where it is a tuple."""
+    return [literal(one) for one in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
+
+
+def compared(test: ast.expr) -> list[str | None]:
+    """Return the literals that a condition asks for equality with, one for each input."""
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return [text for value in values for text in compared(value)]
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            return items(left if literal(left) is not None else right)
+        case _:
+            return [None]
+
+
+def result_of(body: Sequence[ast.stmt]) -> str | None:
+    """Return the text of the literal that a branch returns, prints or keeps."""
+    for node in body:
+        match node:
+            case ast.Return(value=value) | ast.Assign(value=value):
+                return literal(value) if value else "None"
+            case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=[value])):
+                return literal(value)
+            case _:
+                pass
+    return None
+
+
+def parameters(arguments: ast.arguments) -> list[str]:
+    """Return the names of all parameters, in order."""
+    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+    return [one.arg for one in every if one]

@@ -1,0 +1,146 @@
+"""Values worked by hand, ranges as a law, and what has no value."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upsolve.config import RewardConfig
+from upsolve.config.learning import Component
+from upsolve.reward.components import COMPONENTS, Judged
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+
+TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"),), "f", reference="def f(n):\n    m = n + 1\n    return m")
+CODE = "def f(n):\n\n    x = 1\n    return n\n"
+ALL = ("complexity: x 1", "lint: ruff 1", "security: x 1", "syntax: x 1", "types: x 1")
+FAILED = Verdict("a", Status.FAILED, 1, 4, analyses=ALL)
+
+
+def value(name, verdict=FAILED, code=CODE, *, usual=None, truncated=False, task=TASK, language="python", **config):
+    attempt = Attempt("t", code, language, truncated=truncated)
+    return COMPONENTS[name].value(Judged(task, attempt, verdict, usual), RewardConfig(**config))
+
+
+def found(*findings, status=Status.FAILED, analyses=ALL):
+    return Verdict("a", status, 0, 4, findings=findings, analyses=analyses)
+
+
+def test_every_component_of_a_recipe_is_there():
+    assert set(COMPONENTS) == set(get_args(Component))
+
+
+def test_tests_passed():
+    none, untold = Verdict("a", Status.FAILED, 0, 4), Verdict("a", Status.FAILED)
+    assert [value("fraction", v) for v in (FAILED, none, untold)] == [0.25, 0.0, None]
+    assert [value("functional", v) for v in (FAILED, none, untold)] == [0.25, -0.3, None]
+    assert [value("simulator", v) for v in (FAILED, none, untold)] == [0.25, -0.1, None]
+
+
+def test_lint_costs_by_severity():
+    one = Finding("lint", "F821", "", 3)  # F: an error, 0.3
+    two = Finding("lint", "F841", "", 3)  # a warning, 0.1
+    three = Finding("lint", "E501", "", 3)  # a convention, 0.02
+    assert value("lint", found()) == 0
+    assert value("lint", found(one, two, three)) == pytest.approx(-0.42)
+    assert value("lint", found(one, one, one, one)) == -1  # 1.2, cut
+    assert value("lint", found(one, two), severity={"warning": 0.5}) == -0.5  # an error costs nothing then
+    assert value("lint", found(Finding("lint", "W292", "", 4))) == 0  # how a file ends is not the policy's doing
+    assert value("lint", found(Finding("security", "S102", "", 3))) == 0 and value("security", found()) == 0
+    assert value("security", found(Finding("security", "S102", "", 3))) == pytest.approx(-0.3)
+    assert value("types", found(Finding("types", "invalid-assignment", "", 3))) == pytest.approx(-0.1)
+
+
+@pytest.mark.parametrize("name", ["lint", "security", "types", "complexity"])
+def test_what_cannot_be_looked_at_is_not_clean(name):
+    assert value(name, found(Finding("syntax", "SyntaxError", "", 1))) == -1
+    assert value(name, found(status=Status.COMPILE_ERROR)) == -1
+    assert value(name, found(Finding("analysis", name, "crashed", 1))) == -1
+
+
+@pytest.mark.parametrize("name", ["lint", "clean_lines", "security", "types", "complexity", "syntax"])
+def test_an_analysis_that_was_not_done_is_no_zero(name):
+    assert value(name, found(analyses=())) is None
+    assert "upsolve verify --analysis" in COMPONENTS[name].missing
+    if name in ("lint", "clean_lines", "security", "types"):
+        assert value(name, found(), language="c++") is None
+
+
+def test_syntax_is_the_mean_over_characters():
+    broken = Finding("syntax", "SyntaxError", "", 2, 3, value=0.6)
+    assert value("syntax", found(broken), "ab = 1\nb (c") == pytest.approx(2 * 9 / 11 - 1)  # 7 + 2 of 11 characters
+    behind = Finding("syntax", "SyntaxError", "", 2, 1, value=1.0)  # where the code ends: its last character is not valid, then
+    assert value("syntax", found(behind), "a = (b +") == pytest.approx(2 * 7 / 8 - 1)
+    assert value("syntax", found(), CODE) == 1 and value("syntax", found(), "") == 1
+    assert value("syntax", found(status=Status.COMPILE_ERROR)) == -1
+
+
+def test_clean_lines_are_the_mean_over_lines():
+    # three lines have text; one of them has two findings: (1 - 1 + 1) / 3
+    two = Finding("lint", "F841", "", 3, 5), Finding("security", "S102", "", 3)
+    assert value("clean_lines", found(*two)) == pytest.approx(1 / 3)
+    assert value("clean_lines", found(Finding("lint", "W293", "", 2))) == pytest.approx(0.5)  # the blank line counts then
+    assert value("clean_lines", found(Finding("lint", "PLR0911", "", 1, end_line=4))) == -1
+    assert value("clean_lines", found()) == 1 and value("clean_lines", found(), "\n") == -1
+
+
+def test_complexity_is_free_up_to_a_limit():
+    hard = Finding("complexity", "cyclomatic", "", 1, value=14)
+    easy = Finding("complexity", "cyclomatic", "", 1, value=3)
+    assert value("complexity", found(easy, hard)) == -0.4  # (14 - 10) / 10
+    assert value("complexity", found(hard), complexity=4) == -1 and value("complexity", found()) == 0
+
+
+def test_efficiency_is_in_powers_of_two():
+    def took(seconds, status=Status.PASSED):
+        return value("efficiency", Verdict("a", status, cpu_seconds=seconds), usual=0.4)
+
+    assert [took(s) for s in (0.4, 0.2, 0.1, 0.8, 9.0)] == [0, 1, 1, -1, -1]
+    assert took(0.4 / 2**0.5) == pytest.approx(0.5)
+    assert took(0.001, Status.FAILED) == -1 and took(None) is None
+    assert value("efficiency", Verdict("a", Status.PASSED, cpu_seconds=0.1)) is None
+
+
+def test_length_and_form():
+    assert [value("length", code="x" * n) for n in (2000, 3000, 4000, 9000)] == [0, -0.5, -1, -1]
+    assert value("length", code="x" * 30, length=(10, 50)) == -0.5
+    assert value("format", code=CODE) == 0 and value("format", code=CODE, truncated=True) == -1
+    assert value("format", code="def g(n):\n    return n") == -1 and value("format", code=" \n") == -1
+    assert value("format", code="Here it is:\n```python\ndef f(n): pass\n```") == -1
+    assert value("format", code="def f(n):\n    '''\n```\nx\n```\n    '''") == 0  # the fence is in a string
+    assert value("format", code="print(input())", task=Task("t", "")) == 0  # no function is asked for
+
+
+def test_dataflow_needs_a_reference():
+    assert value("dataflow", code="def f(q):\n    z = q + 1\n    return z") == 1
+    assert value("dataflow", code="def f(q:") == 0
+    assert value("dataflow", task=Task("t", "")) is None and value("dataflow", language="c") is None
+
+
+KINDS = ("syntax", "lint", "security", "types", "complexity", "analysis")
+findings = st.builds(
+    Finding,
+    st.sampled_from(KINDS),
+    st.sampled_from(["F821", "E501", "lint", "x"]),
+    st.just(""),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    value=st.one_of(st.none(), st.floats(0, 60)),
+)
+verdicts = st.builds(
+    Verdict,
+    st.just("a"),
+    st.sampled_from([s for s in Status if s is not Status.UNSCORED]),
+    st.integers(0, 4),
+    st.just(4),
+    cpu_seconds=st.floats(0, 20),
+    findings=st.lists(findings, max_size=9).map(tuple),
+    analyses=st.just(ALL),
+)
+
+
+@given(verdicts, st.text("a =\n()`é🙂\r", max_size=60), st.floats(1e-3, 10))
+def test_values_stay_in_their_range(verdict, code, usual):
+    for name, component in COMPONENTS.items():
+        got = value(name, verdict, code, usual=usual)
+        assert got is not None and component.low <= got <= component.high, name

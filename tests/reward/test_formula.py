@@ -1,0 +1,142 @@
+"""Groups to rewards: the default to the digit, presets by hand, what is left out and why."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from upsolve.archive.store import open_archive
+from upsolve.config import RewardConfig
+from upsolve.reward.components import Part
+from upsolve.reward.formula import PRESETS, reward, usual_seconds
+from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
+
+TASK = Task(
+    "t", "", tuple(TestCase(TestKind.CALL, f"f({n})", f"{n + 1}") for n in (4, 5)), "f", reference="def f(n):\n    return n + 1"
+)
+GOOD, STUB = "def f(n):\n    return n + 1", "def f(n):\n    return 5"
+
+
+def group(*pairs, task=TASK):
+    return Group(task, tuple(a for a, _ in pairs), tuple(v for _, v in pairs))
+
+
+def judged(code=GOOD, status=Status.PASSED, *, passed=2, truncated=False, **more):
+    attempt = Attempt("t", code, truncated=truncated)
+    return attempt, Verdict(attempt.attempt_id, status, passed, 2, **more)
+
+
+def test_the_default_gives_the_published_table():
+    # by hand, from the counts: 881 - 0.1 * 2264 - 0.6 * 1820 - 566 - 0.5 * 16 - 0.5 * 4 = -1013.4
+    total = Counter()
+    for one in open_archive("embedded").groups():
+        done = reward(one, RewardConfig())
+        assert done.rewards_G.tolist() == [RewardConfig().outcomes[v.status] for v in one.verdicts]
+        assert done.group == one and not done.left_out
+        total.update({"reward": math.fsum(done.rewards_G), "truncated": done.flagged["truncated"]})
+    assert total["reward"] == pytest.approx(-1013.4) and total["truncated"] == 275
+
+
+def test_presets_by_hand():
+    lint = Finding("lint", "F841", "", 2)  # a warning: 0.1
+    half = judged("def f(n):\n    return n", Status.FAILED, passed=1, findings=(lint,), analyses=("lint: x", "syntax: x"))
+    full = judged(analyses=("lint: x", "syntax: x"))
+    none = judged(STUB, Status.FAILED, passed=0, analyses=("lint: x", "syntax: x"))
+
+    def rewards(preset):
+        return reward(group(half, full, none), RewardConfig(preset=preset)).rewards_G.tolist()
+
+    assert rewards("outcome") == [-0.1, 1.0, -0.1]
+    assert rewards("tests") == [0.5, 1.0, 0.0]
+    assert rewards("tests+lint") == pytest.approx([0.5 - 0.2 * 0.1, 1.0, 0.0])
+    # the reference has one edge, n is read, and one parameter; the stub reads nothing. Half: one line of two has a finding.
+    assert rewards("dense") == pytest.approx([0.1 + 0.0 + 0.7 * 0.5 + 0.1, 1.0, 0.1 + 0.1 - 0.7 * 0.3 + 0.0])
+    assert sum(PRESETS["dense"].values()) == pytest.approx(1)
+
+
+def test_weights_go_over_the_preset():
+    config = RewardConfig(preset="tests", weights={"length": 2.0, "fraction": 0.5}, length=(10, 30))
+    done = reward(group(judged("def f(n): return n+1", passed=1)), config)  # 20 characters: half way
+    assert done.parts == ((Part("fraction", 0.5, 0.5), Part("length", -0.5, 2.0)),)
+    assert done.rewards_G.tolist() == [0.25 - 1.0]
+    with pytest.raises(ValueError, match="every weight is 0"):
+        reward(group(), RewardConfig(preset="tests", weights={"fraction": 0}))
+
+
+def test_what_has_no_reward_is_left_out_with_the_reason():
+    attempt = Attempt("t", GOOD)
+    unscored = Verdict("a", Status.UNSCORED)
+    done = reward(
+        group((attempt, None), (attempt, unscored), judged(status=Status.TIMEOUT)), RewardConfig(outcomes={"passed": 1})
+    )
+    assert done.left_out == {"not judged": 1, "no reward for unscored": 1, "no reward for timeout": 1}
+    assert done.group.attempts == () and done.rewards_G.tolist() == []
+    done = reward(group(judged(), judged(analyses=("lint: ruff 1",))), RewardConfig(preset="tests+lint"))
+    assert done.left_out == {"lint: no Python analysis (upsolve verify --analysis lint)": 1}
+    assert done.rewards_G.tolist() == [1.0]
+
+
+def test_rules_for_cut_attempts_and_hacks():
+    every = group(judged(), judged(truncated=True), judged(STUB), judged(STUB, truncated=True))
+
+    def done(**rules):
+        got = reward(every, RewardConfig(**rules))
+        assert got.flagged == {"truncated": 2, "stub": 2}
+        return got.rewards_G.tolist(), dict(got.left_out)
+
+    assert done() == ([1, 1, 1, 1], {})
+    assert done(truncated="drop") == ([1, 1], {"truncated": 2})
+    assert done(hacked="drop") == ([1, 1], {"hacked: stub": 2})
+    assert done(hacked=-2.0, truncated=-0.5) == ([1, -0.5, -2, -0.5], {})
+    assert reward(every, RewardConfig(hacked=-2.0)).parts[2] == (Part("hacked", -2.0, 1.0),)
+    assert reward(every, RewardConfig(hacked=-2.0, detectors=())).rewards_G.tolist() == [1, 1, 1, 1]
+
+
+def test_time_is_compared_with_the_median_of_what_passed():
+    times = [judged(f"{GOOD}  # {n}", cpu_seconds=n / 10) for n in (1, 2, 8)]
+    slow = judged("def f(n): ...", Status.FAILED, cpu_seconds=0.01)
+    reference = judged(GOOD + "\n", cpu_seconds=0.4)
+    assert usual_seconds(group(*times, slow), "group") == 0.2
+    assert usual_seconds(group(*times, slow, reference), "reference") == 0.4
+    assert usual_seconds(group(slow), "group") is None
+    done = reward(group(*times, slow), RewardConfig(weights={"outcome": 0, "efficiency": 1}))
+    assert done.rewards_G.tolist() == [1, 0, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"weights": {"beauty": 1}}, "beauty"),
+        ({"hacked": "forgive"}, "hacked"),
+        ({"truncated": float("nan")}, "truncated"),
+        ({"length": (5, 5)}, "length"),
+        ({"severity": {"error": -1}}, "severity"),
+        ({"credit": {"lint": "everywhere"}}, "credit"),
+        ({"detectors": ["guess"]}, "detectors"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(wrong, key):
+    with pytest.raises(ValidationError, match=key):
+        RewardConfig.model_validate(wrong)
+
+
+statuses = st.sampled_from([s for s in Status if s is not Status.UNSCORED])
+attempts = st.builds(
+    lambda number, status, passed: judged(f"def f(n):\n    return n + {number}", status, passed=passed),
+    st.integers(0, 99),
+    statuses,
+    st.integers(0, 2),
+)
+
+
+@given(st.lists(attempts, max_size=6), st.dictionaries(st.sampled_from(["fraction", "length", "dataflow"]), st.floats(-3, 3)))
+def test_a_reward_is_the_sum_of_its_parts_and_its_own(some, weights):
+    config = RewardConfig(weights=weights)
+    done = reward(group(*some), config)
+    sums = [math.fsum(part.weight * part.value for part in parts) for parts in done.parts]
+    assert done.rewards_G.tolist() == sums
+    alone = [reward(group(one), config).rewards_G[0] for one in some]  # without efficiency, a group changes nothing
+    assert done.rewards_G.tolist() == alone
