@@ -5,7 +5,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from upsolve.evaluate.benchmarks import Progress, evaluate, load_sampler, quiet
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.policy.sample import sample
 from upsolve.report.html import Example, ReportContent, write_report
+from upsolve.reward.formula import reward
+from upsolve.train.groups import select
 from upsolve.train.loop import Trained, claim, train
 from upsolve.types import Evaluation, Group, Task
 
@@ -122,7 +124,9 @@ def run_recipe(
         on_step=lambda done, total, row: report(f"train: entropy {row['entropy']:.2f}", done, total),
     )
     after = measure(recipe, tasks, place, model=str(trained.folder), name="trained", progress=report)
-    write_report(place / "report.html", content_of(recipe, (before, after), trained, (place, tasks)))
+    content = content_of(recipe, (before, after), trained, (place, tasks))
+    rewarded = tuple(reward(select(group, recipe.data.authors), recipe.reward) for group in split.groups["train"])
+    write_report(place / "report.html", replace(content, rewarded=rewarded))
     return before, after, trained
 
 

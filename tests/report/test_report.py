@@ -1,8 +1,10 @@
 import re
 
+from upsolve.config import RewardConfig
 from upsolve.report.html import Example, ReportContent, write_report
-from upsolve.report.tables import comparison, pass_table, profile_table
-from upsolve.types import Evaluation, TaskScore
+from upsolve.report.tables import comparison, pass_table, profile_table, reward_tables
+from upsolve.reward.formula import reward
+from upsolve.types import Attempt, Evaluation, Group, Status, Task, TaskScore, Verdict
 
 
 def evaluation(name, passed):
@@ -27,6 +29,21 @@ def test_tables_by_hand():
     assert profile["passed, %"] == ("12.5", "42.5") and profile["samples"] == ("160", "160")
 
 
+def test_the_breakdown_of_rewards_by_hand():
+    task = Task("t", "")
+    attempts = tuple(Attempt("t", "x" * n, truncated=n == 30) for n in (10, 30, 20, 5))
+    verdicts = tuple(
+        Verdict("a", s, passed, 4)
+        for s, passed in ((Status.FAILED, 1), (Status.FAILED, 3), (Status.PASSED, 4), (Status.UNSCORED, 0))
+    )
+    config = RewardConfig(preset="tests", weights={"length": 2}, length=(10, 30))
+    means, counts = reward_tables([reward(Group(task, attempts, verdicts), config)])
+    assert means.header == ("status", "attempts", "reward", "fraction", "length")
+    # failed: fractions 0.25, 0.75, lengths 0, -1, so rewards 0.25, -1.25; passed: 1 - 2 * 0.5
+    assert means.rows == (("passed", "1", "0.000", "1.000", "-0.500"), ("failed", "2", "-0.500", "0.500", "-0.500"))
+    assert counts.rows == (("left out: no reward for unscored", "1"), ("flagged: truncated", "1"))
+
+
 def test_the_sentence_says_what_can_be_said():
     assert "+30.0 points" in comparison(BASE, BETTER) and comparison(BASE, BETTER).endswith("a real gain")
     assert comparison(BETTER, BASE).endswith("a real loss")
@@ -44,11 +61,12 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
         training=({"step": 1.0, "loss": 2.0, "entropy": 0.5}, {"step": 2.0, "loss": 1.0, "entropy": 0.4}),
         recipe_yaml="name: x",
         facts={"model": evil},
+        rewarded=(reward(Group(Task("t", ""), (Attempt("t", ""),), (Verdict("a", Status.PASSED),)), RewardConfig()),),
         examples=(Example("t0", evil, evil, "failed", "ok", "passed"),),
     )
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()
     assert "<script" not in page and page.count("&lt;script&gt;") == 3
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 4 and "Rewards of the training attempts" in page
     outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
     assert outside == [] and "@import" not in page and "url(http" not in page

@@ -7,7 +7,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, training_curves
-from upsolve.report.tables import comparison, pass_table, profile_table
+from upsolve.report.tables import comparison, pass_table, profile_table, reward_tables
+from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation
 
 __all__ = ["Example", "ReportContent", "write_report"]
@@ -43,6 +44,8 @@ class ReportContent:
     """The k of pass@k."""
     training: tuple[Mapping[str, float], ...] = ()
     """Figures of every step."""
+    rewarded: tuple[Rewarded, ...] = ()
+    """Groups of the training tasks with their rewards."""
     recipe_yaml: str = ""
     """The resolved recipe."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -64,10 +67,12 @@ def write_report(path: str | Path, content: ReportContent) -> None:
         pictures[f"Change in pass@{content.ks[0]}, task by task"] = change_by_task(runs[0], runs[-1], content.ks[0])
     if content.training:
         pictures["Training"] = training_curves(content.training)
+    tables = [pass_table(runs, content.ks), profile_table(runs)] if runs else []
+    tables += reward_tables(content.rewarded) if content.rewarded else []
     text = page.get_template("report.html.j2").render(
         content=content,
         sentences=[comparison(runs[0], other, content.ks[0]) for other in runs[1:]],
-        tables=[pass_table(runs, content.ks), profile_table(runs)] if runs else [],
+        tables=tables,
         pictures=pictures,
     )
     file = Path(path)

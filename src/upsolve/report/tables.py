@@ -1,14 +1,16 @@
 """Evaluations -> rows of text."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upsolve.evaluate.diagnostics import outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import Estimate, mean_interval, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
-from upsolve.types import Evaluation, TaskScore
+from upsolve.reward.formula import Rewarded
+from upsolve.types import Evaluation, Status, TaskScore
 
-__all__ = ["Table", "comparison", "difficulties", "pass_table", "profile_table"]
+__all__ = ["Table", "comparison", "difficulties", "pass_table", "profile_table", "reward_tables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +88,36 @@ def comparison(before: Evaluation, after: Evaluation, k: int = 1) -> str:
         f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] over {change.tasks} tasks "
         f"({paired.better} better, {paired.worse} worse, permutation p = {paired.p_value:.4f}): {verdict}"
     )
+
+
+def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
+    """Return the mean reward and the mean of every part before its weight, by status, and what was left out or flagged."""
+    rewards: dict[Status, list[float]] = {}
+    parts: dict[tuple[Status, str], list[float]] = {}
+    for one in rewarded:
+        for verdict, value, some in zip(one.group.verdicts, one.rewards_G.tolist(), one.parts, strict=True):
+            status = verdict.status if verdict else Status.UNSCORED
+            rewards.setdefault(status, []).append(value)
+            for part in some:
+                parts.setdefault((status, part.name), []).append(part.value)
+    names = tuple(dict.fromkeys(name for _, name in parts))
+    rows = tuple(
+        (status, str(len(rewards[status])), mean(rewards[status]), *(mean(parts.get((status, name), [])) for name in names))
+        for status in Status
+        if status in rewards
+    )
+    left_out, flagged = Counter[str](), Counter[str]()
+    for one in rewarded:
+        left_out.update(one.left_out)
+        flagged.update(one.flagged)
+    counts = [(f"left out: {reason}", str(count)) for reason, count in left_out.most_common()]
+    counts += [(f"flagged: {reason}", str(count)) for reason, count in flagged.most_common()]
+    tables = [Table("Rewards of the training attempts, means", ("status", "attempts", "reward", *names), rows)]
+    return tables + (
+        [Table("Attempts without a reward of their own, or flagged", ("", "attempts"), tuple(counts))] if counts else []
+    )
+
+
+def mean(values: Sequence[float]) -> str:
+    """Return a mean, a dash for nothing."""
+    return number(sum(values) / len(values), 3) if values else "–"
