@@ -135,6 +135,10 @@ def test_dense_rewards_are_those_of_the_paper(codec):
     got = laid(broken, ("syntax", 0.0, 0.1), found, offsets=offsets, status=Status.COMPILE_ERROR).rewards_R
     assert "".join(texts(broken, offsets, got > 0)) == "def f(x):\n    y =" and got[-2:].tolist() == [0, 0]
     assert "".join(texts(broken, offsets, got < 0)) == " (x\n    return y"
+    accents = "s = 'é🙂é' + )"  # the place of an error counts characters, too
+    found = find_syntax([Source(accents)])[0][0]
+    got = laid(accents, ("syntax", 0.0, 1.0), found, offsets=codec.offsets(accents), status=Status.COMPILE_ERROR).rewards_R
+    assert texts(accents, codec.offsets(accents), got < 0) == [" )"]
 
 
 def test_who_is_to_blame_for_a_status(codec):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from upsolve.reward.tree import Function, functions, literal, parsed, reads
 from upsolve.types import Task, TestKind
 
-__all__ = ["hard_coded", "pairs", "parameters", "test_pairs"]
+__all__ = ["answers_of", "hard_coded", "parameters"]
 
 Pair = tuple[tuple[str, ...], str]
 """Texts of inputs, sorted, and the text of the result."""
@@ -21,7 +21,7 @@ def hard_coded(tree: ast.Module, task: Task) -> str:
     It takes two tests whose inputs are no base cases, or one where the function does nothing else with its parameters; at least
     half of the table must be tests. What the reference has in a table of its own does not count.
     """
-    wanted = test_pairs(task) - reference_pairs(task)
+    wanted = answers_of(task) - reference_pairs(task)
     table = set(pairs(tree))
     hits = {(inputs, result) for inputs, result in table & wanted if not all(map(base_case, inputs))}
     if not hits or 2 * len(table & wanted) < len(table):
@@ -52,7 +52,7 @@ def only_compares(function: Function) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def test_pairs(task: Task) -> frozenset[Pair]:
+def answers_of(task: Task) -> frozenset[Pair]:
     """Return inputs and answers of the visible tests, as texts."""
     found: set[Pair] = set()
     for test in task.tests:
@@ -63,9 +63,6 @@ def test_pairs(task: Task) -> frozenset[Pair]:
         elif tree := parsed(f"({test.input}) == {test.expected}" if test.kind is TestKind.CALL else test.input):
             found.update(asserted(tree))
     return frozenset(found)
-
-
-test_pairs.__test__ = False  # type: ignore[attr-defined]
 
 
 def asserted(tree: ast.AST) -> Iterator[Pair]:
@@ -110,7 +107,7 @@ def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
         yield tuple(sorted(str(one) for one in inputs)), result
 
 
-def items(node: ast.AST | None) -> list[str | None]:
+def items(node: ast.expr | None) -> list[str | None]:
     """Return the texts of a key: those of its members where it is a tuple."""
     return [literal(one) for one in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
 

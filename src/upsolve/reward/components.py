@@ -18,6 +18,7 @@ from upsolve.verify.languages import PYTHON
 __all__ = [
     "CLOCK_SECONDS",
     "COMPONENTS",
+    "Component",
     "Judged",
     "Part",
     "analysed",
@@ -34,7 +35,9 @@ __all__ = [
     "lint_cost",
     "outcome",
     "penalty",
+    "security",
     "syntax",
+    "types",
 ]
 
 CLOCK_SECONDS = 1e-3

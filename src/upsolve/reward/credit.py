@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from upsolve.config import RewardConfig
 from upsolve.reward.components import Judged, Part, findings_of, lint_cost
 from upsolve.reward.spans import Bools, Offsets, characters, in_code, tokens, valid_characters
-from upsolve.reward.tree import functions, parsed, reads
+from upsolve.reward.tree import Function, parsed, reads
 from upsolve.types import Finding, Status, Task, Verdict
 from upsolve.verify.analysis.dead import unexecuted
 from upsolve.verify.analysis.source import Source
@@ -106,10 +106,10 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
     """
     if not offsets:
         raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
+    ways: Mapping[str, str] = {**USUAL, **config.credit}
     rewards_R = np.zeros(len(offsets))
     for part in parts:
-        way = config.credit.get(part.name) or USUAL[part.name]  # type: ignore[call-overload]  rules set parts of other names, too
-        rewards_R += part.weight * CREDITS[way](Laid(part, judged, offsets, config))
+        rewards_R += part.weight * CREDITS[ways[part.name]](Laid(part, judged, offsets, config))
     mask_R = executed(judged, offsets) if config.mask_unexecuted else np.ones(len(offsets), dtype=np.bool_)
     return TokenRewards(rewards_R, mask_R)
 
@@ -225,8 +225,8 @@ def failed_test(task: Task, verdict: Verdict) -> Iterator[ast.AST]:
 
 
 def called(tree: ast.Module, sources: Sequence[ast.AST]) -> list[Finding]:
-    """Return the functions of a program that other code names, as findings from their first line to their last."""
-    own = functions(tree)
+    """Return the functions and classes of a program that other code names, as findings from their first line to their last."""
+    own = {node.name: node for node in tree.body if isinstance(node, Function | ast.ClassDef)}
     names = dict.fromkeys(name.id for source in sources for name in reads(source) if name.id in own)
     return [
         Finding("called", name, "a failed test calls this", own[name].lineno, end_line=own[name].end_lineno) for name in names

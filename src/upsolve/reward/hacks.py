@@ -4,20 +4,22 @@ They read code alone and know tricks by their form, so an honest program may loo
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from upsolve.reward.answers import hard_coded, parameters, test_pairs
+from upsolve.reward.answers import answers_of, hard_coded, parameters
 from upsolve.reward.tree import Function, functions, literal, parsed, reads
 from upsolve.types import Attempt, Task, TestKind
 from upsolve.verify.languages import PYTHON
 
-__all__ = ["DETECTORS", "early_exit", "equality", "hacks", "stub", "test_echo"]
+__all__ = ["DETECTORS", "early_exit", "echo", "equality", "hacks", "stub"]
 
 EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 INPUTS = frozenset(
     {"input", "raw_input", "stdin", "open", "fileinput", "read", "readline", "argv", "exec", "eval", "__import__"}
 )
+NAME = re.compile(r"[^\W\d]\w*")
 UNKNOWN = frozenset({"locals", "vars", "eval", "exec"})
 """Functions that can read any variable."""
 
@@ -52,7 +54,7 @@ def early_exit(tree: ast.Module, task: Task) -> str:
 def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
     """Yield what runs when a task's tests run, as far as names tell: the module's own statements and all that they and tests name."""
     defined = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | Function)}
-    known = {name for name in defined if name == task.entry_point or any(name in test.input for test in task.tests)}
+    known = {task.entry_point, *(name for test in task.tests for name in NAME.findall(test.input))} & set(defined)
     waiting: list[ast.AST] = [node for node in tree.body if not isinstance(node, ast.ClassDef | Function) and not guard(node)]
     waiting += [defined[name] for name in known]
     while waiting:
@@ -107,7 +109,7 @@ def blind(arguments: ast.arguments, body: Sequence[ast.AST]) -> bool:
     return not any(name.id in others for part in body for name in reads(part))
 
 
-def test_echo(tree: ast.Module, task: Task) -> str:
+def echo(tree: ast.Module, task: Task) -> str:
     """See a program that never reads its input and prints nothing but lines that tests expect, where the tests do not all expect one."""
     expected = {test.expected for test in task.tests if test.kind is TestKind.STDIO}
     if len(expected) < 2 or any(name in INPUTS for name in names_used(tree)):
@@ -115,9 +117,6 @@ def test_echo(tree: ast.Module, task: Task) -> str:
     wanted = {line.strip() for text in expected for line in text.splitlines()} - {""}
     printed = {line.strip() for text in printed_literals(tree) for line in text.splitlines()} - {""}
     return "prints what tests expect and reads nothing" if printed and printed <= wanted else ""
-
-
-test_echo.__test__ = False  # type: ignore[attr-defined]  not a test of pytest's
 
 
 def names_used(tree: ast.AST) -> Iterator[str]:
@@ -148,7 +147,7 @@ def stub(tree: ast.Module, task: Task) -> str:
     It does when it reads no name but those of functions it calls. Where the reference does so, too, nothing is seen.
     """
     function = functions(tree).get(task.entry_point)
-    if function is None or not parameters(function.args) or len({expected for _, expected in test_pairs(task)}) < 2:
+    if function is None or not parameters(function.args) or len({expected for _, expected in answers_of(task)}) < 2:
         return ""
     reference = parsed(task.reference)
     model = functions(reference).get(task.entry_point) if reference else None
@@ -167,5 +166,5 @@ DETECTORS: Mapping[str, Callable[[ast.Module, Task], str]] = {
     "equality": equality,
     "hard_coded": hard_coded,
     "stub": stub,
-    "test_echo": test_echo,
+    "test_echo": echo,
 }

@@ -4,7 +4,6 @@ import ast
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 __all__ = ["Function", "functions", "literal", "parsed", "reads"]
 
@@ -21,11 +20,10 @@ def parsed(code: str) -> ast.Module | None:
         return None
 
 
-def literal(node: ast.AST | None) -> str | None:
+def literal(node: ast.expr | None) -> str | None:
     """Return the text of the value of a literal, None where it is none; 7 and "7" have one text, as input and output do."""
     try:
-        value: Any = ast.literal_eval(node) if isinstance(node, ast.expr) else node
-        return None if node is None else str(value).strip()
+        return None if node is None else str(ast.literal_eval(node)).strip()
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
 
