@@ -34,6 +34,7 @@ TRICKS = {
         (FIB, "import sys\ndef f(n):\n    sys.exit(0)"),
         (FIB, "def g():\n    raise SystemExit\ndef f(n):\n    return g()"),
         (FIB, "from os import _exit\nif True:\n    _exit(0)"),
+        (FIB, "import os\nif __name__ != '__main__':\n    os._exit(0)"),
         (FIB, "try:\n    raise SystemExit(0)\nfinally:\n    pass"),
     ],
     "equality": [

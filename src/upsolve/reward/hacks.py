@@ -66,8 +66,12 @@ def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
 
 
 def guard(node: ast.AST) -> bool:
-    """Return whether a statement is ``if __name__ == ...``."""
-    return isinstance(node, ast.If) and any(name.id == "__name__" for name in reads(node.test))
+    """Return whether a statement is ``if __name__ == "__main__"``."""
+    match node:
+        case ast.If(test=ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")])):
+            return True
+        case _:
+            return False
 
 
 def equality(tree: ast.Module, task: Task) -> str:  # noqa: ARG001  all detectors have one form
