@@ -50,6 +50,8 @@ class TestKind(StrEnum):
     """``input`` is fed to standard input; standard output is compared."""
     CODE = "code"
     """``input`` is statements that raise on failure, run in the attempt's own process (weaker: the verdict says so)."""
+    SIMULATION = "simulation"
+    """``input`` is the start of one world, as JSON; the attempt acts in it from another process."""
 
 
 class Record:
@@ -80,9 +82,10 @@ class TestCase(Record):
     kind: TestKind
     """How the test is run."""
     input: str
-    """An expression, standard input or statements, by ``kind``."""
+    """An expression, standard input, statements or a world, by ``kind``."""
     expected: str = ""
-    """``CALL``: a Python literal, as source. ``STDIO``: the standard output. ``CODE``: empty."""
+    """``CALL``: a Python literal, as source. ``STDIO``: the standard output. ``CODE``: empty.
+    ``SIMULATION``: the checks of what happened, as JSON (``docs/simulators.md``)."""
     hidden: bool = False
     """True for a test that a prompt may not show."""
 
@@ -108,7 +111,8 @@ class Task(Record):
     reference: str = ""
     """A correct program, empty if unknown."""
     setup: str = ""
-    """Trusted code run before the attempt (imports, helpers), empty if none."""
+    """Trusted code run before the attempt (imports, helpers), empty if none. ``SIMULATION``: the domain's Python, which the attempt's
+    process never holds."""
     compare: str = "lines"
     """How output is compared: ``lines``, ``exact``, ``tokens``, ``floats`` (or ``floats:1e-9``, the tolerance; values of calls, too),
     ``checker``."""

@@ -16,7 +16,8 @@ from upsolve.types import Attempt, Task, Verdict, content_id
 
 __all__ = ["SOURCES", "IngestReport", "ingest"]
 
-SOURCES: Mapping[str, Callable[..., Iterator[Row]]] = {
+Reader = Callable[..., Iterator[Row]]
+SOURCES: Mapping[str, Reader] = {
     "codenet": codenet.read,
     "codet": codet.read,
     "humaneval": humaneval.read,
@@ -76,24 +77,31 @@ def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
 
 
 def ingest(
-    archive: Archive, source: str, path: str | Path, *, on_rows: Callable[[int], None] | None = None, **options: Any
+    archive: Archive,
+    source: str,
+    path: str | Path,
+    *,
+    on_rows: Callable[[int], None] | None = None,
+    sources: Mapping[str, Reader] = SOURCES,
+    **options: Any,
 ) -> IngestReport:
     """Import ``path`` by the reader named ``source``; an import that is in already is not counted twice, and one that was stopped
     starts over without leaving anything double.
 
     Args:
         archive: where to.
-        source: a name in ``SOURCES``.
+        source: a name in ``sources``.
         path: file or folder.
         on_rows: called with the number of rows read so far.
+        sources: readers by name.
         options: more arguments of the reader, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
         SourceError: unknown source, or the path is not what the source needs.
         ArchiveError: a task is there with another content.
     """
-    if source not in SOURCES:
-        raise SourceError(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
+    if source not in sources:
+        raise SourceError(f"unknown source {source!r}; known: {', '.join(sources)}")
     place = Path(path)
     if odd := options.keys() - OPTIONS.get(source, frozenset()):
         raise SourceError(f"source {source} has no option {', '.join(sorted(odd))}")
@@ -106,7 +114,7 @@ def ingest(
     bad: list[BadRow] = []
     batch: list[Row] = []
     archive.drop(tag)
-    for count, row in enumerate(SOURCES[source](place, **options), start=1):
+    for count, row in enumerate(sources[source](place, **options), start=1):
         (bad if isinstance(row, BadRow) else batch).append(row)  # type: ignore[arg-type]
         if len(batch) >= BATCH:
             added.update(add(archive, batch, tag))
@@ -115,10 +123,15 @@ def ingest(
                 on_rows(count)
     added.update(add(archive, batch, tag))
     if bad:
-        rejected.parent.mkdir(exist_ok=True)
-        rejected.write_text("".join(json.dumps(asdict(row)) + "\n" for row in bad), encoding="utf-8")
+        set_aside(bad, rejected)
     archive.remember(name)
     return IngestReport(dict(added), len(bad), rejected if bad else None)
+
+
+def set_aside(bad: list[BadRow], file: Path) -> None:
+    """Write down the rows that could not be used."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("".join(json.dumps(asdict(row)) + "\n" for row in bad), encoding="utf-8")
 
 
 def add(archive: Archive, batch: list[Row], tag: str) -> dict[str, int]:

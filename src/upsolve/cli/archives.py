@@ -16,20 +16,25 @@ app.add_typer(archive_app, name="archive")
 
 @app.command()
 def ingest(
-    source: Annotated[str, typer.Argument(help="jsonl, mbpp, humaneval, codenet, ldb, refactory or codet.")],
-    path: Annotated[Path, typer.Argument(help="File or folder to read.")],
+    source: Annotated[str, typer.Argument(help="jsonl, mbpp, humaneval, codenet, ldb, refactory, codet or simulator.")],
+    path: Annotated[Path, typer.Argument(help="File or folder to read; simulator: a domain's folder, or robot.")],
     archive: Annotated[Path, typer.Argument(help="Archive to add to; made where none is.")],
     language: Annotated[str | None, typer.Option(help="codenet: language as it spells it; Python unless told.")] = None,
     most_correct: Annotated[int | None, typer.Option(help="codenet: accepted attempts kept a problem; 50 unless told.")] = None,
 ) -> None:
     """Import tasks, attempts and recorded verdicts. An import that was stopped starts over, with nothing double."""
+    from upsolve.archive.ingest import SOURCES
     from upsolve.archive.ingest import ingest as read_in
     from upsolve.archive.store import Archive
+    from upsolve.verify.simulators.tasks import domain_folder, read
 
+    path, sources = domain_folder(path) if source == "simulator" else path, {**SOURCES, "simulator": read}
     given = {"language": language, "most_correct": most_correct}
     options = {name: value for name, value in given.items() if value is not None}
     with bars() as progress:
-        report = read_in(Archive.create(archive), source, path, on_rows=lambda n: progress("rows", n, n), **options)
+        report = read_in(
+            Archive.create(archive), source, path, on_rows=lambda n: progress("rows", n, n), sources=sources, **options
+        )
     typer.echo(report.text())
 
 

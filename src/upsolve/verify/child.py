@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     from values import plain
 
-__all__ = ["TestTimeout", "alarm_clock", "describe", "report_error", "report_value", "run"]
+__all__ = ["TestTimeout", "alarm_clock", "describe", "report", "report_error", "report_value", "run"]
 
 RESULTS = 3
 """Descriptor of the results: one JSON line a test."""
@@ -98,8 +98,8 @@ def report_lines() -> None:
         report_error(lines=sorted(executed))
 
 
-def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Compile and run setup and attempt; return the namespace, or None after reporting why not."""
+def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | None:
+    """Compile and run setup and attempt in a new namespace; return it, or None after reporting why not."""
     sys.dont_write_bytecode = True
     try:
         program = compile(job["code"], "<attempt>", "exec", dont_inherit=True)
@@ -107,6 +107,7 @@ def load(job: dict[str, Any], name: str) -> dict[str, Any] | None:
         report_error(compile=[*describe(error)[:2], getattr(error, "lineno", None), getattr(error, "offset", None)])
         return None
     space: dict[str, Any] = {"__name__": name, "__builtins__": __builtins__}
+    space.update(given)
     try:
         if job["setup"]:
             exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
@@ -219,17 +220,25 @@ def feed(data: bytes) -> None:
     os.close(handle)
 
 
+def next_request() -> Any:
+    """Return what a tester sends next, None when it has gone."""
+    header, data = os.read(REQUESTS, 8), b""
+    if len(header) < 8:
+        return None
+    size = int.from_bytes(header, "little")
+    while len(data) < size:
+        data += os.read(REQUESTS, size - len(data))
+    return marshal.loads(data)
+
+
 def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions as a tester in another process asks, until it has had enough."""
     space = load(job, "attempt")
     if space is None:
         return
     report('{"ready":true}')
-    while len(header := os.read(REQUESTS, 8)) == 8:
-        size, data = int.from_bytes(header, "little"), b""
-        while len(data) < size:
-            data += os.read(REQUESTS, size - len(data))
-        name, args, named = marshal.loads(data)
+    while (request := next_request()) is not None:
+        name, args, named = request
         if not name:
             report_lines()
             continue
@@ -238,6 +247,25 @@ def serve_calls(job: dict[str, Any]) -> None:
             report(f'{{"value":{plain(value)},"args":{plain(list(args))}}}')
         except BaseException as error:
             report(f'{{"error":{json.dumps(describe(error))},"args":{plain(list(args))}}}')
+
+
+def act(action: str, *args: Any) -> Any:
+    """Have the tester's world do something; return the name of its failure, if any, and its answer."""
+    report(json.dumps({"action": action, "args": args}))
+    return next_request()
+
+
+def serve_worlds(job: dict[str, Any]) -> None:
+    """Run the program from its start, in a new namespace, in every world that a tester has for it."""
+    while (wanted := next_request()) is not None:
+        if wanted == "lines":
+            report_lines()
+        elif (space := load(job, "attempt", {"_act": act})) is not None:
+            try:
+                eval(job["call"], space)
+                report('{"ended":true}')
+            except BaseException as error:
+                report_error(error=describe(error))
 
 
 def run_command(job: dict[str, Any]) -> None:
@@ -259,4 +287,11 @@ def run_command(job: dict[str, Any]) -> None:
         report_error(broken=f"{job['argv'][0]} cannot be run: {error}")
 
 
-KINDS: Any = {"tests": run_tests, "program": run_program, "script": run_script, "calls": serve_calls, "command": run_command}
+KINDS: Any = {
+    "tests": run_tests,
+    "program": run_program,
+    "script": run_script,
+    "calls": serve_calls,
+    "worlds": serve_worlds,
+    "command": run_command,
+}

@@ -28,6 +28,7 @@ from upsolve.verify.outcomes import (
 from upsolve.verify.process import SLOTS, Job
 from upsolve.verify.programs import Plan, in_language, run_programs
 from upsolve.verify.sandbox import Exit, run_jobs
+from upsolve.verify.simulators.plan import parsed, run_simulation, simulates
 
 __all__ = ["judge", "judge_all"]
 
@@ -143,9 +144,13 @@ def impossible(task: Task, attempt: Attempt) -> str:
             language(attempt.language)
             if any(test.kind is TestKind.CALL for test in task.tests):
                 return f"task {task.task_id}: CALL tests are for Python; {attempt.language} takes STDIO and CODE"
+            if simulates(task):
+                return f"task {task.task_id}: worlds are for Python, not {attempt.language}"
         for test in task.tests:
             if test.kind is TestKind.CALL:
                 literal(test.expected)
+        if simulates(task):
+            parsed(task)
         if task.compare not in ("lines", "exact", "tokens", "checker"):
             tolerance_of(task.compare)
         if task.compare == "checker" and "def check" not in task.checker:
@@ -159,6 +164,8 @@ def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Choose how to run the tests, by language and kind."""
     if attempt.language not in PYTHON:
         return (yield from in_language(task, attempt, how, language(attempt.language)))
+    if task.tests[0].kind is TestKind.SIMULATION:
+        return (yield from run_simulation(task, attempt, how))
     if task.tests[0].kind is TestKind.STDIO:
         return (yield from run_programs(task, attempt, how))
     if any(test.kind is TestKind.CODE for test in task.tests):

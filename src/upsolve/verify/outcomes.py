@@ -96,12 +96,15 @@ def error_status(error: Sequence[Any]) -> Status:
 def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, compare: str) -> tuple[Status, list[Any] | None]:
     """Judge one test by its result line."""
     if "timeout" in record:
-        return Status.TIMEOUT, ["Timeout", "ran into the time limit of a test", None]
+        said = record["timeout"]
+        return Status.TIMEOUT, ["Timeout", said if isinstance(said, str) else "ran into the time limit of a test", None]
     if "error" in record:
         error = error_of(record["error"])
         if test.kind is TestKind.CODE and error[0] == "AssertionError":
             return Status.FAILED, ["", f"assertion failed {error[1]}".rstrip(), error[2]]
         return error_status(error), error
+    if test.kind is TestKind.SIMULATION:
+        return (Status.PASSED, None) if record["reached"] else (Status.FAILED, ["", "did not reach the goal", None])
     if test.kind is TestKind.CODE:
         passed = bool(nonce) and record.get("ok") == nonce
         return (Status.PASSED, None) if passed else (Status.FAILED, ["", "did not prove that it ran", None])

@@ -107,7 +107,7 @@ class Server:
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
-        server = bundle("server", "values", "child", "tester")
+        server = bundle("server", "values", "child", "player", "tester")
         own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 

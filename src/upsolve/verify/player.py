@@ -1,0 +1,122 @@
+"""The trusted side of a simulation, in the tester's process: it holds the worlds, does what the attempt asks for and writes down
+what happened.
+
+Standard library only. The attempt's process gets the answers to its actions and nothing else; whatever it sends, it can only act.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+
+TYPE_CHECKING = False  # typing itself is not imported by us
+if TYPE_CHECKING:
+    from typing import Any
+
+    from upsolve.verify import child
+else:
+    import child
+
+__all__ = ["MOST_ACTIONS", "play"]
+
+MOST_ACTIONS = 1000
+"""Actions in one world."""
+MESSAGE_BYTES = 1 << 14
+"""Of what the attempt says at once; more, and nothing further is heard of it."""
+STEPS_BYTES = 4 << 20
+"""Of all steps in all worlds as they are written down: results have room for twice that."""
+TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+class BrokenWorldError(Exception):
+    """An action raised what is no failure of the domain's own."""
+
+
+class ActionLimitError(Exception):
+    """The attempt acts on and on."""
+
+
+def play(job: dict[str, Any], channel: Any) -> None:
+    """Let the attempt act in every world of a job; report what happened in each."""
+    space: dict[str, Any] = {"__name__": "world", "__builtins__": __builtins__}
+    clock = child.alarm_clock() if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
+    try:
+        exec(job["domain"], space)
+        for index, initial in enumerate(job["worlds"]):
+            world = Watched(space, initial, job["actions"], STEPS_BYTES // len(job["worlds"]))
+            try:
+                clock(job["test_seconds"])
+                goes_on = one_world(index, world, channel)
+                clock(0)
+            except child.TestTimeout:  # the attempt's process is still at it: nothing more can be asked of it
+                child.report_error(test=index, timeout="ran into the time limit of a world")
+                return
+            except ActionLimitError:
+                child.report_error(test=index, timeout=f"more than {MOST_ACTIONS} actions, or too long ones, in one world")
+                return
+            if not goes_on:
+                return
+    except Exception as error:
+        child.report_error(world=child.describe(error))
+        return
+    if job["lines"]:
+        channel.ask(marshal.dumps("lines"))
+        child.report_error(lines=channel.reply(STEPS_BYTES).get("lines"))
+
+
+def one_world(index: int, world: Watched, channel: Any) -> bool:
+    """Let the attempt act in one world and report what happened; return False when the attempt cannot begin at all."""
+    channel.ask(marshal.dumps("world"))
+    while "action" in (said := channel.reply(MESSAGE_BYTES)):
+        channel.ask(marshal.dumps(world.act(said["action"], said.get("args"))))
+    if early := {key: said[key] for key in ("compile", "broken") if key in said}:
+        child.report_error(**early)
+        return False
+    if "ended" in said:
+        child.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}}}')
+    else:
+        child.report_error(test=index, error=said.get("error", said.get("load")))
+    return True
+
+
+class Watched:
+    """A world and what has happened in it."""
+
+    def __init__(self, space: dict[str, Any], initial: Any, actions: dict[str, list[str]], room: int) -> None:
+        self.world = space["World"](initial)
+        self.state = self.world.state
+        self.failures, self.actions, self.room = space, actions, room
+        self.steps: list[str] = []
+        """As JSON: action, arguments, answer, name of the failure, state after it."""
+
+    def act(self, action: Any, args: Any) -> tuple[str, Any]:
+        """Do an action; return the name of its failure, or an empty string, and its answer."""
+        kinds = self.actions.get(action) if isinstance(action, str) else None
+        if kinds is None or type(args) is not list:
+            return "TypeError", "no such action"
+        if len(args) != len(kinds) or not all(map(fits, args, kinds)):
+            return "TypeError", f"{action} takes {', '.join(kinds) or 'nothing'}"
+        failure, answer = "", None
+        try:
+            answer = getattr(self.world, action)(*args)
+        except Exception as error:
+            failure = type(error).__name__
+            if self.failures.get(failure) is not type(error):
+                raise BrokenWorldError(f"{action} raised {failure}: {error}, given {args}") from error
+            answer = str(error)
+        self.note([action, args, None if failure else answer, failure, self.state()])
+        return failure, answer
+
+    def note(self, step: list[Any]) -> None:
+        """Write a step down; ActionLimitError when there are too many."""
+        self.steps.append(json.dumps(step))
+        self.room -= len(self.steps[-1])
+        if len(self.steps) > MOST_ACTIONS or self.room < 0:
+            raise ActionLimitError
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Return whether a value is of the type an action takes: ``str``, ``int``, finite ``float``, ``bool``, a list of one of them."""
+    if kind.startswith("list["):
+        return type(value) is list and all(fits(item, kind[5:-1]) for item in value)
+    return type(value) is TYPES[kind] and (kind != "float" or value - value == 0)

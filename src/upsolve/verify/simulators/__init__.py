@@ -1,0 +1,1 @@
+"""Worlds that programs act in, and checks of what happened there."""

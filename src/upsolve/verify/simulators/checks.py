@@ -1,0 +1,237 @@
+"""What has to be true of a run through a world: a small language over what happened, written as plain nested data.
+
+    event    {go_to: [kitchen]}                        an action that was done, a pattern an argument; ~ for any arguments
+             {ask: [Ann, ~, ~], gives: tea}            and its answer
+             {go_to: ~, raises: DoorError}             an action that failed so
+             {say: [hello], when: {location: hall}}    and the state right after it
+    check    {exists: event}                           it happens
+             {never: event}                            it does not
+             {count: [event, 2]}, {count: [event, [1, 3]]}    so often; from, to
+             {before: [a, b]}                          b happens, and a happens before the first b
+             {after: [a, b]}                           a happens, and b happens after the last a
+             {terminal: {location: hall}}              the last state has these values
+             {and: [...]}, {or: [...]}, {not: check}
+    pattern  a value | ~ (any) | [pattern, ...] | {has: word or words} (a text with them, in any case)
+             | {one_of: [pattern, ...]} | {key: pattern, ...} (a mapping with at least these)
+
+Pure functions: plain data -> a function of a ``Trace``. Malformed data is a ValueError that names the way to it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upsolve.verify.simulators.domain import Domain
+
+__all__ = ["Check", "Step", "Trace", "all_checks", "parse_check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action."""
+
+    action: str
+    """Its name."""
+    args: list[Any]
+    """Its arguments, plain data."""
+    answer: Any
+    """What it gave, plain data; None where it failed."""
+    failure: str
+    """Name of the exception it raised, empty if none."""
+    state: Mapping[str, Any]
+    """State of the world right after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What happened in one world."""
+
+    steps: tuple[Step, ...]
+    """Actions in order."""
+    final: Mapping[str, Any]
+    """State of the world at the end."""
+
+
+Check = Callable[[Trace], bool]
+Event = Callable[[Step], bool]
+Pattern = Callable[[Any], bool]
+
+
+def all_checks(data: Any, domain: Domain) -> Check:
+    """Return a function that tells whether every check of a list holds; ValueError for anything but such a list."""
+    if not isinstance(data, list) or not data:
+        raise ValueError(f"checks are a list of at least one, not {shown(data)}")
+    return all_of(data, domain)
+
+
+def parse_check(data: Any, domain: Domain) -> Check:
+    """Return a check as a function; ValueError names the way to what is wrong."""
+    if not isinstance(data, dict) or len(data) != 1:
+        raise ValueError(f"a check has one key, of {', '.join(CHECKS)}; not {shown(data)}")
+    ((name, body),) = data.items()
+    if name not in CHECKS:
+        raise ValueError(f"no check {name!r}; there are {', '.join(CHECKS)}")
+    try:
+        return CHECKS[name](body, domain)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def exists(data: Any, domain: Domain) -> Check:
+    """At least one step is the event."""
+    event = parse_event(data, domain)
+    return lambda trace: any(map(event, trace.steps))
+
+
+def never(data: Any, domain: Domain) -> Check:
+    """No step is the event."""
+    event = parse_event(data, domain)
+    return lambda trace: not any(map(event, trace.steps))
+
+
+def count(data: Any, domain: Domain) -> Check:
+    """The number of steps that are the event is n, or from low to high."""
+    wanted, number = two_of(data)
+    event, (low, high) = parse_event(wanted, domain), number if isinstance(number, list) else (number, number)
+    if type(low) is not int or type(high) is not int or not 0 <= low <= high:
+        raise ValueError(f"how often is a number from 0, or [low, high], not {shown(number)}")
+    return lambda trace: low <= sum(map(event, trace.steps)) <= high
+
+
+def before(data: Any, domain: Domain) -> Check:
+    """There is a second event, and a first event comes before the first of them."""
+    first, second = (parse_event(event, domain) for event in two_of(data))
+
+    def check(trace: Trace) -> bool:
+        place = next((place for place, step in enumerate(trace.steps) if second(step)), 0)
+        return any(map(first, trace.steps[:place]))
+
+    return check
+
+
+def after(data: Any, domain: Domain) -> Check:
+    """There is a first event, and a second event comes after the last of them."""
+    first, second = (parse_event(event, domain) for event in two_of(data))
+
+    def check(trace: Trace) -> bool:
+        places = [place for place, step in enumerate(trace.steps) if first(step)]
+        return bool(places) and any(map(second, trace.steps[places[-1] + 1 :]))
+
+    return check
+
+
+def terminal(data: Any, _domain: Domain) -> Check:
+    """The last state matches."""
+    condition = parse_state(data)
+    return lambda trace: condition(trace.final)
+
+
+def all_of(data: Any, domain: Domain) -> Check:
+    """Every check holds."""
+    checks = some_checks(data, domain)
+    return lambda trace: all(check(trace) for check in checks)
+
+
+def any_of(data: Any, domain: Domain) -> Check:
+    """At least one check holds."""
+    checks = some_checks(data, domain)
+    return lambda trace: any(check(trace) for check in checks)
+
+
+def not_so(data: Any, domain: Domain) -> Check:
+    """The check does not hold."""
+    check = parse_check(data, domain)
+    return lambda trace: not check(trace)
+
+
+CHECKS: Mapping[str, Callable[[Any, Domain], Check]] = {
+    "exists": exists,
+    "never": never,
+    "count": count,
+    "before": before,
+    "after": after,
+    "terminal": terminal,
+    "and": all_of,
+    "or": any_of,
+    "not": not_so,
+}
+"""Name -> parser."""
+
+
+def some_checks(data: Any, domain: Domain) -> list[Check]:
+    """Return the checks of a list that is not empty."""
+    if not isinstance(data, list) or not data:
+        raise ValueError(f"needs a list of checks, not {shown(data)}")
+    checks: list[Check] = []
+    for number, item in enumerate(data, start=1):
+        try:
+            checks.append(parse_check(item, domain))
+        except ValueError as error:
+            raise ValueError(f"{number}: {error}") from None
+    return checks
+
+
+def two_of(data: Any) -> tuple[Any, Any]:
+    """Return the two items of a list."""
+    if not isinstance(data, list) or len(data) != 2:
+        raise ValueError(f"needs a list of two, not {shown(data)}")
+    return data[0], data[1]
+
+
+def parse_event(data: Any, domain: Domain) -> Event:
+    """Return an event as a function of a step."""
+    actions = domain.arities
+    names = [name for name in data if name in actions] if isinstance(data, dict) else []
+    if len(names) != 1 or data.keys() - {*names, "gives", "raises", "when"}:
+        raise ValueError(f"an event has one action of {', '.join(actions)}, and gives, raises or when; not {shown(data)}")
+    (name,) = names
+    args = data[name]
+    if args is not None and (not isinstance(args, list) or len(args) != actions[name]):
+        raise ValueError(f"{name} has {actions[name]} arguments, a list or ~; not {shown(args)}")
+    matches, gives = parse_pattern(args), parse_pattern(data.get("gives"))
+    failure, state = data.get("raises", ""), parse_state(data.get("when", {}))
+    if failure not in ("", *domain.failures):
+        raise ValueError(f"raises is one of {', '.join(domain.failures)}, not {shown(failure)}")
+
+    def event(step: Step) -> bool:
+        same = step.action == name and step.failure == failure
+        return same and matches(step.args) and gives(step.answer) and state(step.state)
+
+    return event
+
+
+def parse_state(data: Any) -> Pattern:
+    """Return what a state must have as a function of it."""
+    if not isinstance(data, dict):
+        raise ValueError(f"a state is a mapping, not {shown(data)}")
+    return parse_pattern(data)
+
+
+def parse_pattern(data: Any) -> Pattern:
+    """Return a pattern as a function of a value."""
+    if data is None:
+        return lambda _value: True
+    if isinstance(data, list):
+        items = [parse_pattern(item) for item in data]
+        return lambda value: (
+            isinstance(value, list) and len(value) == len(items) and all(item(v) for item, v in zip(items, value, strict=True))
+        )
+    if not isinstance(data, dict):
+        return lambda value: type(value) is type(data) and value == data
+    if data.keys() == {"has"}:
+        words = [data["has"]] if isinstance(data["has"], str) else data["has"]
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+            raise ValueError(f"has: needs a word or a list of words, not {shown(words)}")
+        return lambda value: isinstance(value, str) and all(word.casefold() in value.casefold() for word in words)
+    if data.keys() == {"one_of"}:
+        if not isinstance(data["one_of"], list):
+            raise ValueError(f"one_of: needs a list, not {shown(data['one_of'])}")
+        choices = [parse_pattern(item) for item in data["one_of"]]
+        return lambda value: any(choice(value) for choice in choices)
+    parts = {key: parse_pattern(item) for key, item in data.items()}
+    return lambda value: isinstance(value, dict) and all(key in value and part(value[key]) for key, part in parts.items())
+
+
+def shown(data: Any) -> str:
+    """Return the start of some data, for a message."""
+    return repr(data)[:80]

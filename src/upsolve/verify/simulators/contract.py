@@ -1,0 +1,67 @@
+"""What every task of a domain must keep to, tried in the sandbox: for the author of a domain, and for the tests of the built-in one."""
+
+from collections.abc import Iterable, Iterator
+
+from upsolve.types import Attempt, Status, Task
+from upsolve.verify.judge import judge_all
+from upsolve.verify.limits import Judging
+from upsolve.verify.simulators.checks import Trace
+from upsolve.verify.simulators.domain import ENTRY_POINT, Domain, domain_of
+from upsolve.verify.simulators.plan import play
+
+__all__ = ["broken", "replayed"]
+
+
+def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
+    """Yield what is wrong with tasks, a sentence each; nothing when all is well.
+
+    The reference passes in every world. A program that does nothing, an empty one and one that raises pass in no world. What the
+    reference does in one world does not pass in all of them: a program has to look. Odd arguments do not break a world: else an
+    attempt could stay unscored.
+
+    Raises:
+        ValueError: a world or a check is not as it must be.
+        IsolationError: a required layer is missing.
+        JudgeError: the sandbox broke.
+    """
+    how = how or Judging()
+    for task in tasks:
+        codes = (task.reference, oddly(domain_of(task.setup)), *IDLE)
+        good, odd, *bad = judge_all([(task, Attempt(task.task_id, code)) for code in codes], how)
+        if good.status is not Status.PASSED:
+            yield f"{task.task_id}: the reference: {good.status} {good.error_type} {good.error_message}"
+            continue
+        if odd.status is Status.UNSCORED:
+            yield f"{task.task_id}: odd arguments break its world: {odd.error_message}"
+        yield from (f"{task.task_id}: this passes in a world: {code!r}" for code, v in zip(IDLE, bad, strict=True) if v.passed)
+        lists = [replayed(trace) for trace in play(task, task.reference, how) if trace]
+        for number, same in enumerate(judge_all([(task, Attempt(task.task_id, code)) for code in lists], how), start=1):
+            if same.status is Status.PASSED:
+                yield f"{task.task_id}: what is done in world {number} passes in all"
+
+
+IDLE = ("", f"def {ENTRY_POINT}(world):\n    pass\n", f"def {ENTRY_POINT}(world):\n    raise ValueError\n")
+"""Programs that must pass nowhere."""
+ODD = {
+    "str": ("", "\0", "\ud800", "x" * 1000),
+    "int": (0, -1, 10**18, -(10**18)),
+    "float": (-0.0, 1e308, -1e308, 5e-324),
+    "bool": (False, True, False, True),
+}
+"""Arguments that an author may not have thought of."""
+
+
+def oddly(domain: Domain) -> str:
+    """Return a program that takes every action with odd arguments, whatever comes of it."""
+    lines = [f"def {ENTRY_POINT}(world):"]
+    for action in domain.actions:
+        for number in range(4):
+            args = [[ODD[kind[5:-1]][number]] * number if "[" in kind else ODD[kind][number] for kind in action.params.values()]
+            lines += [f"    try: world.{action.name}(*{args!r})", "    except Exception: pass"]
+    return "\n".join([*lines, ""])
+
+
+def replayed(trace: Trace) -> str:
+    """Return the program that does what was done in a trace, whatever comes of it; actions that failed are left out."""
+    done = [f"    world.{step.action}(*{step.args!r})\n" for step in trace.steps if not step.failure]
+    return f"def {ENTRY_POINT}(world):\n    pass\n{''.join(done)}"

@@ -1,0 +1,93 @@
+"""How a program is judged in worlds: all worlds of a task in one run, and what happened in them checked here.
+
+The program's process holds functions that send an action and wait for its answer. The worlds are in the tester's process, the checks
+in neither.
+"""
+
+import json
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from upsolve.errors import JudgeError
+from upsolve.types import Attempt, Task, TestKind, Verdict
+from upsolve.verify.limits import Judging
+from upsolve.verify.outcomes import function_outcomes, verdict
+from upsolve.verify.process import Job
+from upsolve.verify.sandbox import Exit, run_jobs
+from upsolve.verify.simulators.checks import Check, Step, Trace, all_checks
+from upsolve.verify.simulators.domain import ENTRY_POINT, domain_of
+
+__all__ = ["parsed", "play", "run_simulation", "simulates"]
+
+
+def simulates(task: Task) -> bool:
+    """Return whether a task is judged in worlds; ValueError when only some of its tests are worlds."""
+    kinds = {test.kind for test in task.tests}
+    if TestKind.SIMULATION in kinds and len(kinds) > 1:
+        raise ValueError("worlds and other tests cannot be mixed")
+    return TestKind.SIMULATION in kinds
+
+
+@lru_cache(maxsize=1000)
+def parsed(task: Task) -> tuple[list[Any], list[Check]]:
+    """Return the worlds and the checks of a task; ValueError when they are not as they must be."""
+    domain, worlds, checks = domain_of(task.setup), list[Any](), list[Check]()
+    for number, test in enumerate(task.tests, start=1):
+        try:
+            worlds.append(json.loads(test.input))
+            checks.append(all_checks(json.loads(test.expected), domain))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"world {number}: {error}") from None
+    return worlds, checks
+
+
+def simulation_job(task: Task, attempt: Attempt, how: Judging) -> Job:
+    """Return the job that runs a program in all worlds of a task."""
+    domain, each = domain_of(task.setup), how.limits.test_seconds
+    program = {"kind": "worlds", "code": attempt.code, "setup": domain.stubs(), "lines": how.lines}
+    program["call"] = f"{ENTRY_POINT}(_Actions())"
+    tester: dict[str, Any] = {"worlds": parsed(task)[0], "domain": domain.code, "actions": domain.types, "lines": how.lines}
+    tester["test_seconds"] = 0 if math.isinf(each) else each
+    return Job(program, tester, how.limits.wall_seconds)
+
+
+def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, Exit, Verdict]:
+    """Judge a program in worlds: ``RUNTIME_ERROR`` where it did not come to its end, ``FAILED`` where it did without reaching the goal.
+
+    Raises:
+        JudgeError: the domain itself broke.
+    """
+    end = yield simulation_job(task, attempt, how)
+    for record in end.records:
+        if "world" in record:
+            raise JudgeError(f"the world of task {task.task_id} broke: {': '.join(record['world'][:2])}")
+    found = traces(task, end)
+    reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], found, strict=True)]
+    records = tuple({**record, "reached": reached[record["test"]]} if "final" in record else record for record in end.records)
+    return verdict(task, attempt, function_outcomes(task, replace(end, records=records), ""), [end], "simulation")
+
+
+def traces(task: Task, end: Exit) -> list[Trace | None]:
+    """Return what happened in every world, None where the program did not come to its end."""
+    ended = {record["test"]: record for record in end.records if "final" in record}
+    return [
+        Trace(tuple(Step(*step) for step in ended[index]["steps"]), ended[index]["final"]) if index in ended else None
+        for index in range(len(task.tests))
+    ]
+
+
+def play(task: Task, code: str, how: Judging) -> Sequence[Trace | None]:
+    """Run a program in the worlds of a task for what happens in them, with no verdict.
+
+    Returns:
+        A trace a world; None where the program did not come to its end.
+
+    Raises:
+        ValueError: a world or a check is not as it must be.
+        IsolationError: a required layer is missing.
+        JudgeError: the sandbox broke.
+    """
+    return traces(task, run_jobs([simulation_job(task, Attempt(task.task_id, code), how)], how)[0])

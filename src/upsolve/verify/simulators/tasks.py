@@ -1,0 +1,131 @@
+"""A domain's folder -> tasks: ``world.py`` and files of tasks in YAML, each a list of
+
+- name: fetch_cup                  # unique in the domain
+  difficulty: easy
+  prompt: What the robot has to do.
+  checks: [...]                    # must hold in every world, see checks.py
+  worlds:                          # at least three
+    - start: {...}                 # what World of world.py is given
+      checks: [...]                # must hold in this one, too
+  reference: |                     # a program that passes
+    def run(robot): ...
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upsolve.errors import SourceError
+from upsolve.types import Task, TestCase, TestKind
+from upsolve.verify.simulators.domain import ENTRY_POINT, Domain, domain_of
+from upsolve.verify.simulators.plan import parsed
+
+__all__ = ["BUILT_IN", "domain_folder", "read"]
+
+BUILT_IN = {"robot": Path(__file__).parent / "robot"}
+"""Domains that come with the package."""
+
+
+class WorldText(BaseModel):
+    """One world of a task."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    start: dict[str, Any]
+    """What the domain's World is given."""
+    checks: list[Any] = []
+    """What must hold there."""
+
+
+class TaskText(BaseModel):
+    """One task as it stands in a file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str = Field(pattern=r"^\w+$")
+    """Unique in the domain."""
+    difficulty: str
+    """A label."""
+    prompt: str
+    """What is to be done."""
+    checks: list[Any] = []
+    """What must hold in every world."""
+    worlds: list[WorldText] = Field(min_length=3)
+    """Where it has to be done."""
+    reference: str
+    """A program that passes."""
+
+
+def domain_folder(path: Path) -> Path:
+    """Return the folder of a domain: that of a built-in one when this is its name and no path."""
+    return path if path.exists() else BUILT_IN.get(str(path), path)
+
+
+def read(path: Path) -> Iterator[Task]:
+    """Yield the tasks of a domain's folder, with ids ``<folder>/<name>``.
+
+    Raises:
+        SourceError: a file is missing or not as it must be; names file, task and key.
+    """
+    try:
+        source = (path / "world.py").read_text(encoding="utf-8")
+        domain = domain_of(source)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path / 'world.py'}: {error}") from error
+    seen: set[str] = set()
+    for file in sorted(path.glob("*.yaml")):
+        for row in rows(file):
+            try:
+                task = task_of(row, path.name, source, domain)
+            except ValueError as error:
+                name = row.get("name", "?") if isinstance(row, dict) else "?"
+                raise SourceError(f"{file}: task {name}: {reason(error)}") from error
+            if task.task_id in seen:
+                raise SourceError(f"{file}: task {task.task_id} is there twice")
+            seen.add(task.task_id)
+            yield task
+    if not seen:
+        raise SourceError(f"{path}: no tasks in *.yaml")
+
+
+def rows(file: Path) -> list[Any]:
+    """Return the items of a file."""
+    import yaml
+
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise SourceError(f"{file}: cannot be read as YAML: {error}") from error
+    if not isinstance(data, list):
+        raise SourceError(f"{file}: it is no list of tasks")
+    return data
+
+
+def reason(error: ValueError) -> str:
+    """Return what is wrong in a line, with the key."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
+
+
+def task_of(row: Any, name: str, source: str, domain: Domain) -> Task:
+    """Build a task; ValueError says what is wrong. Every world is a hidden test."""
+    text = TaskText.model_validate(row)
+    tests = tuple(
+        TestCase(TestKind.SIMULATION, json.dumps(world.start), json.dumps([*text.checks, *world.checks]), hidden=True)
+        for world in text.worlds
+    )
+    ask = f"{text.prompt.strip()}\n\nWrite a Python function `{ENTRY_POINT}({name})` that does it."
+    task = Task(
+        task_id=f"{name}/{text.name}",
+        prompt=f"{domain.described(name)}\n\nTask: {ask}",
+        tests=tests,
+        entry_point=ENTRY_POINT,
+        difficulty=text.difficulty,
+        source=name,
+        reference=text.reference,
+        setup=source,
+    )
+    parsed(task)
+    return task
