@@ -41,7 +41,7 @@ class Split:
 
 
 def split_archive(archive: Archive, recipe: Recipe) -> Split:
-    """Split an archive as a recipe says.
+    """Split an archive as a recipe says; online, tasks without attempts are there as well.
 
     Raises:
         ConfigError: the shares leave no task for the test split.
@@ -55,6 +55,9 @@ def split_archive(archive: Archive, recipe: Recipe) -> Split:
     groups: dict[str, list[Group]] = {split: [] for split in shares}
     for group in archive.groups():
         groups[names[group.task.task_id]].append(group)
+    if recipe.source.rounds:
+        tried = {group.task.task_id for group in groups["train"]}
+        groups["train"] += [Group(task, (), ()) for task in tasks["train"] if task.task_id not in tried]
     return Split(tasks, groups)
 
 

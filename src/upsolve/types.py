@@ -146,6 +146,9 @@ class Attempt(Record):
     """True when sampling stopped at the token limit."""
     count: int = 1
     """How often this very content was seen, >= 1."""
+    token_ids: tuple[int, ...] | None = None
+    """What was sampled, in the author's tokens: another way to write the code than its tokenizer's own in one case of twenty. None if
+    not sampled, or not known."""
 
     @property
     def attempt_id(self) -> str:

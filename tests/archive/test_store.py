@@ -53,6 +53,7 @@ attempts = st.builds(
     tokens=st.none() | st.integers(1, 2**40),
     entropy=st.none() | st.floats(0, 20),
     truncated=st.booleans(),
+    token_ids=st.none() | st.lists(st.integers(0, 2**31 - 1)).map(tuple),
     count=st.integers(1, 9),
 )
 
@@ -125,7 +126,7 @@ def test_an_archive_of_the_first_version_is_read_and_gets_the_new_one_when_writt
     archive = Archive(tmp_path)
     assert [task.compare for task in archive.tasks()] == ["lines"] * len(archive.tasks())
     archive.append(attempts=[GOOD])
-    assert archive.meta() == {"schema": 3, "ingested": ["x"]}
+    assert archive.meta() == {"schema": 4, "ingested": ["x"]}
 
 
 def test_verdicts_of_the_second_version_are_read(tmp_path):

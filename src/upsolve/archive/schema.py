@@ -10,10 +10,11 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 
 __all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "from_row", "to_table"]
 
-SCHEMA = 3
+SCHEMA = 4
 """Version written into every archive; those before it are read as well.
 
-2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings.
+2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings;
+4 added attempts.token_ids.
 """
 OLDEST = 1
 """First version that can be read."""
@@ -64,6 +65,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("entropy", REAL),
             ("truncated", pa.bool_()),
             ("count", WHOLE),
+            ("token_ids", pa.list_(pa.int32())),
         ]
     ),
     "verdicts": pa.schema(
@@ -119,7 +121,9 @@ def task_from(row: dict[str, Any]) -> Task:
 
 def attempt_from(row: dict[str, Any]) -> Attempt:
     """Build an attempt from a row."""
-    return Attempt(**{field.name: row[field.name] for field in fields(Attempt)})
+    values: dict[str, Any] = {field.name: row[field.name] for field in fields(Attempt)}
+    values["token_ids"] = None if row["token_ids"] is None else tuple(row["token_ids"])
+    return Attempt(**values)
 
 
 def verdict_from(row: dict[str, Any]) -> Verdict:

@@ -168,6 +168,14 @@ class Archive:
         values: list[Any] = self.table(name).column(column).to_pylist()
         return values
 
+    def tagged(self, name: str, tag: str) -> list[Any]:
+        """Return the records of one kind that were appended under a tag, as they were given, equal ones as well."""
+        found: list[Any] = []
+        for part in self.parts(name):
+            if part.stem.endswith(f"-{tag}"):
+                found += [from_row[name](row) for row in pq.read_table(part, schema=TABLES[name]).to_pylist()]
+        return found
+
     def tasks(self) -> list[Task]:
         """Return all tasks, in the order they came."""
         found = [from_row["tasks"](row) for row in self.table("tasks").to_pylist()]

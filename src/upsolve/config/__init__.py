@@ -4,6 +4,7 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 """
 
 from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig, RewardConfig
+from upsolve.config.online import SourceConfig
 from upsolve.config.recipe import Recipe, cache_folder, dump_recipe, load_recipe, recipe_yaml
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 
@@ -21,6 +22,7 @@ __all__ = [
     "Recipe",
     "RewardConfig",
     "SampleConfig",
+    "SourceConfig",
     "VerifyConfig",
     "cache_folder",
     "dump_recipe",

@@ -113,6 +113,8 @@ class AdvantageConfig(Strict):
     """Cap of the weights of ``exponential`` and ``awr``."""
     delta: float = -0.1
     """``asymre``: the baseline is the group mean plus delta; at or above zero it is known to collapse."""
+    blame: float = Field(default=0.0, ge=0, le=1)
+    """Share of a negative advantage that is laid on the tokens to blame alone, where they are known (docs/rewards.md, ``blame``)."""
     gae: GaeConfig = GaeConfig()
 
 
@@ -132,12 +134,14 @@ class ClipConfig(Strict):
 
 
 class KlConfig(Strict):
-    """The KL term of the loss, towards the frozen start."""
+    """The KL term, towards the frozen start."""
 
     coefficient: float = Field(default=0.0, ge=0)
     """0 means no term."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
     """``k1`` as a loss has a gradient of mean zero on the policy's own samples."""
+    place: Literal["loss", "reward"] = "loss"
+    """``reward``: taken off the reward of every token instead, k3 whatever ``estimator`` says; for ``advantage.kind: gae``."""
 
 
 class ValueConfig(Strict):

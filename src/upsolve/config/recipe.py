@@ -9,6 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig, RewardConfig
+from upsolve.config.online import SourceConfig
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError
@@ -22,6 +23,7 @@ class Recipe(Strict):
     name: str = "run"
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
+    source: SourceConfig = SourceConfig()
     reward: RewardConfig = RewardConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     objective: ObjectiveConfig = ObjectiveConfig()

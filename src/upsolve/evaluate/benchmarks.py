@@ -3,22 +3,22 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from upsolve.config import Recipe, cache_folder
+from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Evaluation, Task, Verdict
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import judging_of
 from upsolve.verify.pool import verify
 
-__all__ = ["Progress", "evaluate", "judging_of", "load_sampler", "quiet"]
+__all__ = ["Progress", "evaluate", "load_sampler", "quiet"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is."""
@@ -26,14 +26,6 @@ Progress = Callable[[str, int, int], None]
 
 def quiet(_what: str, _done: int, _all: int) -> None:
     """Show no progress."""
-
-
-def judging_of(recipe: Recipe) -> Judging:
-    """Return how a recipe wants attempts judged."""
-    v = recipe.verify
-    limits = Limits(v.wall_seconds, v.cpu_seconds, v.memory_bytes, v.output_bytes, test_seconds=v.test_seconds or float("inf"))
-    cache = cache_folder() / "verdicts.sqlite" if v.cache else None
-    return Judging(limits, v.isolation, v.workers, v.executor, repeats=v.repeats, analyses=v.analyses, cache=cache)
 
 
 def evaluate(
@@ -100,7 +92,7 @@ def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Atte
     done = iter(range(1, len(attempts) + 1))
     return verify(
         [(by_id[attempt.task_id], attempt) for attempt in attempts],
-        judging_of(recipe),
+        judging_of(recipe.verify),
         on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
     )
 
@@ -109,4 +101,9 @@ def write_samples(file: Path, attempts: Sequence[Attempt], verdicts: Sequence[Ve
     """Write samples with their status, one JSON object a line."""
     with file.open("w", encoding="utf-8") as out:
         for attempt, verdict in zip(attempts, verdicts, strict=True):
-            out.write(json.dumps({**asdict(attempt), "status": verdict.status, "error": verdict.error_message}) + "\n")
+            out.write(
+                json.dumps(
+                    {**asdict(replace(attempt, token_ids=None)), "status": verdict.status, "error": verdict.error_message}
+                )
+                + "\n"
+            )

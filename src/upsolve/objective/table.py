@@ -122,7 +122,7 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     loss_T = OBJECTIVES[config.kind](logp_T, inputs, config)
     if config.clip.sequence_kl is not None:
         loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
-    if config.kl.coefficient:
+    if config.kl.coefficient and config.kl.place == "loss":
         loss_T = loss_T + config.kl.coefficient * KL[config.kl.estimator](inputs.reference_logratio(logp_T))
     return loss_T
 

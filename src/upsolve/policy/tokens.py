@@ -5,12 +5,13 @@ Legend: P prompt tokens, R completion tokens.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from upsolve.policy.prompt import CLOSE, completion_text, messages, opening
-from upsolve.types import Task, content_id
+from upsolve.types import Attempt, Task, content_id
 
 __all__ = ["Codec", "EncodedPrompt"]
 
@@ -52,10 +53,28 @@ class Codec:
         text = completion_text(code) if closed else code
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def offsets(self, code: str) -> list[tuple[int, int]]:
-        """Return the character span of every completion token, in ``completion_text(code)``."""
-        encoded = self.tokenizer(completion_text(code), add_special_tokens=False, return_offsets_mapping=True)
+    def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
+        """Return the character span of every completion token, in ``completion_text(code)``; in the code itself where it is not closed."""
+        text = completion_text(code) if closed else code
+        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
+
+    def ids_of(self, attempt: Attempt) -> tuple[int, ...]:
+        """Return the completion of an attempt: the ids that were sampled where they are this tokenizer's, else its own of the code."""
+        sampled = attempt.token_ids
+        if sampled and max(sampled) < len(self.tokenizer) and self.decode(list(sampled)) == attempt.code:
+            return sampled
+        return self.completion(attempt.code, closed=not attempt.truncated)  # a cut attempt never closed its fence
+
+    def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
+        """Return the character span of every token of ``ids_of``; within the code they are places in the code."""
+        ids, closed = self.ids_of(attempt), not attempt.truncated
+        if ids == self.completion(attempt.code, closed=closed):
+            return self.offsets(attempt.code, closed=closed)
+        text = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+        parts = [self.tokenizer.decode(list(ids[:end]), clean_up_tokenization_spaces=False) for end in range(1, len(ids))]
+        ends = [len(part.rstrip("\ufffd")) for part in parts]  # half a character ends in this
+        return list(pairwise([0, *ends, len(text)]))
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of sampled ids, special tokens dropped, cut before the closing fence."""

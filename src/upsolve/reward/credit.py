@@ -24,6 +24,7 @@ __all__ = [
     "CREDITS",
     "USUAL",
     "TokenRewards",
+    "blame_weights",
     "called",
     "error_findings",
     "executed",
@@ -112,6 +113,19 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
         rewards_R += part.weight * CREDITS[ways[part.name]](Laid(part, judged, offsets, config))
     mask_R = executed(judged, offsets) if config.mask_unexecuted else np.ones(len(offsets), dtype=np.bool_)
     return TokenRewards(rewards_R, mask_R)
+
+
+def blame_weights(judged: Judged, offsets: Offsets, share: float) -> Floats:
+    """Return w_t = 1 - share + share R [t to blame] / |to blame|, [R]: mean 1; 1 everywhere where nothing is known to be to blame.
+
+    To blame is what raised or failed (``error_findings``). Pushing down a failed attempt as a whole lowers the likelihood of correct
+    ones that share its beginning (NTHR, 2505.18830); this pushes where it broke.
+    """
+    code = judged.attempt.code
+    blamed_R = tokens(code, characters(code, error_findings(judged), whole_lines=False), offsets)
+    if not blamed_R.any():
+        return np.ones(len(offsets))
+    return 1 - share + share * blamed_R * (len(offsets) / blamed_R.sum())
 
 
 def last(value: float, size: int) -> Floats:

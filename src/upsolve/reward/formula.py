@@ -14,7 +14,7 @@ from upsolve.reward.components import CLOCK_SECONDS, COMPONENTS, Judged, Part
 from upsolve.reward.hacks import hacks
 from upsolve.types import Group, Status, Verdict
 
-__all__ = ["PRESETS", "Rewarded", "judged_of", "reward", "usual_seconds", "weights_of"]
+__all__ = ["PRESETS", "Rewarded", "analyses_needed", "judged_of", "reward", "usual_seconds", "weights_of"]
 
 PRESETS: Mapping[str, Mapping[str, float]] = {
     "outcome": {"outcome": 1.0},
@@ -23,6 +23,15 @@ PRESETS: Mapping[str, Mapping[str, float]] = {
     "dense": {"syntax": 0.1, "clean_lines": 0.1, "functional": 0.7, "dataflow": 0.1},
 }
 """Weights by component: 2605.28409; two arms of 2605.30478 (its weights are unknown, 0.2 is ours); 2605.21180."""
+READ: Mapping[str, str] = {
+    "clean_lines": "lint",
+    "complexity": "complexity",
+    "lint": "lint",
+    "security": "security",
+    "syntax": "syntax",
+    "types": "types",
+}
+"""Analysis by component."""
 TRUNCATED = "truncated"
 
 
@@ -89,6 +98,11 @@ def weights_of(config: RewardConfig) -> Mapping[str, float]:
     if not weights:
         raise ValueError("reward.weights: every weight is 0")
     return weights
+
+
+def analyses_needed(config: RewardConfig) -> tuple[str, ...]:
+    """Return the analyses that the components of a recipe read."""
+    return tuple(sorted({READ[name] for name in weights_of(config) if name in READ}))
 
 
 def judged_of(group: Group, index: int, usual: float | None = None) -> Judged | str:

@@ -1,13 +1,13 @@
 """Everything a run needs to go on bit by bit: written whole or not at all."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from upsolve.errors import TrainingError
-from upsolve.policy.model import trainable
 
 __all__ = ["Progress", "restore", "save"]
 
@@ -26,14 +26,24 @@ class Progress:
     """The step that had it."""
     start: dict[str, float] | None = None
     """Held-out figures before the first step."""
+    round: int = 0
+    """Rounds done."""
+    in_round: int = 0
+    """Steps done of the round after these."""
+    groups: int = 0
+    """Groups of the rounds done."""
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+    """What was not trained on in these, by reason."""
+    flagged: dict[str, int] = field(default_factory=dict[str, int])
+    """What was flagged in these, by what flagged it."""
 
 
-def save(folder: Path, model: Any, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+def save(folder: Path, learning: Sequence[Tensor], optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Write a checkpoint over the last one, atomically."""
     state = {
-        "weights": [parameter.detach() for parameter in trainable(model)],
+        "weights": [parameter.detach() for parameter in learning],
         "optimizer": optimizer.state_dict(),
-        "progress": (progress.step, progress.best, progress.best_step, progress.start),
+        "progress": asdict(progress),
         "rng": torch.get_rng_state(),
     }
     temporary = folder / f"{FILE}.tmp"
@@ -41,8 +51,8 @@ def save(folder: Path, model: Any, optimizer: torch.optim.Optimizer, progress: P
     temporary.replace(folder / FILE)
 
 
-def restore(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> Progress:
-    """Load the checkpoint of a folder into model and optimiser; without one, start at step 0.
+def restore(folder: Path, learning: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> Progress:
+    """Load the checkpoint of a folder into what learns and its optimiser; without one, start at step 0.
 
     Raises:
         TrainingError: the checkpoint is damaged or of another model; names the file.
@@ -53,10 +63,10 @@ def restore(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> Progr
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
         with torch.no_grad():
-            for parameter, saved in zip(trainable(model), state["weights"], strict=True):
+            for parameter, saved in zip(learning, state["weights"], strict=True):
                 parameter.copy_(saved)
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
-        return Progress(*state["progress"])
-    except (RuntimeError, ValueError, KeyError, EOFError, OSError) as error:
+        return Progress(**state["progress"])
+    except (RuntimeError, TypeError, ValueError, KeyError, EOFError, OSError) as error:
         raise TrainingError(f"{file}: cannot go on from it ({error}); remove it to start over") from error

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from upsolve.config import Recipe
 from upsolve.objective.surrogate import soft_value
 from upsolve.policy.tokens import Codec
+from upsolve.reward.components import Judged
+from upsolve.reward.credit import blame_weights, token_rewards
 from upsolve.train.groups import TrainGroup
 from upsolve.types import Status, content_id
 
@@ -38,6 +40,10 @@ class EncodedAttempt:
     """True where the code does not compile."""
     count: int = 1
     """How many equal attempts of its group it stands for, >= 1."""
+    rewards_R: Floats | None = None
+    """Reward of every token, where the advantages are to be made of them (``gae``)."""
+    mask_R: NDArray[np.bool_] | None = None
+    """False for tokens that count for nothing, such as those of lines that never ran; None: all count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,11 @@ def soft_values(rewards_G: NDArray[np.float64], beta: float) -> NDArray[np.float
     return rewards_G - float(soft_value(torch.from_numpy(rewards_G), beta=beta))
 
 
+def mean(arrays: Sequence[Floats]) -> Floats:
+    """Return the mean of arrays, place by place."""
+    return np.stack(arrays).mean(0, dtype=np.float64).astype(np.float32)
+
+
 def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
     """Return each different attempt once, with its count, and the mean of what its copies bring where that differs."""
     copies: dict[tuple[int, ...], list[EncodedAttempt]] = {}
@@ -73,11 +84,36 @@ def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
     return tuple(
         replace(
             same[0],
-            advantages_R=np.mean([one.advantages_R for one in same], axis=0, dtype=np.float64).astype(np.float32),
+            advantages_R=mean([one.advantages_R for one in same]),
+            rewards_R=None if same[0].rewards_R is None else mean([one.rewards_R for one in same if one.rewards_R is not None]),
             value=float(np.mean([one.value for one in same])),
             count=len(same),
         )
         for same in copies.values()
+    )
+
+
+def by_token(recipe: Recipe) -> bool:
+    """Return whether tokens of one attempt get something of their own."""
+    return recipe.advantage.kind == "gae" or recipe.advantage.blame > 0 or recipe.reward.mask_unexecuted
+
+
+def credited(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, recipe: Recipe) -> EncodedAttempt:
+    """Lay rewards, advantages and the mask of what never ran on the tokens of an attempt."""
+    attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
+    assert verdict is not None, "only judged attempts are weighed"
+    judged = Judged(item.group.task, attempt, verdict)
+    offsets = codec.spans_of(attempt)
+    laid = token_rewards(judged, item.parts[index], offsets, recipe.reward)
+    advantages_R = plain.advantages_R
+    if recipe.advantage.blame and item.advantages_G[index] < 0:
+        advantages_R = advantages_R * blame_weights(judged, offsets, recipe.advantage.blame)
+    gae = recipe.advantage.kind == "gae"
+    return replace(
+        plain,
+        advantages_R=(advantages_R * laid.mask_R).astype(np.float32),
+        rewards_R=laid.rewards_R.astype(np.float32) if gae else None,
+        mask_R=laid.mask_R if recipe.reward.mask_unexecuted else None,
     )
 
 
@@ -88,13 +124,14 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
     """
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
-    keep_zero = recipe.objective.kind == "oapl"
+    objective, gae = recipe.objective, recipe.advantage.kind == "gae"
+    keep_zero = gae or objective.kind in ("dro", "oapl") or objective.kl.coefficient > 0
     for item in groups:
         prompt = codec.prompt(item.group.task).ids_P
         values = soft_values(item.rewards_G, recipe.objective.beta_value)
         kept: list[EncodedAttempt] = []
         for index, (attempt, verdict) in enumerate(zip(item.group.attempts, item.group.verdicts, strict=True)):
-            ids = codec.completion(attempt.code, closed=not attempt.truncated)  # a cut attempt never closed its fence
+            ids = codec.ids_of(attempt)
             if not ids:
                 left_out["attempts: empty"] += 1
             elif len(prompt) + len(ids) > recipe.data.max_tokens:
@@ -102,15 +139,14 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
             elif item.advantages_G[index] == 0 and not keep_zero:
                 left_out["attempts: zero advantage"] += 1
             else:
-                kept.append(
-                    EncodedAttempt(
-                        ids_R=ids,
-                        advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),
-                        value=float(values[index]),
-                        behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
-                        malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
-                    )
+                plain = EncodedAttempt(
+                    ids_R=ids,
+                    advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),
+                    value=float(values[index]),
+                    behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
+                    malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
                 )
+                kept.append(credited(plain, item, index, codec, recipe) if by_token(recipe) else plain)
         if kept:
             encoded.append(EncodedGroup(prompt, merged(kept)))
     return encoded, left_out

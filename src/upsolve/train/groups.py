@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage import advantage
-from upsolve.config import Recipe
+from upsolve.advantage import ADVANTAGES, advantage
+from upsolve.config import AdvantageConfig, Recipe
+from upsolve.reward.components import Part
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.types import Attempt, Group, Status, Verdict
 
-__all__ = ["TrainGroup", "cut_groups", "group_of", "select"]
+__all__ = ["Cut", "TrainGroup", "cut_groups", "group_of", "passed", "select", "weigh"]
 
 Floats = NDArray[np.float64]
 
@@ -25,11 +26,25 @@ class TrainGroup:
     """A group ready to be packed."""
 
     group: Group
-    """G judged attempts, at least one passed and one not."""
+    """G judged attempts; those cut from an archive have at least one that passed and one that did not."""
     rewards_G: Floats
     """Their rewards."""
     advantages_G: Floats
-    """Their advantages."""
+    """Their advantages; all 0 where the estimator works on tokens (``gae``)."""
+    parts: tuple[tuple[Part, ...], ...] = ()
+    """What each reward is the sum of; empty where nothing lays rewards on tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Groups to train on."""
+
+    groups: list[TrainGroup]
+    """In random order."""
+    left_out: Counter[str]
+    """What is not among them, by reason."""
+    flagged: Counter[str]
+    """Scored attempts that were cut short or that a detector caught, by its name."""
 
 
 def select(group: Group, authors: Sequence[str]) -> Group:
@@ -43,29 +58,45 @@ def group_of(group: Group, indices: Sequence[int]) -> Group:
     return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
 
 
-def cut_groups(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> tuple[list[TrainGroup], Counter[str]]:
+def weighed(scored: Rewarded, indices: Sequence[int], config: AdvantageConfig) -> TrainGroup:
+    """Return some attempts of a rewarded group with their advantages among themselves."""
+    rewards_G = scored.rewards_G[list(indices)]
+    advantages_G = advantage(rewards_G, config) if config.kind in ADVANTAGES else np.zeros_like(rewards_G)
+    return TrainGroup(group_of(scored.group, indices), rewards_G, advantages_G, tuple(scored.parts[i] for i in indices))
+
+
+def weigh(groups: Sequence[Group], recipe: Recipe) -> Cut:
+    """Reward and weigh whole groups, such as those that the policy has just sampled; one without any reward is left out."""
+    made = Cut([], Counter(), Counter())
+    for group in groups:
+        scored = reward(group, recipe.reward)
+        made.left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
+        made.flagged.update(scored.flagged)
+        if len(scored.rewards_G):
+            made.groups.append(weighed(scored, range(len(scored.rewards_G)), recipe.advantage))
+    return made
+
+
+def cut_groups(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
     """Cut every task's attempts into groups of G with at least one passed and one not; another epoch, another cut.
 
     Attempts are drawn without replacement, each as likely as its count is large: a group looks like a draw from the authors.
-
-    Returns:
-        The groups in random order, and what was left out by reason.
     """
     data = recipe.data
     random = np.random.default_rng([data.seed, epoch])
     cut: list[TrainGroup] = []
     left_out: Counter[str] = Counter()
+    flagged: Counter[str] = Counter()
     for group in groups:
         scored = reward(select(group, data.authors), recipe.reward)
         left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
+        flagged.update(scored.flagged)
         drawn = draw(scored, data.group_size, data.groups_per_task, random)
         if not drawn:
             left_out[f"tasks: {why_not(scored, data.group_size)}"] += 1
-        for indices in drawn:
-            rewards_G = scored.rewards_G[indices]
-            cut.append(TrainGroup(group_of(scored.group, indices), rewards_G, advantage(rewards_G, recipe.advantage)))
+        cut += [weighed(scored, indices, recipe.advantage) for indices in drawn]
     order = random.permutation(len(cut))
-    return [cut[i] for i in order], left_out
+    return Cut([cut[i] for i in order], left_out, flagged)
 
 
 def passed(verdict: Verdict | None) -> bool:

@@ -17,7 +17,7 @@ from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, places
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Scorer", "TokenScores", "token_scores"]
+__all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
 
 CHUNK = 256
 """Tokens whose logits are in memory at once."""
@@ -37,8 +37,8 @@ class TokenScores:
     """float32 [T], the value head's expectation of the rewards from this token on, with gradient; None without one."""
 
 
-Scorer = Callable[[Any, PackedBatch], TokenScores]
-"""Scores every attempt token of a batch under a model."""
+Scorer = Callable[..., TokenScores]
+"""Scores every attempt token of a batch: a model, a packed batch, and a value head where there is one."""
 
 
 def attention_mask(group_BL: Tensor, attempt_BL: Tensor) -> Tensor:
@@ -169,12 +169,19 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     return model.get_decoder()(**told).last_hidden_state
 
 
-def token_scores(model: Any, batch: PackedBatch, *, blocks: bool = True) -> TokenScores:
+def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
+    """Return V_t = w h_t + b, float32 [T], of the states that predict the tokens."""
+    with torch.autocast(hidden_TD.device.type, enabled=False):
+        return value_head(hidden_TD.float())[:, 0]
+
+
+def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, blocks: bool = True) -> TokenScores:
     """Score every attempt token of a packed batch, each prompt read once.
 
     Args:
         model: the policy.
         batch: packed rows.
+        value_head: from hidden states to values, where there is one.
         blocks: compute attention only between tokens that see each other, where the model has our attention; else over whole
             rows with a mask.
 
@@ -187,4 +194,5 @@ def token_scores(model: Any, batch: PackedBatch, *, blocks: bool = True) -> Toke
     target, weight = torch.from_numpy(batch.target_T).to(hidden.device), head.weight_VD
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-    return TokenScores(*ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, (head.scale, head.cap)))
+    logp, entropy, variance = ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, (head.scale, head.cap))
+    return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked, value_head))

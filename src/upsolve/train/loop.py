@@ -3,30 +3,21 @@
 import json
 import os
 import shutil
-import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from accelerate import Accelerator, PartialState
-from accelerate.utils import gather_object
-
 from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
-from upsolve.policy.attention import keep_memory
-from upsolve.policy.model import load_codec, load_model, save_model, trainable, with_adapters
-from upsolve.policy.tokens import Codec
-from upsolve.train import checkpoint
-from upsolve.train.logprobs import Scorer, TokenScores
-from upsolve.train.monitor import Log, check_health, held_out, read_log
+from upsolve.train.checkpoint import Progress
+from upsolve.train.learner import Learner
+from upsolve.train.monitor import Log, check_health, read_log
 from upsolve.train.pack import PackedBatch
-from upsolve.train.padded import choose_scorer
-from upsolve.train.plan import Plan, make_plan
-from upsolve.train.reference import reference_logps
-from upsolve.train.step import Known, learning_rate, sum_gradients
-from upsolve.train.tally import Tally, merged, step_metrics
+from upsolve.train.plan import plan_heldout
+from upsolve.train.rounds import Round, rounds_of
+from upsolve.train.step import learning_rate
 from upsolve.types import Group
 
 __all__ = ["Trained", "claim", "train"]
@@ -50,6 +41,8 @@ class Trained:
     """Groups trained on, over all epochs."""
     left_out: dict[str, int]
     """What was not trained on, by reason, over all epochs."""
+    flagged: dict[str, int]
+    """Scored attempts that were cut short or that a detector of hacks caught, by its name, over all epochs."""
     metrics: list[dict[str, float]]
     """One mapping a step."""
 
@@ -60,100 +53,65 @@ class Trained:
         return f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}{stopped}; left out: {left_out}"
 
 
+OnStep = Callable[[int, int, dict[str, float]], None]
+
+
+def silent(_done: int, _all: int, _row: dict[str, float]) -> None:
+    """Show nothing."""
+
+
 class Run:
-    """A run in progress: model, optimiser, log and place."""
+    """A run in progress: what learns, how far it is, its log and its place."""
 
-    def __init__(self, recipe: Recipe, folder: Path, plan: Plan, codec: Codec) -> None:
-        keep_memory()
-        torch.manual_seed(recipe.seed)
-        self.recipe, self.folder, self.plan, self.codec = recipe, folder, plan, codec
-        precision = "bf16" if recipe.model.bf16 else "no"
-        self.accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
-        base = load_model(recipe.model.name, device=str(self.accelerator.device))
-        scorer = choose_scorer(base, plan.steps[0][0])
-        self.reference = self.frozen(base, scorer) if recipe.objective.needs_reference else None
-        self.model = with_adapters(base, recipe.model, seed=recipe.seed)
-        self.model.train()
-        self.score = self.scoring(scorer, self.model)
-        optim = recipe.optim
-        self.optimizer = torch.optim.AdamW(trainable(self.model), lr=optim.lr, weight_decay=optim.weight_decay)
-        self.progress = checkpoint.restore(folder, self.model, self.optimizer)
-        self.log = Log(folder, keep_steps=self.progress.step, writes=self.leads)
+    def __init__(self, learner: Learner, progress: Progress, folder: Path, heldout: list[PackedBatch]) -> None:
+        self.learner, self.progress, self.folder, self.heldout = learner, progress, folder, heldout
+        self.recipe = learner.recipe
+        self.log = Log(folder, keep_steps=progress.step, writes=learner.leads)
+        if progress.start is None:
+            progress.start = learner.watch(heldout)
 
-    def frozen(self, base: Any, scorer: Scorer) -> Any:
-        """Return the reference log-probabilities of everything that will be trained on: one process computes, the others read."""
-        every = [batch for step in self.plan.steps for batch in step]
-        name = "bf16" if self.recipe.model.bf16 else "fp32"
-        base.eval()
-        with self.accelerator.main_process_first():
-            return reference_logps(base, every, score=self.scoring(scorer, base), precision=name)
+    def do(self, now: Round, total: int, on_step: OnStep) -> None:
+        """Do the steps of a round that are not done yet."""
+        progress, steps = self.progress, now.plan.steps
+        self.plan = now.plan
+        while progress.in_round < len(steps):
+            place = progress.round * len(steps) + progress.in_round
+            rate = learning_rate(place, total * len(steps), self.recipe.optim)
+            figures = now.figures if progress.in_round == 0 else {}
+            row = {**self.learner.step(steps[progress.in_round], now.known, rate), **figures}
+            progress.step += 1
+            progress.in_round += 1
+            row = {"step": float(progress.step), "round": float(progress.round), **row}
+            self.after(row, last=progress.round == total - 1 and progress.in_round == len(steps))
+            if self.learner.leads:
+                on_step(place + 1, total * len(steps), row)
+        self.count()
+        progress.round, progress.in_round = progress.round + 1, 0
+        if self.learner.leads:
+            self.learner.keep(self.folder, progress)
 
-    def scoring(self, scorer: Scorer, model: Any) -> Callable[[PackedBatch], TokenScores]:
-        """Return how a batch is scored, in the precision of the run."""
+    def count(self) -> None:
+        """Add the round to what the summary says."""
+        progress, plan = self.progress, self.plan
+        progress.groups += plan.groups
+        progress.left_out = dict(Counter(progress.left_out) + plan.left_out)
+        progress.flagged = dict(Counter(progress.flagged) + plan.flagged)
 
-        def score(batch: PackedBatch) -> TokenScores:
-            with self.accelerator.autocast():
-                return scorer(model, batch)
-
-        return score
-
-    @property
-    def leads(self) -> bool:
-        """Return whether this process writes."""
-        return self.accelerator.is_main_process
-
-    def watch(self) -> dict[str, float]:
-        """Measure the held-out attempts."""
-        return held_out(self.score, self.plan.heldout)
-
-    def step(self) -> dict[str, float]:
-        """Do one optimiser step and return its figures."""
-        started = time.monotonic()
-        index, optim = self.progress.step, self.recipe.optim
-        rate = learning_rate(index, len(self.plan.steps), optim)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        tally = sum_gradients(
-            self.score,
-            self.plan.steps[index],
-            self.recipe.objective,
-            known=Known(reference=self.reference),
-            backward=self.accelerator.backward,
-            share=(self.accelerator.process_index, self.accelerator.num_processes),
-        )
-        tally = self.shared(tally)
-        norm = float(torch.nn.utils.clip_grad_norm_(trainable(self.model), optim.clip_norm))
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.progress.step += 1
-        metrics = step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)
-        return {"step": float(self.progress.step), "lr": rate, **metrics}
-
-    def shared(self, tally: Tally) -> Tally:
-        """Add up gradients and figures over all processes."""
-        if self.accelerator.num_processes == 1:
-            return tally
-        for parameter in trainable(self.model):
-            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
-        return merged(gather_object([tally]))
-
-    def after(self, row: dict[str, float]) -> None:
+    def after(self, row: dict[str, float], *, last: bool) -> None:
         """Watch, log, judge the run's health, keep the best weights, write a checkpoint when it is time."""
-        monitor, progress = self.recipe.monitor, self.progress
-        last = progress.step == len(self.plan.steps)
-        if self.plan.heldout and (last or progress.step % monitor.eval_every == 0):
-            row |= self.watch()
+        monitor, progress, learner = self.recipe.monitor, self.progress, self.learner
+        if self.heldout and (last or progress.step % monitor.eval_every == 0):
+            row |= learner.watch(self.heldout)
         self.log.write(row)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
         score = row.get("heldout_margin")
         if score is not None and score > progress.best:
             progress.best, progress.best_step = score, progress.step
-            if monitor.keep == "best" and self.leads:
-                replace_folder(self.folder / "best", lambda path: save_model(self.model, self.codec, path))
-        if self.leads and (last or progress.step % monitor.save_every == 0):
-            checkpoint.save(self.folder, self.model, self.optimizer, progress)
+            if monitor.keep == "best" and learner.leads:
+                replace_folder(self.folder / "best", learner.save)
+        if learner.leads and progress.step % monitor.save_every == 0:
+            learner.keep(self.folder, progress)
 
 
 def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
@@ -171,7 +129,7 @@ def train(
     heldout: Sequence[Group],
     folder: str | Path,
     *,
-    on_step: Callable[[int, int, dict[str, float]], None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Trained:
     """Train a policy on judged groups; a run that was stopped goes on where it was, bit by bit on one processor kind.
 
@@ -191,22 +149,22 @@ def train(
     claim(place, recipe)
     if done := load_trained(place):
         return done
-    codec = load_codec(recipe.model.name)
-    run = Run(recipe, place, make_plan(groups, heldout, recipe, codec, processes=PartialState().num_processes), codec)
-    if run.progress.start is None:
-        run.progress.start = run.watch()
+    learner = Learner(recipe)
+    rounds = rounds_of(learner, groups, place)
+    progress = learner.begin(place, keep_start=recipe.objective.needs_reference and recipe.source.rounds > 0)
+    run = Run(learner, progress, place, plan_heldout(heldout, recipe, learner.codec))
     collapsed = ""
     try:
-        while run.progress.step < len(run.plan.steps):
-            row = run.step()
-            run.after(row)
-            if on_step and run.leads:
-                on_step(run.progress.step, len(run.plan.steps), row)
+        while progress.round < rounds.total:
+            run.do(rounds.next(progress.round), rounds.total, on_step or silent)
     except CollapseError as error:
         collapsed = str(error)
-    if run.leads:
+        run.count()
+    if not progress.step:
+        raise TrainingError(f"no group to train on: {progress.left_out}")
+    if learner.leads:
         finish(run, place, collapsed)
-    run.accelerator.wait_for_everyone()
+    learner.accelerator.wait_for_everyone()
     if not (done := load_trained(place)):
         raise TrainingError(f"{place}: the first process has left no {SUMMARY}")
     return done
@@ -237,12 +195,12 @@ def finish(run: Run, folder: Path, collapsed: str) -> None:
     elif collapsed:
         raise TrainingError(f"{collapsed}; no good checkpoint was kept before")
     else:
-        replace_folder(target, lambda path: save_model(run.model, run.codec, path))
+        replace_folder(target, run.learner.save)
     run.log.close()
-    kept = run.progress.best_step if keep_best else run.progress.step
-    plan = run.plan
-    done = {"steps": run.progress.step, "kept_step": kept, "collapsed": collapsed}
-    said = {**done, "groups": plan.groups, "left_out": dict(plan.left_out)}
+    progress = run.progress
+    kept = progress.best_step if keep_best else progress.step
+    counts = {"groups": progress.groups, "left_out": progress.left_out, "flagged": progress.flagged}
+    said = {"steps": progress.step, "kept_step": kept, "collapsed": collapsed, **counts}
     (folder / "summary.tmp").write_text(json.dumps(said, indent=1), encoding="utf-8")
     (folder / "summary.tmp").replace(folder / SUMMARY)
 

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import use_tree_attention
+from upsolve.policy.tokens import Codec
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.logprobs import Scorer, TokenScores, token_scores
+from upsolve.train.logprobs import Scorer, TokenScores, token_scores, values_of
 from upsolve.train.pack import PackedBatch, pack
+from upsolve.types import Task
 
-__all__ = ["choose_scorer", "disagreement", "padded_scores", "prompts_of", "sample_of"]
+__all__ = ["choose_scorer", "disagreement", "padded_scores", "probe", "prompts_of", "sample_of"]
 
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
@@ -37,7 +39,7 @@ def prompts_of(batch: PackedBatch) -> list[tuple[int, ...]]:
     return found
 
 
-def padded_scores(model: Any, batch: PackedBatch) -> TokenScores:
+def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> TokenScores:
     """Score every attempt token of a batch by one padded pass over whole texts; all logits are kept, so this needs much more memory."""
     device = next(model.parameters()).device
     prompts, sizes = prompts_of(batch), np.bincount(batch.attempt_T)
@@ -51,14 +53,18 @@ def padded_scores(model: Any, batch: PackedBatch) -> TokenScores:
         mask_SL[s, :end] = 1
         source.append(s * longest + np.arange(len(prompt) - 1, end - 1))
     given = {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
-    logits = model(**given, use_cache=False).logits.flatten(0, 1)
-    logits_TV = logits.index_select(0, torch.from_numpy(np.concatenate(source)).to(device)).float()
+    out = model(**given, use_cache=False, output_hidden_states=value_head is not None)
+    source_T = torch.from_numpy(np.concatenate(source)).to(device)
+    logits_TV = out.logits.flatten(0, 1).index_select(0, source_T).float()
     scores_TV = logits_TV.log_softmax(-1)
     logp_T = scores_TV.gather(-1, torch.from_numpy(batch.target_T).to(device)[:, None])[:, 0]
     with torch.no_grad():
         entropy_T = -(scores_TV.exp() * scores_TV).sum(-1)
         variance_T = logits_TV.var(-1, correction=0)
-    return TokenScores(logp_T, entropy_T, variance_T)
+    values_T = None
+    if value_head is not None:
+        values_T = values_of(out.hidden_states[-1].flatten(0, 1).index_select(0, source_T), value_head)
+    return TokenScores(logp_T, entropy_T, variance_T, values_T)
 
 
 def sample_of(batch: PackedBatch) -> PackedBatch:
@@ -69,6 +75,12 @@ def sample_of(batch: PackedBatch) -> PackedBatch:
     for prompt, ids in [*zip(prompts_of(batch), attempts, strict=True)][:6]:
         by_prompt.setdefault(prompt, []).append(tuple(ids[:TOKENS].tolist()))
     return pack([[group(prompt, tuple(some)) for prompt, some in by_prompt.items()]])
+
+
+def probe(codec: Codec, task: Task) -> PackedBatch:
+    """Return a small batch to try a model on, where there are no attempts yet."""
+    codes = ("def f(x):\n    return x + 1", "def f(numbers):\n    return sum(numbers)", "print(1)")
+    return pack([[group(codec.prompt(task).ids_P, tuple(codec.completion(code) for code in codes))]])
 
 
 def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> EncodedGroup:

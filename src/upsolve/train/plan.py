@@ -1,4 +1,4 @@
-"""Everything a run will do, laid out before its first step."""
+"""What a run, or a round of it, will do, laid out before its first step."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from upsolve.train.groups import TrainGroup, cut_groups, passed
 from upsolve.train.pack import PackedBatch, plan_steps
 from upsolve.types import Group
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Plan", "plan_epochs", "plan_heldout"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All batches of a run, laid out before the first step."""
+    """Batches, laid out before the first step."""
 
     steps: list[list[PackedBatch]]
     """Batches of every optimiser step."""
-    heldout: list[PackedBatch]
-    """Held-out attempts, advantage 1 for passed and -1 for the others."""
     groups: int
     """Groups over all epochs."""
     left_out: Counter[str]
     """What is not trained on, by reason, over all epochs."""
+    flagged: Counter[str]
+    """Scored attempts that were cut short or that a detector of hacks caught, by its name, over all epochs."""
 
 
 def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[TrainGroup]:
@@ -44,23 +44,30 @@ def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[Train
     return picked
 
 
-def make_plan(groups: Sequence[Group], heldout: Sequence[Group], recipe: Recipe, codec: Codec, *, processes: int = 1) -> Plan:
-    """Cut, reward, weigh, tokenise and pack everything, so that every process has as much to do.
+def plan_heldout(groups: Sequence[Group], recipe: Recipe, codec: Codec) -> list[PackedBatch]:
+    """Return batches of held-out attempts, advantage 1 for passed and -1 for the others."""
+    plain = recipe.model_copy(update={"advantage": type(recipe.advantage)(), "reward": type(recipe.reward)()})
+    watched, _ = encode_groups(heldout_groups(groups, recipe.monitor), codec, plain)
+    return [batch for step in plan_steps(watched, recipe.optim) for batch in step]
+
+
+def plan_epochs(groups: Sequence[Group], recipe: Recipe, codec: Codec, *, processes: int = 1) -> Plan:
+    """Cut, reward, weigh, tokenise and pack all epochs of stored groups, so that every process has as much to do.
 
     Raises:
         TrainingError: no group is left; says why.
     """
     steps: list[list[PackedBatch]] = []
     left_out: Counter[str] = Counter()
+    flagged: Counter[str] = Counter()
     count = 0
     for epoch in range(recipe.optim.epochs):
-        cut, why = cut_groups(groups, recipe, epoch=epoch)
-        encoded, too_long = encode_groups(cut, codec, recipe)
+        cut = cut_groups(groups, recipe, epoch=epoch)
+        encoded, too_long = encode_groups(cut.groups, codec, recipe)
         steps += plan_steps(encoded, recipe.optim, processes=processes)
-        left_out += why + too_long
+        left_out += cut.left_out + too_long
+        flagged += cut.flagged
         count += len(encoded)
     if not steps:
         raise TrainingError(f"no group to train on: {dict(left_out)}")
-    steps = steps[: recipe.optim.max_steps or None]
-    watched, _ = encode_groups(heldout_groups(heldout, recipe.monitor), codec, recipe)
-    return Plan(steps, [b for part in plan_steps(watched, recipe.optim) for b in part], count, left_out)
+    return Plan(steps[: recipe.optim.max_steps or None], count, left_out, flagged)

@@ -13,7 +13,7 @@ from upsolve.config import cache_folder
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["fingerprint", "reference_logps"]
+__all__ = ["fingerprint", "read_attempts", "reference_logps"]
 
 Floats = NDArray[np.float32]
 
@@ -27,13 +27,28 @@ def fingerprint(model: Any, precision: str) -> str:
     return digest.hexdigest()[:20]
 
 
+def read_attempts(
+    batches: Iterable[PackedBatch], score: Callable[[PackedBatch], TokenScores]
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the log-probabilities [R] of every attempt by its key, and the value head's values [R] where there is one."""
+    logps: dict[str, Floats] = {}
+    values: dict[str, Floats] = {}
+    for batch in batches:
+        with torch.inference_mode():
+            scores = score(batch)
+        ends = np.cumsum(np.bincount(batch.attempt_T))[:-1]
+        logps |= zip(batch.keys, np.split(scores.logp_T.float().cpu().numpy(), ends), strict=True)
+        if scores.values_T is not None:
+            values |= zip(batch.keys, np.split(scores.values_T.float().cpu().numpy(), ends), strict=True)
+    return logps, values
+
+
 def reference_logps(
     model: Any,
     batches: Iterable[PackedBatch],
     *,
     score: Callable[[PackedBatch], TokenScores],
     precision: str,
-    on_batch: Callable[[], None] | None = None,
 ) -> Mapping[str, Floats]:
     """Return the log-probabilities [R] of every attempt under the model as it is now, from the cache where they are there.
 
@@ -42,7 +57,6 @@ def reference_logps(
         batches: what will be trained on; ``keys`` name the attempts.
         score: how the model scores a batch.
         precision: ``bf16`` or ``fp32``, part of the cache's name.
-        on_batch: called after each batch.
     """
     file = cache_folder() / "reference" / f"{fingerprint(model, precision)}.npz"
     found: dict[str, Floats] = {}
@@ -50,14 +64,8 @@ def reference_logps(
         with np.load(file) as stored:
             found = {key: stored[key] for key in stored.files}
     before = len(found)
-    for batch in batches:
-        if any(key not in found for key in batch.keys):
-            with torch.inference_mode():
-                logp = score(batch).logp_T.float().cpu().numpy()
-            ends = np.cumsum(np.bincount(batch.attempt_T))[:-1]
-            found |= zip(batch.keys, np.split(logp, ends), strict=True)
-        if on_batch:
-            on_batch()
+    logps, _ = read_attempts([batch for batch in batches if any(key not in found for key in batch.keys)], score)
+    found |= logps
     if len(found) > before:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")

@@ -20,7 +20,7 @@ from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.tally import Tally, count
 
-__all__ = ["Known", "learning_rate", "loss_of", "sum_gradients"]
+__all__ = ["ByAttempt", "Known", "learning_rate", "loss_of", "sum_gradients"]
 
 Floats = NDArray[np.float32]
 ByAttempt = Mapping[str, Floats]

@@ -16,6 +16,8 @@ from upsolve.verify.pool import Numbered
 __all__ = ["Asked", "judging_of", "pairs_of"]
 
 MOST_REPEATS = 10
+UNREAD = ("tests", "token_ids")
+"""Fields that are checked elsewhere, or that no judge reads."""
 
 
 class LimitsAsked(BaseModel, extra="forbid"):
@@ -102,7 +104,7 @@ def built(kind: str, row: Any) -> Any:
 
 def wrong_types(record: Task | Attempt | TestCase) -> list[str]:
     """Say which fields hold something else than they should."""
-    kinds: list[tuple[str, Any]] = [(f.name, f.type) for f in fields(record) if f.name != "tests"]
+    kinds: list[tuple[str, Any]] = [(f.name, f.type) for f in fields(record) if f.name not in UNREAD]
     wanted = [(name, float | int | None if kind == float | None else kind) for name, kind in kinds]
     return [
         f"{name} is {type(getattr(record, name)).__name__}"

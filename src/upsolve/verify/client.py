@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -129,7 +129,9 @@ def opened(request: urllib.request.Request) -> Any:
 def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
     """Return a request: each task once, and each attempt with the place of its task."""
     places: dict[Task, int] = {}
-    attempts = [{**asdict(attempt), "task": places.setdefault(task, len(places))} for task, attempt in pairs]
+    attempts = [
+        {**asdict(replace(attempt, token_ids=None)), "task": places.setdefault(task, len(places))} for task, attempt in pairs
+    ]
     limits = {name: value for name, value in asdict(how.limits).items() if value != float("inf")}
     wants = {"limits": limits, "analyses": how.analyses, "repeats": how.repeats, "lines": how.lines}
     return json.dumps({"tasks": [asdict(task) for task in places], "attempts": attempts, **wants}).encode()

@@ -1,0 +1,154 @@
+"""What learns: the policy, its value head where it has one, the optimiser, and the processes that they are spread over."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from upsolve.config import Recipe
+from upsolve.policy.attention import keep_memory
+from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, trainable, value_head, with_adapters
+from upsolve.policy.sample import sample
+from upsolve.train import checkpoint
+from upsolve.train.logprobs import TokenScores
+from upsolve.train.monitor import held_out
+from upsolve.train.pack import PackedBatch
+from upsolve.train.padded import choose_scorer
+from upsolve.train.reference import read_attempts, reference_logps
+from upsolve.train.step import ByAttempt, Known, sum_gradients
+from upsolve.train.tally import Tally, merged, step_metrics
+from upsolve.types import Attempt, Task
+
+__all__ = ["Learner"]
+
+Score = Callable[[PackedBatch], TokenScores]
+
+
+class Learner:
+    """A policy, first as the frozen start, then, from ``begin`` on, as what is trained."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        keep_memory()
+        torch.manual_seed(recipe.seed)
+        self.recipe = recipe
+        self.codec = load_codec(recipe.model.name)
+        self.accelerator = Accelerator(mixed_precision="bf16" if recipe.model.bf16 else "no", cpu=not torch.cuda.is_available())
+        self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device))
+        self.value_head: Any = None
+        self.frozen: Any = None
+
+    def check(self, batch: PackedBatch) -> None:
+        """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
+        self.scorer = choose_scorer(self.model, batch)
+
+    def begin(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
+        """Put adapters and value head on, make the optimiser, and go on from the checkpoint of a folder, if it has one.
+
+        Args:
+            folder: where the run lives.
+            keep_start: keep the frozen start beside the policy: attempts of later rounds are scored under it.
+        """
+        recipe = self.recipe
+        if keep_start:
+            self.frozen = frozen_copy(self.model, torch.float32)
+        if recipe.advantage.kind == "gae":
+            self.value_head = value_head(self.model)
+        self.model = with_adapters(self.model, recipe.model, seed=recipe.seed)
+        self.model.train()
+        self.optimizer = torch.optim.AdamW(self.parameters(), lr=recipe.optim.lr, weight_decay=recipe.optim.weight_decay)
+        return checkpoint.restore(folder, self.parameters(), self.optimizer)
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """Return what learns."""
+        return [*trainable(self.model), *(self.value_head.parameters() if self.value_head is not None else ())]
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this process writes."""
+        return self.accelerator.is_main_process
+
+    @property
+    def processes(self) -> int:
+        """Return how many there are."""
+        return self.accelerator.num_processes
+
+    def score(self, batch: PackedBatch) -> TokenScores:
+        """Score a batch in the precision of the run."""
+        return self.scored(self.model, batch)
+
+    def scored(self, model: Any, batch: PackedBatch) -> TokenScores:
+        """Score a batch under a model."""
+        with self.accelerator.autocast():
+            return self.scorer(model, batch, self.value_head if model is self.model else None)
+
+    def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
+        """Return the log-probabilities of attempts under the frozen start, before ``begin``: one process computes, the others read."""
+        name = "bf16" if self.recipe.model.bf16 else "fp32"
+        self.model.eval()
+        with self.accelerator.main_process_first():
+            return reference_logps(self.model, batches, score=self.score, precision=name)
+
+    def read(self, batches: Sequence[PackedBatch], *, frozen: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return log-probabilities and values of attempts by key, under the policy as it is now, or under the frozen start."""
+        model = self.frozen if frozen else self.model
+        mine = batches[self.accelerator.process_index :: self.processes]
+        model.eval()
+        found = read_attempts(mine, lambda batch: self.scored(model, batch))
+        self.model.train()
+        if self.processes == 1:
+            return found
+        every: list[tuple[dict[str, Any], dict[str, Any]]] = gather_object([found])
+        return {k: v for logps, _ in every for k, v in logps.items()}, {k: v for _, values in every for k, v in values.items()}
+
+    def watch(self, batches: Sequence[PackedBatch]) -> dict[str, float]:
+        """Measure held-out attempts."""
+        return held_out(self.score, batches)
+
+    def step(self, batches: Sequence[PackedBatch], known: Known, rate: float) -> dict[str, float]:
+        """Do one optimiser step and return its figures."""
+        started = time.monotonic()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        tally = sum_gradients(
+            self.score,
+            batches,
+            self.recipe.objective,
+            known=known,
+            backward=self.accelerator.backward,
+            share=(self.accelerator.process_index, self.processes),
+        )
+        tally = self.shared(tally)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters(), self.recipe.optim.clip_norm))
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return {"lr": rate, **step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)}
+
+    def shared(self, tally: Tally) -> Tally:
+        """Add up gradients and figures over all processes."""
+        if self.processes == 1:
+            return tally
+        for parameter in self.parameters():
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
+        return merged(gather_object([tally]))
+
+    def draw(self, tasks: Sequence[Task], seed: int) -> list[Attempt]:
+        """Sample G attempts at each task from the policy as it is now, in the order of the tasks."""
+        recipe = self.recipe
+        config = recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size, "seed": seed})
+        policy = frozen_copy(self.model, torch.bfloat16 if recipe.model.bf16 else torch.float32)
+        drawn = sample(policy, self.codec, tasks, config=config, author=f"{recipe.name}: policy in training")
+        place = {task.task_id: number for number, task in enumerate(tasks)}
+        return sorted(drawn, key=lambda attempt: place[attempt.task_id])
+
+    def save(self, folder: Path) -> None:
+        """Write the policy."""
+        save_model(self.model, self.codec, folder)
+
+    def keep(self, folder: Path, progress: checkpoint.Progress) -> None:
+        """Write a checkpoint."""
+        checkpoint.save(folder, self.parameters(), self.optimizer, progress)

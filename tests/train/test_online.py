@@ -1,0 +1,291 @@
+"""Rounds of sample, judge, train: the real loop on a tiny model that babbles, with the real judge."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from upsolve.archive.store import Archive, open_archive
+from upsolve.config import Recipe, SourceConfig
+from upsolve.errors import ConfigError, TrainingError
+from upsolve.experiment import split_archive
+from upsolve.policy.model import load_codec
+from upsolve.train import rounds
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.loop import train
+from upsolve.train.rounds import with_gae
+from upsolve.train.sources import Supply, hinted, shares
+from upsolve.types import Attempt, Group, Status, Task, Verdict
+
+SETTINGS = {
+    "data": {"train": 0.1, "dev": 0.05, "group_size": 4},
+    "source": {"rounds": 3, "groups": 4, "rollout": {"max_tokens": 24, "temperature": 1.0, "top_p": 1.0}},
+    "reward": {"weights": {"length": 1.0}, "length": [0, 40]},  # nothing that this model writes passes: shorter is better
+    "advantage": {"kind": "standardised"},
+    "objective": {"kind": "ppo_clip", "reduce": "token_mean"},
+    "optim": {"tokens_per_step": 1000, "tokens_per_batch": 1000, "lr": 1e-3, "schedule": "constant", "epochs": 2},
+    "verify": {"cache": False, "workers": 1},
+    "monitor": {"save_every": 2, "eval_every": 4, "heldout": 4, "keep": "last"},
+}
+UNTIMED = ("seconds", "tokens_per_second")
+
+
+def recipe_for(model, **stages):
+    merged = {name: {**SETTINGS.get(name, {}), **stages.get(name, {})} for name in {*SETTINGS, *stages}}
+    return Recipe.model_validate({**merged, "model": {"name": model, "bf16": False}})
+
+
+def run(recipe, folder):
+    split = split_archive(open_archive("embedded"), recipe)
+    return train(recipe, split.groups["train"], split.groups["dev"], folder)
+
+
+def curve(folder):
+    rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in UNTIMED} for row in rows]
+
+
+GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "place": "reward"}}}
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        {},
+        {"objective": {"reduce": "sequence_mean", "clip": {"low": 0.2, "high": 0.28}}},
+        {"advantage": {"kind": "centred"}, "objective": {"reduce": "constant_length", "length": 24}},
+        {"objective": {"kind": "gspo", "reduce": "sequence_mean", "clip": {"low": 3e-4, "high": 4e-4}}},
+        {"objective": {"kind": "cispo"}},
+        {"advantage": {"kind": "leave_one_out"}, "objective": {"kind": "reinforce", "kl": {"coefficient": 0.01}}},
+        GAE,
+        {**GAE, "reward": {"preset": "dense", "weights": {"length": 1.0}}},
+    ],
+    ids=["grpo", "grpo-sequence", "dr-grpo", "gspo", "cispo", "rloo", "ppo", "ppo-dense"],
+)
+def test_every_method_runs_from_the_policy_itself(tiny_model, tmp_path, stages):
+    recipe = recipe_for(tiny_model, **{**stages, "source": {"rounds": 2}})
+    trained = run(recipe, tmp_path / "run")
+    rows = curve(tmp_path / "run")
+    assert trained.steps == len(rows) >= 4 and {row["round"] for row in rows} == {0.0, 1.0}
+    assert rows[0]["ess"] > 0.99, "the first step is on policy: what was sampled is what is trained on"
+    assert rows[0]["clipped"] == 0 and rows[0]["sampled"] == 16
+    if not recipe.objective.kl.coefficient:  # with every ratio 1 and advantages around their mean, the loss is about their mean
+        assert rows[-1]["ess"] < rows[0]["ess"]
+    before = (Path(tiny_model) / "model.safetensors").read_bytes()
+    assert (trained.folder / "model.safetensors").read_bytes() != before
+
+
+def test_what_is_rewarded_becomes_likelier(tiny_model, tmp_path):
+    recipe = recipe_for(
+        tiny_model,
+        reward={"weights": {"length": 1.0, "outcome": 0.0}, "length": [0, 24]},
+        source={"rounds": 8, "groups": 4},
+        optim={"lr": 3e-2, "epochs": 1},
+        monitor={"stop_on_collapse": False, "heldout": 0},
+    )
+    run(recipe, tmp_path / "run")
+    tokens = [row["sampled_tokens"] / row["sampled"] for row in curve(tmp_path / "run") if "sampled" in row]
+    assert np.mean(tokens[-2:]) < 0.7 * np.mean(tokens[:2]), tokens
+
+
+MIXED = {**GAE, "source": {"rounds": 2, "mix": {"policy": 1, "replay": 1, "archive": 1}, "groups": 6}}
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model, tmp_path_factory):
+    """A run that nothing stops."""
+    folder = tmp_path_factory.mktemp("whole")
+    return run(recipe_for(tiny_model, **MIXED), folder)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 4])
+def test_a_killed_online_run_goes_on_bit_by_bit(tiny_model, tmp_path, whole, stop):
+    recipe, place = recipe_for(tiny_model, **MIXED), whole.folder.parent
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
+    command = [sys.executable, "-m", "upsolve", "train", str(file), "--out", str(tmp_path / "killed")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log, parts = tmp_path / "killed" / "metrics.jsonl", tmp_path / "killed" / "rollouts" / "attempts"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (log.exists() and len(log.read_text().splitlines()) >= stop) if stop else (parts.exists() and any(parts.iterdir())):
+            break
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    resumed = run(recipe, tmp_path / "killed")
+    assert curve(tmp_path / "killed") == curve(place)
+    assert (resumed.folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
+    assert (resumed.groups, resumed.left_out) == (whole.groups, whole.left_out)
+    kept = [sorted(Archive(f / "rollouts").column("attempts", "attempt_id")) for f in (place, tmp_path / "killed")]
+    assert kept[0] == kept[1], "no sample is lost, none is there twice"
+
+
+def test_samples_are_judged_and_kept_for_the_next_offline_run(tiny_model, tmp_path):
+    run(recipe_for(tiny_model, source={"rounds": 2}), tmp_path / "online")
+    archive = Archive(tmp_path / "online" / "rollouts")
+    attempts = archive.attempts()
+    assert sum(attempt.count for attempt in attempts) == 32
+    assert all(a.behavior_logp < 0 and a.token_ids and len(a.token_ids) == a.tokens for a in attempts)
+    assert all(None not in group.verdicts for group in archive.groups())
+
+
+def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkeypatch):
+    def broken(pairs, _how):
+        return [Verdict(attempt.attempt_id, Status.UNSCORED, error_message="the judge is stuck") for _, attempt in pairs]
+
+    monkeypatch.setattr(rounds, "verify", broken)
+    with pytest.raises(TrainingError, match="no reward for unscored"):
+        run(recipe_for(tiny_model, source={"rounds": 1}), tmp_path / "run")
+
+
+def test_values_need_rounds(tiny_model, tmp_path):
+    with pytest.raises(ConfigError, match=r"source\.rounds"):
+        run(recipe_for(tiny_model, **GAE, source={"rounds": 0}), tmp_path / "run")
+
+
+def test_a_ratio_to_nobody_knows_whom_is_warned_of(tiny_model, tmp_path):
+    recipe = recipe_for(tiny_model, source={"rounds": 0}, reward={"weights": {}}, optim={"max_steps": 1, "epochs": 1})
+    with pytest.warns(UserWarning, match="nobody knows who wrote stored attempts"):
+        assert run(recipe, tmp_path / "run").steps == 1
+
+
+def test_shares_by_hand():
+    config = SourceConfig(rounds=5, groups=10, mix={"archive": 1}, mix_end={"policy": 3, "replay": 1})
+    assert shares(config, 0) == {"archive": 10, "policy": 0, "replay": 0}
+    # half way: 5, 3.75, 1.25; the largest remainder is rounded up
+    assert shares(config, 2) == {"archive": 5, "policy": 4, "replay": 1}
+    # 7.5 and 2.5: a tie goes to the first
+    assert shares(config, 4) == {"archive": 0, "policy": 8, "replay": 2}
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"mix": {}}, "not all 0"),
+        ({"mix": {"policy": -1}}, "at or above 0"),
+        ({"mix_end": {"policy": 0}}, "not all 0"),
+        ({"solved": [0.9, 0.1]}, "rising"),
+    ],
+)
+def test_bad_sources_are_refused(source, message):
+    with pytest.raises(ValueError, match=message):
+        SourceConfig.model_validate(source)
+
+
+def test_a_hint_is_the_beginning_of_the_reference_and_never_all_of_it():
+    task = Task("t", "Add.", reference="def f(a, b):\n    c = a + b\n    return c\n")
+    assert hinted(task, 0.0) == task and hinted(task, 0.3) == task
+    assert hinted(task, 0.7).prompt.endswith("```python\ndef f(a, b):\n    c = a + b\n```")
+    assert hinted(task, 1.0).prompt == hinted(task, 0.7).prompt
+    assert hinted(task, 0.7).task_id == "t#hint2"
+
+
+def judged_groups(rates):
+    """Tasks with ten attempts each, of which some pass."""
+    made = []
+    for number, rate in enumerate(rates):
+        task = Task(f"t{number}", "")
+        attempts = tuple(Attempt(task.task_id, f"{number} {k}") for k in range(10))
+        states = [Status.PASSED] * rate + [Status.FAILED] * (10 - rate)
+        made.append(Group(task, attempts, tuple(Verdict(a.attempt_id, s) for a, s in zip(attempts, states, strict=True))))
+    return made
+
+
+@pytest.mark.parametrize(("order", "first"), [("easy_first", {"t1", "t3"}), ("hard_first", {"t0", "t2"})])
+def test_tasks_come_by_their_pass_rate_and_in_the_end_all(tmp_path, order, first):
+    recipe = Recipe(source=SourceConfig(rounds=2, groups=1, order=order))
+    supply = Supply(recipe, judged_groups([0, 9, 2, 6]), tmp_path, judge=list)
+    assert {task.task_id for task in supply.pool(0)} == first
+    assert {task.task_id for task in supply.pool(1)} == {"t0", "t1", "t2", "t3"}
+    some = Recipe(source=SourceConfig(rounds=2, solved=(0.1, 0.7)))
+    assert {task.task_id for task in Supply(some, judged_groups([0, 9, 2, 6]), tmp_path, judge=list).pool(0)} == {"t2", "t3"}
+
+
+def test_more_tasks_are_tried_until_enough_groups_tell_something(tmp_path):
+    def draw(tasks, _seed):
+        return [Attempt(task.task_id, f"{task.task_id} {k}", token_ids=(k,)) for task in tasks for k in range(4)]
+
+    def judge(pairs):  # only t3 has both kinds
+        good = [attempt.code.startswith("t3") and attempt.code.endswith("0") for _, attempt in pairs]
+        return [Verdict(a.attempt_id, Status.PASSED if g else Status.FAILED) for (_, a), g in zip(pairs, good, strict=True)]
+
+    for most, tried in ((1.0, 1), (4.0, 4), (2.0, 2)):
+        recipe = Recipe(source=SourceConfig(rounds=1, groups=1, oversample=most))
+        groups = [Group(Task(f"t{k}", ""), (), ()) for k in range(4)]
+        supply = Supply(recipe, groups, tmp_path / str(most), judge)
+        last = [task.task_id for task in supply.pool(0)].index("t3") + 1
+        sampled = supply.sampled(0, 1, draw)
+        assert len(sampled) == min(tried, last)
+        assert supply.sampled(0, 1, None) == sampled, "read back as it was, not sampled again"
+
+
+def test_replay_takes_what_was_sampled_before_by_pass_rate(tmp_path):
+    source = SourceConfig(rounds=4, groups=2, mix={"replay": 1}, replay_rounds=2, replay_solved=(0.1, 0.9))
+    supply = Supply(Recipe(source=source), judged_groups([5]), tmp_path, judge=list)
+    for number, rates in enumerate(([5, 0], [10, 3], [0, 0])):
+        groups = [replace(g, task=replace(g.task, task_id=f"{number}/{g.task.task_id}")) for g in judged_groups(rates)]
+        groups = [Group(g.task, tuple(replace(a, task_id=g.task.task_id) for a in g.attempts), g.verdicts) for g in groups]
+        supply.rollouts.append(
+            tasks=[g.task for g in groups],
+            attempts=[a for g in groups for a in g.attempts],
+            verdicts=[replace(v, attempt_id=a.attempt_id) for g in groups for a, v in zip(g.attempts, g.verdicts, strict=True)],
+            tag=f"{number:08x}",
+        )
+    assert [g.task.task_id for g in supply.replayed(3, 2)] == ["1/t1"], "round 0 is too long ago, the others all pass or fail"
+    assert [g.task.task_id for g in supply.replayed(1, 2)] == ["0/t0"]
+
+
+def test_advantages_of_values_by_hand():
+    one = EncodedAttempt((1, 2), np.zeros(2, np.float32), rewards_R=np.array([0.0, 1.0], np.float32))
+    other = replace(one, ids_R=(3,), advantages_R=np.zeros(1, np.float32), rewards_R=np.array([-1.0], np.float32))
+    groups = [EncodedGroup((9,), (one, replace(other, mask_R=np.array([False]))))]
+    keys = groups[0].attempt_keys()
+    values = {keys[0]: np.array([0.5, 0.25], np.float32), keys[1]: np.array([0.0], np.float32)}
+    recipe = Recipe.model_validate({"advantage": {"kind": "gae", "gae": {"gamma": 1.0, "decay": 0.5, "whiten": False}}})
+    weighed, returns = with_gae(groups, ({}, values), None, recipe)
+    # d = (0 + 0.25 - 0.5, 1 - 0.25) = (-0.25, 0.75); A = (-0.25 + 0.5 * 0.75, 0.75); the other, -1 - 0, is masked
+    assert weighed[0].attempts[0].advantages_R.tolist() == [0.125, 0.75]
+    assert weighed[0].attempts[1].advantages_R.tolist() == [0.0]
+    assert returns[keys[0]].tolist() == [0.625, 1.0] and returns[keys[1]].tolist() == [-1.0]
+
+
+def test_sampled_ids_are_trained_on_as_they_were(tiny_model):
+    codec = load_codec(tiny_model)
+    one = codec.tokenizer.convert_tokens_to_ids
+    # "é" is two bytes, two tokens; this tokenizer itself writes a fence as three tokens and never takes the one that it has for it
+    plain = codec.completion("é = 1")
+    letters = (*plain[:-3], one("```"))
+    sampled = Attempt("t", "é = 1", token_ids=letters)
+    assert codec.ids_of(sampled) == letters != plain
+    assert codec.ids_of(replace(sampled, code="é = 2")) == codec.completion("é = 2"), "of another tokenizer, perhaps"
+    assert codec.spans_of(sampled)[:4] == [(0, 0), (0, 1), (1, 2), (2, 3)]
+    assert codec.spans_of(sampled)[-2:] == [(5, 6), (6, 9)]
+    assert codec.spans_of(Attempt("t", "x = 1")) == codec.offsets("x = 1")
+
+
+def test_two_processes_do_what_one_does(tiny_model, tmp_path):
+    recipe = recipe_for(tiny_model, **GAE, source={"rounds": 2})
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1", "--mixed_precision", "no"]
+    launch += ["--num_cpu_threads_per_process", "1", "--main_process_port", "0"]
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        command = [*launch, "--num_processes", str(processes), "-m", "upsolve", "train", str(file), "--out", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    one, two = curve(tmp_path / "1"), curve(tmp_path / "2")
+    assert len(one) == len(two) and torch.allclose(
+        torch.tensor([row["loss"] for row in one]), torch.tensor([row["loss"] for row in two]), atol=1e-4
+    )
+    assert [row.get("sampled_tokens") for row in one] == [row.get("sampled_tokens") for row in two]
