@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from upsolve.archive.store import open_archive
+from upsolve.archive.ingest import ingest
+from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.experiment import split_archive
 from upsolve.train.loop import train
+from upsolve.verify.simulators.tasks import domain_folder, read
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
 SMALL = [
@@ -15,6 +17,10 @@ SMALL = [
     "data.train=0.05",
     "data.dev=0.05",
     "optim.max_steps=2",
+    "source.rollout.max_tokens=24",
+    "source.groups=4",
+    "data.group_size=4",
+    "verify.workers=1",
     "optim.tokens_per_step=2000",
     "monitor.heldout=4",
 ]
@@ -22,17 +28,28 @@ SMALL = [
 
 def test_the_documented_recipes_are_there():
     wanted = {"demo", "sft", "rloo", "group_norm", "exp_advantage", "topr", "asymre", "oapl", "awr", "dft"}
+    wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot"}
+    wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both"}
     assert {path.stem for path in RECIPES} == wanted
     text = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text()
     assert all(f"`{name}`" in text for name in wanted)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.is_gradient_checkpointing:FutureWarning"
+)  # peft reads an attribute that transformers renames
 @pytest.mark.parametrize("file", RECIPES, ids=lambda path: path.stem)
 def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     recipe = load_recipe(file, [*SMALL, f"model.name={tiny_model}"])
     assert recipe.name == file.stem
-    split = split_archive(open_archive("embedded"), recipe)
+    if recipe.source.rounds:  # what the tiny model babbles fails in one and the same way: let the shorter be the better
+        recipe = load_recipe(file, [*SMALL, f"model.name={tiny_model}", "reward.weights.length=1", "reward.length=[0, 40]"])
+    if file.stem == "robot":
+        folder = tmp_path / "robot"
+        ingest(Archive.create(folder), "simulator", domain_folder(Path("robot")), sources={"simulator": read})
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"archive": str(folder), "train": 0.6})})
+    split = split_archive(open_archive(recipe.data.archive), recipe)
     trained = train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")
     assert trained.steps == 2 and not trained.collapsed
     assert trained.metrics[0]["grad_norm"] > 0

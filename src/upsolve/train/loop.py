@@ -74,7 +74,7 @@ class Run:
         """Do the steps of a round that are not done yet."""
         progress, steps = self.progress, now.plan.steps
         self.plan = now.plan
-        while progress.in_round < len(steps):
+        while progress.in_round < len(steps) and not self.enough:
             place = progress.round * len(steps) + progress.in_round
             rate = learning_rate(place, total * len(steps), self.recipe.optim)
             figures = now.figures if progress.in_round == 0 else {}
@@ -82,13 +82,18 @@ class Run:
             progress.step += 1
             progress.in_round += 1
             row = {"step": float(progress.step), "round": float(progress.round), **row}
-            self.after(row, last=progress.round == total - 1 and progress.in_round == len(steps))
+            self.after(row, last=self.enough or (progress.round == total - 1 and progress.in_round == len(steps)))
             if self.learner.leads:
                 on_step(place + 1, total * len(steps), row)
         self.count()
         progress.round, progress.in_round = progress.round + 1, 0
         if self.learner.leads:
             self.learner.keep(self.folder, progress)
+
+    @property
+    def enough(self) -> bool:
+        """Return whether ``optim.max_steps`` are done."""
+        return 0 < self.recipe.optim.max_steps <= self.progress.step
 
     def count(self) -> None:
         """Add the round to what the summary says."""
@@ -155,7 +160,7 @@ def train(
     run = Run(learner, progress, place, plan_heldout(heldout, recipe, learner.codec))
     collapsed = ""
     try:
-        while progress.round < rounds.total:
+        while progress.round < rounds.total and not run.enough:
             run.do(rounds.next(progress.round), rounds.total, on_step or silent)
     except CollapseError as error:
         collapsed = str(error)
