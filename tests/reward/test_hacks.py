@@ -10,9 +10,12 @@ from upsolve.archive.sources import mbpp
 from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
 from upsolve.config.learning import Detector
+from upsolve.reward.formula import reward
 from upsolve.reward.hacks import DETECTORS, hacks
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.attacks import attacks, task_of
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind
+from upsolve.verify.attacks import LIMITS, attacks, task_of, tries
+from upsolve.verify.judge import judge_all
+from upsolve.verify.limits import Judging
 
 EVERY = tuple(DETECTORS)
 
@@ -155,6 +158,17 @@ def test_attacks_of_the_judge_are_caught_where_they_are_such_tricks(name):
     folder, _, kind = name.partition("/")
     code = next(attack.code for attack in attacks() if attack.name == folder)
     assert [*hacks(Attempt("t", code), task_of(kind), EVERY)] == CAUGHT[name]
+
+
+def test_attacks_earn_nothing():
+    tricks = [one for one in tries() if one.attack.wants == "fake pass" and not one.missing()]
+    assert len(tricks) >= 50
+    pairs = [one.pairs()[0] for one in tricks]
+    for (task, attempt), verdict in zip(pairs, judge_all(pairs, Judging(LIMITS)), strict=True):
+        group = Group(task, (attempt,), (verdict,))
+        for preset in ("outcome", "tests"):
+            earned = reward(group, RewardConfig(preset=preset, hacked=0.0)).rewards_G
+            assert earned.sum() <= 0, (attempt.code, verdict)
 
 
 def test_how_often_honest_attempts_of_the_embedded_archive_are_caught():
