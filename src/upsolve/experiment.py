@@ -15,14 +15,14 @@ from upsolve.archive.split import split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, recipe_yaml
 from upsolve.errors import ConfigError
-from upsolve.evaluate.benchmarks import Progress, evaluate, load_sampler, quiet
+from upsolve.evaluate.benchmarks import Progress, evaluate, quiet
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
-from upsolve.policy.sample import sample
+from upsolve.policy.engines import sampler
 from upsolve.report.html import Example, ReportContent, write_report
 from upsolve.reward.formula import reward
 from upsolve.train.groups import select
 from upsolve.train.loop import Trained, claim, train
-from upsolve.types import Evaluation, Group, Task
+from upsolve.types import Attempt, Evaluation, Group, Task
 
 __all__ = ["Split", "run_recipe", "sample_archive", "split_archive"]
 
@@ -62,7 +62,7 @@ def split_archive(archive: Archive, recipe: Recipe) -> Split:
 
 
 def sample_archive(recipe: Recipe, archive: Archive, *, model: str, progress: Progress = quiet) -> int:
-    """Sample until every task of an archive has ``sample.samples`` attempts of the model; a stop loses at most one part.
+    """Sample until every task of an archive has ``sample.samples`` attempts of the model; what came before a stop is kept.
 
     Returns:
         The number of attempts added.
@@ -72,17 +72,26 @@ def sample_archive(recipe: Recipe, archive: Archive, *, model: str, progress: Pr
         have[attempt.task_id] += attempt.count if attempt.author == model else 0
     wanted = recipe.sample.samples
     tasks = [task for task in archive.tasks() if have[task.task_id] < wanted]
+    if not tasks:
+        return 0
     total, done = sum(wanted - have[task.task_id] for task in tasks), 0
-    policy, codec = load_sampler(recipe, model)
+    draw = sampler(recipe, model)
     for start in range(0, len(tasks), PART):
         part = tasks[start : start + PART]
         for count in sorted({have[task.task_id] for task in part}):
-            config = recipe.sample.model_copy(update={"samples": wanted - count, "seed": recipe.sample.seed + count + start})
+            # no two requests of a task share a seed, however often the sampling was stopped
+            config = recipe.sample.model_copy(
+                update={"samples": wanted - count, "seed": recipe.sample.seed + start + count * 2**20}
+            )
             short = [task for task in part if have[task.task_id] == count]
-            found = list(sample(policy, codec, short, config=config, author=model))
-            archive.append(attempts=found)
+            found: list[Attempt] = []
+            try:
+                for attempt in draw(short, config=config, author=model):
+                    found.append(attempt)
+                    progress("sample", done + len(found), total)
+            finally:
+                archive.append(attempts=found)
             done += len(found)
-            progress("sample", done, total)
     return done
 
 

@@ -6,7 +6,17 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig, RewardConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.recipe import Recipe, cache_folder, dump_recipe, load_recipe, recipe_yaml
-from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
+from upsolve.config.running import (
+    DataConfig,
+    EvalConfig,
+    ModelConfig,
+    MonitorConfig,
+    OptimConfig,
+    SampleConfig,
+    ServerConfig,
+    VerifyConfig,
+    VllmConfig,
+)
 
 __all__ = [
     "AdvantageConfig",
@@ -22,8 +32,10 @@ __all__ = [
     "Recipe",
     "RewardConfig",
     "SampleConfig",
+    "ServerConfig",
     "SourceConfig",
     "VerifyConfig",
+    "VllmConfig",
     "cache_folder",
     "dump_recipe",
     "load_recipe",

@@ -1,12 +1,22 @@
 """What a run works with: model, groups, optimiser, monitors, sampler, judge, evaluation."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from upsolve.config.strict import Strict
 
-__all__ = ["DataConfig", "EvalConfig", "ModelConfig", "MonitorConfig", "OptimConfig", "SampleConfig", "VerifyConfig"]
+__all__ = [
+    "DataConfig",
+    "EvalConfig",
+    "ModelConfig",
+    "MonitorConfig",
+    "OptimConfig",
+    "SampleConfig",
+    "ServerConfig",
+    "VerifyConfig",
+    "VllmConfig",
+]
 
 
 class ModelConfig(Strict):
@@ -84,8 +94,47 @@ class MonitorConfig(Strict):
     """Which weights a run ends with; best = largest held-out margin between passed and failed attempts."""
 
 
+class ServerConfig(Strict):
+    """A server that speaks OpenAI's protocol."""
+
+    url: str = Field(default="http://127.0.0.1:8000/v1", pattern="^https?://")
+    """Address, up to what stands before ``/completions``."""
+    model: str = ""
+    """The model's name there; empty: as here."""
+    tokenizer: str = ""
+    """Whose tokenizer writes the prompt, a name as for a model; empty: the model's."""
+    prompt: Literal["ids", "text", "chat"] = "ids"
+    """``ids`` or ``text``: to ``/completions``, the answer opened as everywhere; ``chat``: messages to ``/chat/completions``."""
+    key_variable: str = ""
+    """Name of the environment variable that holds the key; empty: no key."""
+    timeout_seconds: float = Field(default=600.0, gt=0)
+    """A server that is silent for so long is asked again."""
+    retries: int = Field(default=8, ge=0)
+    """How often a request is made again before the run stops."""
+    wait_seconds: float = Field(default=1.0, gt=0)
+    """Longest wait before the first retry; doubles with each, up to a minute."""
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """More keys of every request, such as ``top_k`` of vLLM."""
+
+
+class VllmConfig(Strict):
+    """vLLM in this process."""
+
+    gpus: int = Field(default=1, ge=1)
+    """Devices that share the model (tensor parallel)."""
+    memory: float = Field(default=0.9, gt=0, le=1)
+    """Share of each device's memory."""
+    context_tokens: int = Field(default=0, ge=0)
+    """Longest prompt and attempt together; 0: what the model knows."""
+    compile: bool = True
+    """False starts sooner and runs slower."""
+
+
 class SampleConfig(Strict):
     """Sampling from a policy."""
+
+    engine: Literal["transformers", "vllm", "server"] = "transformers"
+    """What runs the model (docs/sampling.md)."""
 
     samples: int = Field(default=8, ge=1)
     """Attempts a task."""
@@ -94,7 +143,9 @@ class SampleConfig(Strict):
     max_tokens: int = Field(default=200, ge=1)
     seed: int = 0
     batch: int = Field(default=64, ge=1)
-    """Attempts decoded at once."""
+    """Attempts decoded at once; ``server``: requests under way at once; ``vllm`` finds its own number."""
+    server: ServerConfig = ServerConfig()
+    vllm: VllmConfig = VllmConfig()
 
 
 class VerifyConfig(Strict):

@@ -5,20 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
-from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample
-from upsolve.policy.tokens import Codec
+from upsolve.policy.engines import sampler
 from upsolve.types import Attempt, Evaluation, Task, Verdict
 from upsolve.verify.limits import judging_of
 from upsolve.verify.pool import verify
 
-__all__ = ["Progress", "evaluate", "load_sampler", "quiet"]
+__all__ = ["Progress", "evaluate", "quiet"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is."""
@@ -71,17 +66,11 @@ def evaluate(
     return evaluation, attempts, verdicts
 
 
-def load_sampler(recipe: Recipe, model: str) -> tuple[Any, Codec]:
-    """Load a model and its tokenizer to sample from, on the best device here."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return load_model(model, dtype=torch.bfloat16 if recipe.model.bf16 else torch.float32, device=device), load_codec(model)
-
-
 def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Progress) -> list[Attempt]:
     """Return the samples in the order of the tasks."""
     total = len(tasks) * recipe.sample.samples
-    policy, codec = load_sampler(recipe, model)
-    drawn = sample(policy, codec, tasks, config=recipe.sample, author=model, on_done=lambda done: report("sample", done, total))
+    draw = sampler(recipe, model)
+    drawn = draw(tasks, config=recipe.sample, author=model, on_done=lambda done: report("sample", done, total))
     order = {task.task_id: position for position, task in enumerate(tasks)}
     return sorted(drawn, key=lambda attempt: order[attempt.task_id])
 

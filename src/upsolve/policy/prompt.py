@@ -8,10 +8,13 @@ import re
 
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["CLOSE", "completion_text", "extract_code", "messages", "opening"]
+__all__ = ["CLOSE", "MARK", "completion_text", "extract_code", "messages", "opening"]
 
 CLOSE = "\n```"
 """Ends every completion."""
+
+MARK = "```"
+"""Where it comes, sampling is over."""
 
 MAX_SHOWN = 3
 """Visible tests shown in a prompt."""

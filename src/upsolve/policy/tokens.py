@@ -40,13 +40,17 @@ class Codec:
         self.tokenizer = tokenizer
         self.completion = lru_cache(maxsize=200_000)(self._completion)
 
-    def prompt(self, task: Task) -> EncodedPrompt:
-        """Encode the prompt of a task, up to where its code begins."""
+    def prompt_text(self, task: Task) -> str:
+        """Return the prompt of a task, up to where its code begins."""
         if self.tokenizer.chat_template:
             text = self.tokenizer.apply_chat_template(messages(task), tokenize=False, add_generation_prompt=True)
         else:
             text = messages(task)[0]["content"] + "\n\n"
-        ids = self.tokenizer(text + opening(task), add_special_tokens=False)["input_ids"]
+        return str(text) + opening(task)
+
+    def prompt(self, task: Task) -> EncodedPrompt:
+        """Encode the prompt of a task."""
+        ids = self.tokenizer(self.prompt_text(task), add_special_tokens=False)["input_ids"]
         return EncodedPrompt(task.task_id, tuple(ids))
 
     def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:

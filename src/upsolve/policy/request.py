@@ -1,0 +1,55 @@
+"""What an engine is asked for: one request an attempt, each with its own seed."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from upsolve.config import SampleConfig
+from upsolve.types import Attempt, Task
+
+__all__ = ["Request", "Sampler", "requests"]
+
+
+class Sampler(Protocol):
+    """A model that can be sampled, wherever it runs."""
+
+    def __call__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Yield ``config.samples`` attempts a task, in the order in which they end.
+
+        Args:
+            tasks: what to try.
+            config: number, temperature, nucleus, length limit and seed.
+            author: who the attempts are by; empty means the model's own name.
+            on_done: called with the number of attempts ended so far.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One attempt wanted."""
+
+    task: Task
+    """What to try."""
+    seed: int
+    """Seed of its noise, 0 .. 2**31 - 1."""
+
+
+def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
+    """Yield every attempt wanted, those of a task one after the other, so that a server reads its prompt once.
+
+    seed = (SHA-256(config.seed, task_id) + number) mod 2**31: no two attempts at a task have the same one, and no seed depends
+    on the other tasks.
+    """
+    for task in tasks:
+        digest = hashlib.sha256(f"{config.seed}/{task.task_id}".encode()).digest()
+        first = int.from_bytes(digest[:8])
+        yield from (Request(task, (first + number) % 2**31) for number in range(config.samples))

@@ -1,0 +1,238 @@
+"""A model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, ``transformers serve``, an API."""
+
+import http.client
+import json
+import logging
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from random import Random
+from threading import Event, Lock, Thread
+from typing import Any
+
+from upsolve.config import SampleConfig, ServerConfig
+from upsolve.errors import ConfigError, ModelError
+from upsolve.policy.prompt import MARK, extract_code, messages
+from upsolve.policy.request import Request, requests
+from upsolve.policy.tokens import Codec
+from upsolve.types import Attempt, Task
+
+__all__ = ["Served"]
+
+LONGEST_WAIT_SECONDS = 60.0
+"""Before any retry, unless the server asks for more."""
+BUSY = (408, 425, 429)
+"""Answers below 500 after which a server wants to be asked again."""
+BROKEN = ("abort", "error")
+"""Reasons to finish that say something of the server, nothing of the model."""
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+
+class CutError(Exception):
+    """There was no whole answer, for now; the server may have said after how many seconds to ask again."""
+
+    def __init__(self, why: str, seconds: float = 0.0) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class Served:
+    """Sample a server's model (``upsolve.policy.request.Sampler``).
+
+    ``behavior_logp`` is the sum over the sampled tokens, the closing fence's included, of the log-probabilities that the server
+    gives: nats, of the untempered distribution on vLLM. It is None where the server gives none, or not one a token, and for
+    ``chat``, where the model also writes what is not code. ``entropy`` is None.
+    """
+
+    def __init__(self, server: ServerConfig, model: str, codec: Codec | None) -> None:
+        """Name a server; it is not asked yet.
+
+        Args:
+            server: address, form of the prompt, patience.
+            model: name of the model here, for the author and, unless ``server.model`` says another, for the server.
+            codec: its tokenizer; None for ``chat`` alone.
+
+        Raises:
+            ConfigError: the variable that should hold the key does not exist.
+            ValueError: no tokenizer, and not ``chat``, or the reverse.
+        """
+        if (codec is None) != (server.prompt == "chat"):
+            raise ValueError(f"prompt {server.prompt!r} goes with {'no' if codec else 'a'} tokenizer")
+        if server.key_variable and not os.environ.get(server.key_variable):
+            raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
+        self.server, self.model, self.codec = server, model, codec
+        self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
+        key = os.environ.get(server.key_variable, "") if server.key_variable else ""
+        self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        self.lost = False
+
+    def __call__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Yield ``config.samples`` attempts a task, in the order in which they end.
+
+        Where the server draws the same for the same seed, the attempts are the same, in whatever order.
+
+        Raises:
+            ModelError: the server refuses, or gives no answer after all retries.
+        """
+        prompts = {task.task_id: self.prompt(task) for task in tasks}
+        over = Event()
+
+        def work(request: Request) -> Attempt:
+            body = {**self.settings(request, config), **prompts[request.task.task_id], **self.server.extra}
+            return self.attempt(request, body, author, over)
+
+        ended = side_by_side(work, requests(tasks, config), config.batch, over)
+        try:
+            for done in range(1, len(tasks) * config.samples + 1):
+                attempt = ended.get()
+                if isinstance(attempt, Exception):
+                    raise attempt
+                yield attempt
+                if on_done:
+                    on_done(done)
+        finally:
+            over.set()
+
+    def prompt(self, task: Task) -> Json:
+        """Return a task as the part of a request that it decides."""
+        if self.codec is None:
+            return {"messages": messages(task)}
+        written = list(self.codec.prompt(task).ids_P) if self.server.prompt == "ids" else self.codec.prompt_text(task)
+        return {"prompt": written, "stop": [MARK], "logprobs": 1}
+
+    def settings(self, request: Request, config: SampleConfig) -> Json:
+        """Return how a request is to be sampled."""
+        return {
+            "model": self.server.model or self.model,
+            "max_tokens": config.max_tokens,
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "seed": request.seed,
+        }
+
+    def read(self, task: Task, answer: Json, author: str) -> Attempt:
+        """Return an answer as an attempt."""
+        try:
+            choice = answer["choices"][0]
+            truncated = choice["finish_reason"] == "length"
+            tokens: int | None = (answer.get("usage") or {}).get("completion_tokens") or None
+            if self.codec is None:
+                code, logp = extract_code(choice["message"]["content"] or ""), None
+            else:
+                code, logp = cut(choice["text"], truncated=truncated), summed(choice.get("logprobs"), tokens)
+        except (AttributeError, KeyError, IndexError, TypeError) as error:
+            raise ModelError(f"{self.url}: no answer of OpenAI's protocol: {json.dumps(answer)[:500]}") from error
+        if choice["finish_reason"] in BROKEN:
+            raise CutError("the server gave up on the request")
+        return Attempt(
+            task_id=task.task_id,
+            code=code,
+            language=task.language or "python",
+            author=author or self.model,
+            behavior_logp=logp,
+            tokens=tokens,
+            truncated=truncated,
+        )
+
+    def attempt(self, request: Request, body: Json, author: str, over: Event) -> Attempt:
+        """Return what answers a request; asks again after min(60, wait_seconds * 2**n) * u seconds, u uniform in [1/2, 1] by the seed."""
+        jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
+        for number in range(tries):
+            try:
+                attempt = self.read(request.task, self.post(body, request.task), author)
+                self.lost = False
+                return attempt
+            except CutError as error:
+                why = str(error)
+                if number + 1 < tries:
+                    self.tell(why)
+                    wait = min(LONGEST_WAIT_SECONDS, self.server.wait_seconds * 2**number) * jitter.uniform(0.5, 1)
+                    over.wait(max(wait, error.seconds))
+            if over.is_set():
+                break
+        raise ModelError(
+            f"{self.url}: {why}; asked {tries} times for an attempt at task {request.task.task_id} of model {body['model']}. "
+            "Start the server and run the same command again: what `upsolve sample` has got is in the archive"
+        )
+
+    def tell(self, why: str) -> None:
+        """Say once that the server is lost."""
+        if not self.lost:
+            self.lost = True
+            log.warning("%s: %s; asking again", self.url, why)
+
+    def post(self, body: Json, task: Task) -> Json:
+        """Ask once.
+
+        Raises:
+            CutError: no whole answer came; it may be better later.
+            ModelError: the server refuses.
+        """
+        asked = urllib.request.Request(self.url, json.dumps(body).encode(), self.headers)  # noqa: S310
+        try:
+            with urllib.request.urlopen(asked, timeout=self.server.timeout_seconds) as reply:  # noqa: S310
+                answer: Json = json.loads(reply.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                why = f"{error.code} {error.reason}: {error.read(2000).decode('utf-8', 'replace').strip()}"
+            if error.code in BUSY or error.code >= 500:
+                wait = error.headers.get("Retry-After", "")
+                raise CutError(why, min(float(wait), 600.0) if wait.isdigit() else 0.0) from None
+            raise ModelError(f"{self.url}: task {task.task_id}: {why}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:  # an answer that was cut is no JSON
+            raise CutError(f"no answer: {error}") from error
+        return answer
+
+
+def side_by_side(
+    work: Callable[[Request], Attempt], wanted: Iterator[Request], most: int, over: Event
+) -> "SimpleQueue[Attempt | Exception]":
+    """Work on so many requests at once, until ``over``; what comes of each goes into the queue, an exception, too."""
+    ended: SimpleQueue[Attempt | Exception] = SimpleQueue()
+    taking = Lock()
+
+    def run() -> None:
+        while not over.is_set():
+            with taking:
+                request = next(wanted, None)
+            if request is None:
+                return
+            try:
+                ended.put(work(request))
+            except Exception as error:  # raised again where the attempts are read
+                ended.put(error)
+
+    for _ in range(most):
+        Thread(target=run, daemon=True).start()  # daemons: a server that hangs does not keep the program from ending
+    return ended
+
+
+def cut(text: str, *, truncated: bool) -> str:
+    """Return the code of a completion: what is before the closing fence, which servers leave out or not."""
+    code = text.partition(MARK)[0]
+    return code if truncated else code.removesuffix("\n")
+
+
+def summed(logprobs: Json | None, tokens: int | None) -> float | None:
+    """Return the sum of the tokens' log-probabilities, nats; None unless there is one for each sampled token.
+
+    Args:
+        logprobs: ``token_logprobs`` (OpenAI, vLLM) or ``content`` with a ``logprob`` each (llama.cpp).
+        tokens: how many were sampled; None if the server does not say.
+    """
+    if not logprobs:
+        return None
+    listed = [entry["logprob"] for entry in logprobs["content"]] if "content" in logprobs else logprobs["token_logprobs"]
+    known = [value for value in listed if value is not None]
+    return min(sum(known), 0.0) if known and len(known) == len(listed) == (tokens or len(listed)) else None

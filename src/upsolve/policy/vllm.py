@@ -1,0 +1,113 @@
+"""vLLM in this process."""
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from upsolve.config import SampleConfig, VllmConfig
+from upsolve.errors import ModelError
+from upsolve.policy.model import load_codec, load_model, resolve, save_model
+from upsolve.policy.prompt import MARK
+from upsolve.policy.request import Request, requests
+from upsolve.types import Attempt, Task
+
+__all__ = ["InProcess"]
+
+PORTION = 1024
+"""Attempts that vLLM is given at once."""
+
+
+class InProcess:
+    """Sample a model by vLLM (``upsolve.policy.request.Sampler``)."""
+
+    def __init__(self, config: VllmConfig, model: str, *, bf16: bool) -> None:
+        """Load a model.
+
+        Args:
+            config: devices and memory.
+            model: name or folder; one that is no plain folder (.gguf, adapters) is written out for vLLM first.
+            bf16: compute in bfloat16, else in float32.
+
+        Raises:
+            ModelError: vLLM is not installed, or the model cannot be loaded.
+        """
+        try:
+            vllm: Any = import_module("vllm")
+        except ImportError as error:
+            raise ModelError(f"sample.engine=vllm: it cannot be imported ({error}); `pip install vllm`") from error
+        self.settings_of = vllm.SamplingParams
+        self.model, self.codec = model, load_codec(model)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        with TemporaryDirectory() as place:
+            try:
+                self.llm: Any = vllm.LLM(
+                    model=plain_folder(model, dtype, place),
+                    dtype=str(dtype).removeprefix("torch."),
+                    tensor_parallel_size=config.gpus,
+                    gpu_memory_utilization=config.memory,
+                    max_model_len=config.context_tokens or None,
+                    enforce_eager=not config.compile,
+                )
+            except (OSError, RuntimeError, ValueError) as error:
+                raise ModelError(f"model {model}: vLLM cannot load it: {error}") from error
+
+    def __call__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Yield ``config.samples`` attempts a task, in the order of the tasks, some hundreds at a time.
+
+        ``behavior_logp`` is that of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
+        """
+        prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
+        wanted, done = requests(tasks, config), 0
+        while portion := list(islice(wanted, PORTION)):
+            asked = [prompts[request.task.task_id] for request in portion]
+            outputs = self.llm.generate(asked, [self.settings(request, config) for request in portion], use_tqdm=False)
+            for request, output in zip(portion, outputs, strict=True):
+                done += 1
+                yield self.attempt(request.task, output.outputs[0], author)
+            if on_done:
+                on_done(done)
+
+    def settings(self, request: Request, config: SampleConfig) -> Any:
+        """Return how a request is to be sampled."""
+        return self.settings_of(
+            temperature=config.temperature,
+            top_p=config.top_p,
+            max_tokens=config.max_tokens,
+            seed=request.seed,
+            stop=[MARK],
+            stop_token_ids=self.codec.tokenizer.all_special_ids,
+            logprobs=0,
+        )
+
+    def attempt(self, task: Task, output: Any, author: str) -> Attempt:
+        """Return what came of a request."""
+        return Attempt(
+            task_id=task.task_id,
+            code=self.codec.decode(list(output.token_ids)),
+            language=task.language or "python",
+            author=author or self.model,
+            behavior_logp=min(float(output.cumulative_logprob), 0.0),
+            tokens=len(output.token_ids),
+            truncated=output.finish_reason == "length",
+        )
+
+
+def plain_folder(model: str, dtype: torch.dtype, place: str) -> str:
+    """Return a name or folder that vLLM reads; what it does not read is written to ``place``."""
+    folder, gguf = resolve(model)
+    if not gguf and not (Path(folder) / "adapter_config.json").is_file():
+        return folder
+    save_model(load_model(model, dtype=dtype), load_codec(model), place)
+    return place

@@ -1,0 +1,297 @@
+"""A real server in this process: OpenAI's protocol over the tiny model, and everything that can go wrong with one."""
+
+import json
+import socket
+import struct
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+
+from upsolve.archive.store import Archive
+from upsolve.config import Recipe, SampleConfig, ServerConfig
+from upsolve.errors import ConfigError, ModelError
+from upsolve.experiment import sample_archive
+from upsolve.policy.engines import sampler
+from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.request import requests
+from upsolve.policy.sample import sample
+from upsolve.policy.served import LONGEST_WAIT_SECONDS, Served, summed
+from upsolve.types import Task
+
+TASKS = [Task("a", "short"), Task("b", "a rather longer statement"), Task("c", "middle")]
+CONFIG = SampleConfig(samples=3, max_tokens=12, seed=3, batch=4)
+FINISH = {True: "stop", False: "length"}
+
+
+class TinyServer(ThreadingHTTPServer):
+    """Answers from a model, after the faults that were asked for; remembers what it was sent and what it drew."""
+
+    daemon_threads = False
+
+    def __init__(self, model, codec):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.model, self.codec, self.lock = model, codec, threading.Lock()
+        self.faults, self.always, self.sent, self.keys, self.times, self.drawn = [], None, [], [], [], {}
+
+    def handle_error(self, *_):
+        """Say nothing of connections that were dropped on purpose."""
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    @torch.inference_mode()
+    def draw(self, body):
+        """Token by token, the whole text read anew for each; returns ids, their log-probabilities, and if it stopped."""
+        noise = torch.Generator().manual_seed(body["seed"])
+        prompt = body["prompt"] if isinstance(body["prompt"], list) else self.codec.tokenizer(body["prompt"])["input_ids"]
+        ids, logp = [], []
+        while len(ids) < body["max_tokens"]:
+            logits = self.model(torch.tensor([[*prompt, *ids]])).logits[0, -1]
+            warm = (logits / body["temperature"]).softmax(-1) if body["temperature"] else None
+            token = int(logits.argmax()) if warm is None else int(torch.multinomial(warm, 1, generator=noise))
+            ids.append(token)
+            logp.append(float(logits.log_softmax(-1)[token]))
+            if token == 0 or "```" in self.codec.tokenizer.decode([token]):
+                return ids, logp, True
+        return ids, logp, False
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        """Stay silent."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        home = self.server
+        with home.lock:
+            home.sent.append((self.path, body))
+            home.keys.append(self.headers.get("Authorization"))
+            home.times.append(time.monotonic())
+            fault = home.faults.pop(0) if home.faults else home.always
+            if fault is None:
+                ids, logp, stopped = home.draw(body) if "prompt" in body else ([5, 6], [-1.0, -2.0], True)
+                home.drawn[body["seed"]] = ids
+        if fault == "drop":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        elif fault == "hang":
+            time.sleep(1.5)
+        elif fault == "half":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"choices": [')
+        elif fault == "strange":
+            self.reply(200, {"weather": "fine"})
+        elif fault == "abort":
+            self.reply(200, {"choices": [{"text": "", "finish_reason": "abort"}]})
+        elif fault is not None:
+            code, seconds = fault
+            self.reply(code, {"error": {"message": "the model is made of cheese"}}, {"Retry-After": seconds} if seconds else {})
+        elif "prompt" in body:
+            text = home.codec.tokenizer.decode(ids, skip_special_tokens=True).partition("```")[0]
+            choice = {"text": text, "finish_reason": FINISH[stopped], "logprobs": {"token_logprobs": logp}}
+            self.reply(200, {"choices": [choice], "usage": {"completion_tokens": len(ids)}})
+        else:
+            said = {"role": "assistant", "content": "Here it is:\n```python\nx = 1\n```\nEnjoy."}
+            choice = {"message": said, "finish_reason": "stop", "logprobs": {"content": [{"logprob": -1.0}]}}
+            self.reply(200, {"choices": [choice], "usage": {"completion_tokens": 14}})
+
+    def reply(self, code, answer, headers=()):
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(data)), **dict(headers)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_model):
+    return load_model(tiny_model).eval(), load_codec(tiny_model)
+
+
+@pytest.fixture
+def server(tiny):
+    with TinyServer(*tiny) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def served(server, codec=None, **settings):
+    settings = {"wait_seconds": 0.01, "retries": 3, **settings}
+    return Served(ServerConfig(url=server.url, **settings), "tiny", codec or server.codec)
+
+
+def key(attempt):
+    return attempt.task_id, attempt.code
+
+
+@torch.inference_mode()
+def test_the_recorded_log_probability_is_that_of_the_tokens_read_at_once(server, tiny):
+    model, codec = tiny
+    found = list(served(server)(TASKS, config=CONFIG))
+    assert sorted(a.task_id for a in found) == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    by_code = {}
+    for request in requests(TASKS, CONFIG):
+        ids = server.drawn[request.seed]
+        prompt = codec.prompt(request.task).ids_P
+        logp = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        by_code[request.task.task_id, codec.decode(ids)] = float(logp[range(len(ids)), ids].sum()), ids
+    assert {key(a) for a in found} == set(by_code)
+    for attempt in found:
+        logp, ids = by_code[key(attempt)]
+        assert attempt.behavior_logp == pytest.approx(logp, abs=1e-3) and attempt.tokens == len(ids)
+        assert attempt.truncated == (codec.tokenizer.decode(ids[-1:]) not in ("```", "<eos>"))
+
+
+@pytest.mark.parametrize("prompt", ["ids", "text"])
+def test_at_temperature_zero_a_server_gives_the_attempts_of_transformers(server, tiny, prompt):
+    config = CONFIG.model_copy(update={"temperature": 0.0, "samples": 1})
+    here = sorted(sample(*tiny, TASKS, config=config, author="me"), key=key)
+    there = sorted(served(server, prompt=prompt)(TASKS, config=config, author="me"), key=key)
+    for one, other in zip(here, there, strict=True):
+        assert (one.task_id, one.code, one.tokens, one.truncated) == (other.task_id, other.code, other.tokens, other.truncated)
+        assert other.behavior_logp == pytest.approx(one.behavior_logp, abs=1e-3)
+        assert other.author == "me" and other.entropy is None
+
+
+def test_the_same_seed_gives_the_same_attempts_in_any_order(server):
+    first = sorted(served(server)(TASKS, config=CONFIG), key=key)
+    alone = served(server)(list(reversed(TASKS)), config=CONFIG.model_copy(update={"batch": 1}))
+    assert sorted(alone, key=key) == first
+    other = served(server)(TASKS, config=CONFIG.model_copy(update={"seed": 4}))
+    assert sorted(other, key=key) != first
+
+
+def test_what_is_sent(server, tiny, monkeypatch):
+    monkeypatch.setenv("TINY_KEY", "secret")
+    settings = {"model": "tiny-there", "key_variable": "TINY_KEY", "extra": {"top_k": 5}}
+    list(served(server, **settings)(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))
+    [(path, body)] = server.sent
+    [request] = requests(TASKS[:1], CONFIG.model_copy(update={"samples": 1}))
+    assert path == "/v1/completions" and server.keys == ["Bearer secret"]
+    assert body == {
+        "model": "tiny-there",
+        "max_tokens": 12,
+        "temperature": 0.8,
+        "top_p": 0.95,
+        "seed": request.seed,
+        "prompt": list(tiny[1].prompt(TASKS[0]).ids_P),
+        "stop": ["```"],
+        "logprobs": 1,
+        "top_k": 5,
+    }
+
+
+def test_a_chat_has_no_log_probability_of_its_code_alone(server):
+    recipe = Recipe(
+        sample=CONFIG.model_copy(update={"engine": "server", "server": ServerConfig(url=server.url, prompt="chat")})
+    )
+    [attempt] = sampler(recipe, "large")(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1}))
+    assert (attempt.code, attempt.behavior_logp, attempt.tokens, attempt.author) == ("x = 1", None, 14, "large")
+    [(path, body)] = server.sent
+    assert path == "/v1/chat/completions" and body["messages"] == [{"role": "user", "content": "short"}]
+    assert "stop" not in body and "logprobs" not in body
+
+
+@pytest.mark.parametrize(
+    "faults", [["drop"], ["half"], ["abort"], [(500, ""), (500, "")], [(503, ""), "drop", (429, "0")]], ids=str
+)
+def test_what_passes_is_asked_again_and_changes_nothing(server, faults):
+    whole = sorted(served(server)(TASKS, config=CONFIG), key=key)
+    server.sent.clear()
+    server.faults = list(faults)
+    assert sorted(served(server)(TASKS, config=CONFIG), key=key) == whole
+    assert len(server.sent) == 9 + len(faults)
+
+
+def test_a_server_says_when_to_come_back(server):
+    server.faults = [(429, "1")]
+    list(served(server)(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))
+    assert server.times[1] - server.times[0] >= 1
+
+
+def test_waits_double(server):
+    server.always = (500, "")
+    with pytest.raises(ModelError):
+        list(served(server, wait_seconds=0.2)(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))
+    waits = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
+    # 0.2, 0.4 and 0.8 seconds, each times something in [1/2, 1]; the upper side leaves room for a busy machine
+    assert len(waits) == 3 and all(0.1 * 2**n <= wait <= 0.2 * 2**n + 0.5 for n, wait in enumerate(waits))
+    assert LONGEST_WAIT_SECONDS == 60
+
+
+def test_a_server_that_hangs_is_asked_again(server):
+    server.faults = ["hang"]
+    found = list(served(server, timeout_seconds=0.5)(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))
+    assert len(found) == 1 and len(server.sent) == 2
+
+
+def test_a_refusal_ends_at_once_with_the_servers_words(server):
+    server.always = (400, "")
+    with pytest.raises(ModelError, match=r"/v1/completions: task a: 400 Bad Request: .*made of cheese"):
+        list(served(server)(TASKS[:1], config=CONFIG.model_copy(update={"batch": 1})))
+    assert len(server.sent) == 1
+
+
+def test_something_else_at_the_address_is_named(server):
+    server.always = "strange"
+    with pytest.raises(ModelError, match=r"no answer of OpenAI's protocol: .*weather"):
+        list(served(server)(TASKS, config=CONFIG))
+
+
+def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_model, tmp_path):
+    archive = Archive.create(tmp_path / "archive")
+    archive.append(tasks=TASKS)
+    there = ServerConfig(url=server.url, retries=1, wait_seconds=0.01)
+    recipe = Recipe(sample=CONFIG.model_copy(update={"engine": "server", "batch": 1, "server": there}))
+    server.faults, server.always = [None] * 4, "drop"
+    with pytest.raises(
+        ModelError, match=r"127.0.0.1.* asked 2 times .* task b .*Start the server and run the same command again"
+    ):
+        sample_archive(recipe, archive, model=tiny_model)
+    assert sum(a.count for a in archive.attempts()) == 4  # three at a, one at b
+    server.always = None
+    assert sample_archive(recipe, archive, model=tiny_model) == 5
+    assert len(server.drawn) == 9  # no seed was drawn twice
+    assert {t: sum(a.count for a in archive.attempts() if a.task_id == t) for t in "abc"} == {"a": 3, "b": 3, "c": 3}
+    assert sample_archive(recipe, archive, model=tiny_model) == 0
+
+
+def test_log_probabilities_count_only_when_there_is_one_a_token():
+    assert summed({"token_logprobs": [-1.0, -0.5]}, 2) == -1.5
+    assert summed({"content": [{"logprob": -1.0}, {"logprob": -0.25}]}, None) == -1.25
+    assert summed({"token_logprobs": [-1.0, -0.5]}, 3) is None  # the fence's is missing
+    assert summed({"token_logprobs": [None, -0.5]}, 2) is None
+    assert summed({"token_logprobs": []}, None) is None
+    assert summed(None, 2) is None
+
+
+def test_wrong_settings_are_named(tiny, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    with pytest.raises(ConfigError, match="the environment has no NO_SUCH_KEY"):
+        Served(ServerConfig(key_variable="NO_SUCH_KEY"), "tiny", tiny[1])
+    with pytest.raises(ValueError, match="'ids' goes with a tokenizer"):
+        Served(ServerConfig(), "tiny", None)
+    with pytest.raises(ValueError, match="server.url"):
+        SampleConfig.model_validate({"server": {"url": "localhost:8000"}})
+
+
+def test_vllm_that_is_not_there_is_named(tiny_model, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "vllm", None)
+    with pytest.raises(ModelError, match="pip install vllm"):
+        sampler(Recipe(sample=SampleConfig(engine="vllm")), tiny_model)
+
+
+def test_seeds_of_a_task_differ_and_do_not_depend_on_other_tasks():
+    seeds = [request.seed for request in requests(TASKS, SampleConfig(samples=300))]
+    assert len({*seeds[:300]}) == 300 and all(0 <= seed < 2**31 for seed in seeds)
+    assert [request.seed for request in requests(TASKS[2:], SampleConfig(samples=300))] == seeds[600:]
