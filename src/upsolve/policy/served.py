@@ -62,11 +62,11 @@ class Served:
         """
         if (codec is None) != (server.prompt == "chat"):
             raise ValueError(f"prompt {server.prompt!r} goes with {'no' if codec else 'a'} tokenizer")
-        if server.key_variable and not os.environ.get(server.key_variable):
+        key = os.environ.get(server.key_variable, "")
+        if server.key_variable and not key:
             raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
         self.server, self.model, self.codec = server, model, codec
         self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
-        key = os.environ.get(server.key_variable, "") if server.key_variable else ""
         self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         self.lost = False
 
