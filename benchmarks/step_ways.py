@@ -1,0 +1,259 @@
+"""One measurement of train_step.py, in a process of its own: python benchmarks/step_ways.py JOB, a job as JSON; prints JSON.
+
+Load the model, make the groups, do some of them to warm up, then whole steps that are timed: loss and backward of all groups, one group a
+pass, and AdamW where the job asks for it. The highest memory counts above what model, gradients and AdamW take. The length of the
+gradient shows that all ways but SFT compute the same. Groups are random tokens of exact lengths, prompts P and attempts R, G attempts
+a group; ``archive`` takes groups of the embedded archive as they are.
+
+Ways:
+    trl                  GRPOTrainer's own loss (and so its log-probabilities), gradient checkpointing off
+    trl, checkpointing   the same as TRL has it by default
+    trl sft              SFTTrainer's own loss on the same tokens: prompts and attempts, padded
+    ours                 packed rows, prompts once, attention by blocks, scores without logits
+    ours, all logits     the same, but the head's logits kept, as torch makes them
+    ours, whole rows     the same, but attention over whole rows with a mask
+    ours, sdpa           packed rows with PyTorch's fused attention and a mask
+    ours, padded         every attempt with its own prompt, padded
+"""
+
+import ctypes
+import json
+import resource
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from upsolve.config import ObjectiveConfig
+from upsolve.policy.attention import keep_memory, use_tree_attention
+from upsolve.policy.model import load_codec, load_model
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.logprobs import TokenScores, head_of, hidden_states, token_scores
+from upsolve.train.pack import pack
+from upsolve.train.padded import padded_scores
+from upsolve.train.step import sum_gradients
+
+__all__ = ["DEVICE", "WAYS"]
+
+WAYS = ("trl", "trl, checkpointing", "trl sft", "ours", "ours, all logits", "ours, whole rows", "ours, sdpa", "ours, padded")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def groups_of(job, codec):
+    """Return the groups of a job."""
+    random = np.random.default_rng(0)
+    if job["shape"] == "archive":
+        from upsolve.archive.store import open_archive
+
+        picked = [g for g in open_archive("embedded").groups() if len(g.attempts) >= job["G"]][: job["groups"]]
+        texts = [(codec.prompt(g.task).ids_P, tuple(codec.completion(a.code) for a in g.attempts[: job["G"]])) for g in picked]
+    else:
+        p, r = job["shape"]
+        vocabulary = len(codec.tokenizer)
+        ids = [
+            [tuple(random.integers(vocabulary, size=n).tolist()) for n in (p, *[r] * job["G"])] for _ in range(job["groups"])
+        ]
+        texts = [(first, tuple(rest)) for first, *rest in ids]
+    advantages = random.normal(size=job["G"])
+    return [
+        EncodedGroup(
+            p, tuple(EncodedAttempt(ids, np.full(len(ids), x, dtype=np.float32)) for ids, x in zip(a, advantages, strict=True))
+        )
+        for p, a in texts
+    ]
+
+
+def random_qwen():
+    """Return a Qwen2 of 0.5B parameters with random weights."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    shape = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
+    config = Qwen2Config(**shape, num_key_value_heads=2, vocab_size=151_936, tie_word_embeddings=True)
+    return Qwen2ForCausalLM(config)
+
+
+def model_of(job):
+    """Return the model of a job: the built-in one, or its first layers, or a random Qwen2."""
+    if job["model"] == "qwen2-0.5b-random":
+        torch.manual_seed(0)
+        return random_qwen().to(DEVICE, torch.bfloat16 if DEVICE == "cuda" else torch.float32)
+    model = load_model("smollm2-135m", device=DEVICE)
+    if job["layers"]:
+        model.model.layers = model.model.layers[: job["layers"]]
+        model.config.num_hidden_layers = job["layers"]
+        model.config.layer_types = None
+    return model
+
+
+def all_logits(model, batch):
+    """Score a packed batch with logits and log-softmax as torch makes and keeps them."""
+    hidden = hidden_states(model, batch, blocks=True)
+    picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
+    scores = head_of(model).logits(picked).log_softmax(-1)
+    logp = scores.gather(-1, torch.from_numpy(batch.target_T).to(hidden.device)[:, None])[:, 0]
+    with torch.no_grad():
+        entropy = -(scores.exp() * scores).sum(-1)
+    return TokenScores(logp, entropy, torch.zeros_like(entropy))
+
+
+def ours(job, model, groups):
+    """Return a function that does a step of so many groups our way, and returns the loss."""
+    if job["way"] != "ours, sdpa" and job["way"] != "ours, padded":
+        use_tree_attention(model)
+    others = {
+        "ours, all logits": all_logits,
+        "ours, padded": padded_scores,
+        "ours, whole rows": partial(token_scores, blocks=False),
+    }
+    score = others.get(job["way"], token_scores)
+    config = ObjectiveConfig(kind="reinforce", reduce="token_mean")
+    batches = [pack([[group]]) for group in groups]
+
+    def step(count):
+        return sum_gradients(partial(score, model), batches[:count], config, backward=lambda loss: loss.backward()).loss
+
+    return step
+
+
+def trl_trainer(job, model, codec, folder):
+    """Return a trainer of TRL's."""
+    import trl
+    from datasets import Dataset
+
+    plain = {"output_dir": folder, "report_to": [], "use_cpu": DEVICE == "cpu", "bf16": False, "fp16": False}
+    plain |= {"per_device_train_batch_size": job["G"], "gradient_checkpointing": job["way"] == "trl, checkpointing"}
+    if job["way"] == "trl sft":
+        data = Dataset.from_dict({"text": ["x"] * job["G"]})
+        return trl.SFTTrainer(model, args=trl.SFTConfig(**plain), train_dataset=data, processing_class=codec.tokenizer)
+    data = Dataset.from_dict({"prompt": ["x"] * job["G"]})
+    settings = trl.GRPOConfig(**plain, num_generations=job["G"], beta=0.0, loss_type="dapo")
+
+    def no_reward(completions, **_):
+        return [0.0] * len(completions)
+
+    return trl.GRPOTrainer(model, no_reward, args=settings, train_dataset=data, processing_class=codec.tokenizer)
+
+
+def padded_ids(rows, left):
+    """Return ids and mask of token lists, padded on one side."""
+    length = max(map(len, rows))
+    ids, mask = (torch.zeros(len(rows), length, dtype=torch.long) for _ in range(2))
+    for i, row in enumerate(rows):
+        part = slice(length - len(row), length) if left else slice(0, len(row))
+        ids[i, part], mask[i, part] = torch.tensor(row), 1
+    return ids.to(DEVICE), mask.to(DEVICE)
+
+
+def theirs(job, model, groups, codec):
+    """Return a function that does a step of so many groups TRL's way, and returns the loss."""
+    trainer = trl_trainer(job, model, codec, tempfile.mkdtemp())
+    trainer.current_gradient_accumulation_steps = 1  # num_items_in_batch counts the whole step already
+    model = trainer.model.train()
+    batches = []
+    for group in groups:
+        prompts, prompt_mask = padded_ids([group.prompt_P] * len(group.attempts), left=True)
+        attempts, attempt_mask = padded_ids([one.ids_R for one in group.attempts], left=False)
+        inputs = {
+            "prompt_ids": prompts,
+            "prompt_mask": prompt_mask,
+            "completion_ids": attempts,
+            "completion_mask": attempt_mask,
+        }
+        inputs |= {"advantages": torch.tensor([one.advantages_R[0] for one in group.attempts], device=DEVICE)}
+        inputs |= {"num_items_in_batch": torch.tensor(sum(len(one.ids_R) for g in groups for one in g.attempts), device=DEVICE)}
+        if job["way"] == "trl sft":
+            ids, mask = padded_ids([(*group.prompt_P, *one.ids_R) for one in group.attempts], left=False)
+            inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+        batches.append(inputs)
+
+    def step(count):
+        total = 0.0
+        for inputs in batches[:count]:
+            loss = trainer.compute_loss(model, inputs)
+            loss.backward()
+            total += float(loss.detach())
+        return total
+
+    return step
+
+
+def peak_reset():
+    """Forget the highest memory so far."""
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+
+
+def peak():
+    """Return the highest memory since then, bytes."""
+    if DEVICE == "cuda":
+        return torch.cuda.max_memory_allocated()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+
+def held():
+    """Return the memory held now, bytes, without what is free already."""
+    if DEVICE == "cuda":
+        return torch.cuda.memory_allocated()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
+
+
+def adam(model):
+    """Return a function that does an AdamW step; its state is there already."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
+    optimizer.step()  # of no gradient: nothing moves
+    return optimizer.step
+
+
+def timed(step, update, model, groups):
+    """Do a step on fresh gradients; return its seconds and its loss."""
+    model.zero_grad(set_to_none=False)
+    started = time.monotonic()
+    loss = step(groups)
+    update()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic() - started, loss
+
+
+def one(job):
+    """Measure one job; print a line of JSON."""
+    theirs_too = job["way"].startswith("trl")
+    if theirs_too:
+        sys.path.append(job["trl"])
+    codec, model = load_codec("smollm2-135m"), model_of(job)
+    groups = groups_of(job, codec)
+    model.train()
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    update = adam(model) if job["optimiser"] else lambda: None
+    before = held()
+    if not theirs_too:
+        keep_memory()  # not before: what loading has freed would be kept, and what the step takes of it not be seen
+    step = theirs(job, model, groups, codec) if theirs_too else ours(job, model, groups)
+    peak_reset()
+    if job["warm"]:
+        timed(step, update, model, job["warm"])
+    times, losses = zip(*[timed(step, update, model, len(groups)) for _ in range(job["steps"])], strict=True)
+    highest = peak() - before
+    said = {
+        "seconds": times,
+        "peak_mib": highest / 2**20,
+        "loss": losses[-1],
+        "gradient": sum(float(p.grad.double().square().sum()) for p in model.parameters()) ** 0.5,
+        "text_tokens": sum(len(g.prompt_P) * (len(g.attempts) - 1) + g.tokens for g in groups),
+        "packed_tokens": sum(g.tokens for g in groups),
+        "weights": sum(p.numel() for p in model.parameters()),
+    }
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    one(json.loads(sys.argv[1]))
