@@ -29,7 +29,7 @@ SMALL = [
 def test_the_documented_recipes_are_there():
     wanted = {"demo", "sft", "rloo", "group_norm", "exp_advantage", "topr", "asymre", "oapl", "awr", "dft"}
     wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot"}
-    wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both"}
+    wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both", "dpo", "dpo_focal", "kto", "rank"}
     assert {path.stem for path in RECIPES} == wanted
     text = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text()
     assert all(f"`{name}`" in text for name in wanted)

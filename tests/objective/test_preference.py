@@ -5,7 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from upsolve.config import ObjectiveConfig
 from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
+from upsolve.objective.reduce import sequence_sum
+from upsolve.objective.table import LossInputs, token_losses
 
 
 def test_dpo_by_hand():
@@ -67,3 +70,52 @@ def test_rank_of_equal_rewards_is_zero(scores):
     loss = rank(logratio, torch.ones(len(scores)))
     loss.backward()
     assert float(loss.detach()) == pytest.approx(0, abs=1e-6) and logratio.grad.abs().max() < 1e-6
+
+
+def batch(advantages_T, attempt_T, values=None, group=None):
+    """Log-probabilities with a gradient, and what a loss reads of attempts under a reference of -1 a token."""
+    logp = torch.tensor([-0.5, -1.5, -1.0, -2.0, -0.25], requires_grad=True)
+    attempts = max(attempt_T) + 1
+    return logp, LossInputs(
+        torch.tensor(attempt_T),
+        torch.tensor(advantages_T),
+        torch.zeros(attempts) if values is None else torch.tensor(values),
+        torch.full((5,), -1.0),
+        None,
+        None if group is None else torch.tensor(group),
+    )
+
+
+def mean_over_attempts(kind, logp, inputs, **preference):
+    config = ObjectiveConfig.model_validate({"kind": kind, "preference": {"beta": 1.0, **preference}})
+    loss_T = token_losses(logp, inputs, config)
+    return sequence_sum(loss_T, inputs.attempt_T, attempts=inputs.attempts, tokens=5)
+
+
+def test_dpo_of_a_batch_is_the_mean_over_its_pairs():
+    # two pairs, the second with the rejected first; log-ratios by token 0.5 -0.5 | 0 || -1 | 0.75: margins 0 - 0 and 0.75 + 1
+    logp, inputs = batch([1.0, 1.0, -1.0, -1.0, 1.0], [0, 0, 1, 2, 3])
+    assert mean_over_attempts("dpo", logp, inputs).item() == pytest.approx((math.log(2) + math.log1p(math.exp(-1.75))) / 2)
+    # half of the first token of the first pair counts: margin 0.25 - 0.5
+    logp, inputs = batch([0.5, 1.0, -1.0, -1.0, 1.0], [0, 0, 1, 2, 3])
+    wanted = (math.log1p(math.exp(0.25)) + math.log1p(math.exp(-1.75))) / 2
+    assert mean_over_attempts("dpo", logp, inputs).item() == pytest.approx(wanted)
+
+
+def test_kto_of_a_batch_takes_signs_and_its_own_mean():
+    # log-ratios of attempts 0, 0, -0.25; z = max(0, -0.083) = 0; two desirable: sigma(0) twice, one not: sigma(-0.25), weighed 2
+    logp, inputs = batch([1.0, 1.0, 1.0, 0.0, 0.0], [0, 0, 1, 2, 2])
+    wanted = (0.5 + 0.5 + 2 / (1 + math.exp(0.25))) / 3
+    assert mean_over_attempts("kto", logp, inputs, undesirable=2.0).item() == pytest.approx(wanted)
+
+
+def test_rank_of_a_batch_is_group_by_group():
+    # groups of two and two: each is dpo, whatever the order; the same by two calls
+    logp, inputs = batch([0.0] * 5, [0, 0, 1, 2, 3], values=[0.5, -0.5, -1.0, 1.0], group=[0, 0, 1, 1])
+    loss = mean_over_attempts("rank", logp, inputs)
+    assert loss.item() == pytest.approx((math.log(2) + math.log1p(math.exp(-1.75))) / 4)
+    loss.backward()
+    ranked = logp.grad.clone()
+    pairs, inputs = batch([1.0, 1.0, -1.0, -1.0, 1.0], [0, 0, 1, 2, 3])
+    (mean_over_attempts("dpo", pairs, inputs) / 2).backward()
+    assert ranked.tolist() == pytest.approx(pairs.grad.tolist())

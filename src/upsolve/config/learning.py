@@ -153,10 +153,29 @@ class ValueConfig(Strict):
     """How far a value may move from what it was at the start of the round, in units of the reward (2605.21180: 0.3)."""
 
 
+class PreferenceConfig(Strict):
+    """``dpo``, ``kto`` and ``rank``."""
+
+    beta: float = Field(default=0.1, gt=0)
+    """How much a nat of log pi/ref counts."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
+    """``dpo``: how often a label is taken to be wrong."""
+    pairs: Literal["outcome", "efficiency", "edit"] = "outcome"
+    """``dpo``: passed before failed; both passed, the faster first; passed before failed, the smallest edits first."""
+    focal: bool = False
+    """``dpo``: only tokens of lines that the two do not share count."""
+    desirable: float = Field(default=1.0, gt=0)
+    """``kto``: weight of an attempt with a positive advantage."""
+    undesirable: float = Field(default=1.0, gt=0)
+    """``kto``: weight of any other."""
+
+
 class ObjectiveConfig(Strict):
     """Advantages and log-probabilities -> loss."""
 
-    kind: Literal["reinforce", "dft", "topr", "oapl", "dro", "ppo_clip", "gspo", "cispo", "m2po"] = "reinforce"
+    kind: Literal["reinforce", "dft", "topr", "oapl", "dro", "ppo_clip", "gspo", "cispo", "m2po", "dpo", "kto", "rank"] = (
+        "reinforce"
+    )
     reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "sequence_sum"
     """What divides the sum over tokens: number of attempts, each length, number of tokens, or attempts times ``length``."""
     length: int = Field(default=1024, ge=1)
@@ -170,11 +189,12 @@ class ObjectiveConfig(Strict):
     clip: ClipConfig = ClipConfig()
     kl: KlConfig = KlConfig()
     value: ValueConfig = ValueConfig()
+    preference: PreferenceConfig = PreferenceConfig()
 
     @property
     def needs_reference(self) -> bool:
         """True when the loss reads the log-probabilities of the frozen start."""
-        return self.kind in ("topr", "oapl", "dro") or self.kl.coefficient > 0
+        return self.kind in ("topr", "oapl", "dro", "dpo", "kto", "rank") or self.kl.coefficient > 0
 
     @property
     def needs_old(self) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
+from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
 from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
 
@@ -28,12 +29,14 @@ class LossInputs:
     advantages_T: Tensor
     """float32 [T], at each token: its attempt's advantage, or its own (GAE)."""
     values_S: Tensor
-    """float32 [S], r_i - V of the attempt's group under the objective's own V; its values are read by ``oapl`` only."""
+    """float32 [S], r_i - V of the attempt's group under the objective's own V; its values are read by ``oapl`` and ``rank`` only."""
     reference_T: Tensor | None
     """float32 [T], log-probabilities under the frozen start; None when the objective needs none."""
     old_T: Tensor | None
     """float32 [T], log-probabilities under pi_old, the policy that made the attempts or that first saw this batch; None when
     the objective needs none."""
+    group_S: Tensor | None = None
+    """int64 [S], the group of each attempt within the batch, rising; None: all are of one. Read by ``rank`` only."""
 
     @property
     def attempts(self) -> int:
@@ -97,14 +100,49 @@ def gspo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> 
     return gspo(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
 
 
+def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``dpo`` to a batch of groups of two: the chosen has positive advantages, the rejected negative ones.
+
+    The absolute advantages weigh the tokens. Both attempts of a pair carry its loss, so that ``sequence_sum`` is the mean over pairs.
+    """
+    settings = config.preference
+    x_S = weighted_sum(inputs.reference_logratio(logp_T), inputs.advantages_T.abs(), inputs.attempt_T, inputs.attempts)
+    sign_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts)
+    chosen_K, rejected_K = (sign_S > 0).nonzero()[:, 0], (sign_S < 0).nonzero()[:, 0]
+    loss_K = dpo(x_S[chosen_K], x_S[rejected_K], beta=settings.beta, label_smoothing=settings.label_smoothing)
+    return inputs.spread(torch.zeros_like(x_S).index_add(0, chosen_K, loss_K).index_add(0, rejected_K, loss_K))
+
+
+def kto_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``kto`` to a batch; desirable is what has a positive advantage, and z is of this batch alone."""
+    settings = config.preference
+    x_S = sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
+    desirable_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
+    weights = (settings.desirable, settings.undesirable)
+    return inputs.spread(kto(x_S, desirable_S, batch_kl(x_S), beta=settings.beta, weights=weights))
+
+
+def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``rank`` to a batch: a group's loss is divided evenly among its attempts; ``values_S`` are in the order of the rewards."""
+    x_S = sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
+    group_S = torch.zeros(inputs.attempts, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
+    sizes: list[int] = group_S.unique_consecutive(return_counts=True)[1].tolist()
+    parts = zip(x_S.split(sizes), inputs.values_S.split(sizes), strict=True)
+    loss_S = [rank(x_G, values_G, beta=config.preference.beta).expand(len(x_G)) / len(x_G) for x_G, values_G in parts]
+    return inputs.spread(torch.cat(loss_S))
+
+
 OBJECTIVES: Mapping[str, Loss] = {
     "cispo": lambda logp, i, c: cispo(logp, i.old_logratio(logp), i.advantages_T, cap=c.clip.cap),
     "dft": lambda logp, i, _: dft(logp, i.advantages_T),
+    "dpo": dpo_tokens,
     "dro": dro_tokens,
     "gspo": gspo_tokens,
+    "kto": kto_tokens,
     "m2po": lambda logp, i, c: m2po(i.old_logratio(logp), i.advantages_T, threshold=c.clip.second_moment),
     "oapl": oapl_tokens,
     "ppo_clip": ppo_tokens,
+    "rank": rank_tokens,
     "reinforce": lambda logp, i, _: reinforce(logp, i.advantages_T),
     "topr": topr_tokens,
 }

@@ -17,6 +17,7 @@ from upsolve.policy.tokens import Codec
 from upsolve.reward.components import Judged
 from upsolve.reward.credit import blame_weights, token_rewards
 from upsolve.train.groups import TrainGroup
+from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id
 
 __all__ = ["EncodedAttempt", "EncodedGroup", "encode_groups", "soft_values"]
@@ -98,6 +99,18 @@ def by_token(recipe: Recipe) -> bool:
     return recipe.advantage.kind == "gae" or recipe.advantage.blame > 0 or recipe.reward.mask_unexecuted
 
 
+def laid_out(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, recipe: Recipe) -> EncodedAttempt:
+    """Give the tokens of an attempt what is their own, where the recipe asks for that."""
+    if by_token(recipe):
+        return credited(plain, item, index, codec, recipe)
+    objective = recipe.objective
+    if objective.kind == "dpo" and objective.preference.focal:
+        attempt, other = item.group.attempts[index], item.group.attempts[1 - index]
+        weights_R = focal_weights(attempt.code, other.code, codec.spans_of(attempt))
+        return replace(plain, advantages_R=(plain.advantages_R * weights_R).astype(np.float32))
+    return plain
+
+
 def credited(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, recipe: Recipe) -> EncodedAttempt:
     """Lay rewards, advantages and the mask of what never ran on the tokens of an attempt."""
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
@@ -125,7 +138,8 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
     objective, gae = recipe.objective, recipe.advantage.kind == "gae"
-    keep_zero = gae or objective.kind in ("dro", "oapl") or objective.kl.coefficient > 0
+    keep_zero = gae or objective.kind in ("dro", "oapl", "kto", "rank") or objective.kl.coefficient > 0
+    fewest = 2 if objective.kind in ("dpo", "rank") else 1
     for item in groups:
         prompt = codec.prompt(item.group.task).ids_P
         values = soft_values(item.rewards_G, recipe.objective.beta_value)
@@ -146,7 +160,9 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
                     behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
                     malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
                 )
-                kept.append(credited(plain, item, index, codec, recipe) if by_token(recipe) else plain)
-        if kept:
-            encoded.append(EncodedGroup(prompt, merged(kept)))
+                kept.append(laid_out(plain, item, index, codec, recipe))
+        if len(attempts := merged(kept)) >= fewest:
+            encoded.append(EncodedGroup(prompt, attempts))
+        elif kept:
+            left_out["attempts: nothing left to compare with"] += len(kept)
     return encoded, left_out

@@ -42,6 +42,8 @@ class PackedBatch:
     """Attempt of the token, 0..S-1."""
     advantages_T: Floats
     """Advantage of every token."""
+    group_S: Ints
+    """Group of each attempt within the batch."""
     count_S: Floats
     """How many equal attempts each stands for."""
     values_S: Floats
@@ -161,6 +163,7 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
         target_T=np.array(target, dtype=np.int64),
         attempt_T=np.repeat(np.arange(len(sizes)), sizes),
         advantages_T=np.concatenate([one.advantages_R for one in every]),
+        group_S=np.repeat(np.arange(sum(map(len, rows))), [len(group.attempts) for row in rows for group in row]),
         count_S=np.array([one.count for one in every], dtype=np.float32),
         values_S=np.array([one.value for one in every], dtype=np.float32),
         behavior_S=np.array([one.behavior for one in every], dtype=np.float32),

@@ -3,17 +3,21 @@
 Legend: R completion tokens.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.train.groups import passed
+from upsolve.config import Recipe
+from upsolve.reward.formula import reward
+from upsolve.train.groups import Cut, TrainGroup, group_of, passed, select
 from upsolve.types import Group, Status
 
-__all__ = ["PAIRS", "build_pairs", "by_edit", "by_efficiency", "by_outcome", "edit_distance", "focal_weights"]
+__all__ = ["PAIRS", "build_pairs", "by_edit", "by_efficiency", "by_outcome", "cut_pairs", "edit_distance", "focal_weights"]
 
 Pair = tuple[int, int]
 
@@ -75,6 +79,30 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
             picked.append(pair)
             taken.update(pair)
     return picked
+
+
+def cut_pairs(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
+    """Cut every task's attempts into pairs, groups of two with the advantages 1 and -1; another epoch, another cut.
+
+    At most ``data.groups_per_task`` pairs a task. Attempts without a reward are left out and counted, as everywhere.
+    """
+    data, kind = recipe.data, recipe.objective.preference.pairs
+    random = np.random.default_rng([data.seed, epoch])
+    cut = Cut([], Counter(), Counter())
+    for group in groups:
+        scored = reward(select(group, data.authors), recipe.reward)
+        cut.left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
+        cut.flagged.update(scored.flagged)
+        pairs = build_pairs(scored.group, kind, random, most=data.groups_per_task)
+        if not pairs:
+            cut.left_out[f"tasks: no pair by {kind}"] += 1
+        for pair in pairs:
+            parts = tuple(scored.parts[i] for i in pair)
+            cut.groups.append(
+                TrainGroup(group_of(scored.group, pair), scored.rewards_G[list(pair)], np.array([1.0, -1.0]), parts)
+            )
+    order = random.permutation(len(cut.groups))
+    return replace(cut, groups=[cut.groups[i] for i in order])
 
 
 def focal_weights(

@@ -12,6 +12,7 @@ from upsolve.policy.tokens import Codec
 from upsolve.train.encode import encode_groups
 from upsolve.train.groups import TrainGroup, cut_groups, passed
 from upsolve.train.pack import PackedBatch, plan_steps
+from upsolve.train.pairs import cut_pairs
 from upsolve.types import Group
 
 __all__ = ["Plan", "plan_epochs", "plan_heldout"]
@@ -46,7 +47,7 @@ def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[Train
 
 def plan_heldout(groups: Sequence[Group], recipe: Recipe, codec: Codec) -> list[PackedBatch]:
     """Return batches of held-out attempts, advantage 1 for passed and -1 for the others."""
-    plain = recipe.model_copy(update={"advantage": type(recipe.advantage)(), "reward": type(recipe.reward)()})
+    plain = Recipe(data=recipe.data)
     watched, _ = encode_groups(heldout_groups(groups, recipe.monitor), codec, plain)
     return [batch for step in plan_steps(watched, recipe.optim) for batch in step]
 
@@ -62,7 +63,7 @@ def plan_epochs(groups: Sequence[Group], recipe: Recipe, codec: Codec, *, proces
     flagged: Counter[str] = Counter()
     count = 0
     for epoch in range(recipe.optim.epochs):
-        cut = cut_groups(groups, recipe, epoch=epoch)
+        cut = (cut_pairs if recipe.objective.kind == "dpo" else cut_groups)(groups, recipe, epoch=epoch)
         encoded, too_long = encode_groups(cut.groups, codec, recipe)
         steps += plan_steps(encoded, recipe.optim, processes=processes)
         left_out += cut.left_out + too_long

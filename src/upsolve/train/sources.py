@@ -15,6 +15,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import Recipe
 from upsolve.config.online import Kind, SourceConfig
 from upsolve.train.groups import Cut, cut_groups, passed, weigh
+from upsolve.train.pairs import cut_pairs
 from upsolve.types import Attempt, Group, Task, Verdict
 
 __all__ = ["Draw", "Drawn", "Judge", "Supply", "hinted", "shares"]
@@ -96,9 +97,10 @@ class Supply:
         recipe, wanted = self.recipe, shares(self.recipe.source, number)
         fresh = self.sampled(number, wanted["policy"], draw) if wanted["policy"] else []
         taken = [*fresh, *self.replayed(number, wanted["replay"])]
-        cut = weigh(taken, recipe)
+        pairs = recipe.objective.kind == "dpo"
+        cut = cut_pairs(taken, recipe, epoch=number) if pairs else weigh(taken, recipe)
         if wanted["archive"]:
-            stored = cut_groups(self.groups, recipe, epoch=number)
+            stored = (cut_pairs if pairs else cut_groups)(self.groups, recipe, epoch=number)
             cut = Cut(
                 [*cut.groups, *stored.groups[: wanted["archive"]]],
                 cut.left_out + stored.left_out,

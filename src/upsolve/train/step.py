@@ -62,6 +62,7 @@ def inputs_of(batch: PackedBatch, known: Known, device: torch.device) -> LossInp
         attempt_T=torch.from_numpy(batch.attempt_T).to(device),
         advantages_T=torch.from_numpy(batch.advantages_T).to(device),
         values_S=torch.from_numpy(batch.values_S).to(device),
+        group_S=torch.from_numpy(batch.group_S).to(device),
         reference_T=tokens_of(batch, known.reference, device),
         old_T=tokens_of(batch, known.old, device),
     )
