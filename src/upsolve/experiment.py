@@ -134,10 +134,14 @@ def run_recipe(
         split.groups["dev"],
         place / "training",
         on_step=lambda done, total, row: report(f"train: entropy {row['entropy']:.2f}", done, total),
+        show=report,
     )
     after = measure(recipe, tasks, place, model=str(trained.folder), name="trained", progress=report)
     content = content_of(recipe, (before, after), trained, (place, tasks))
-    rewarded = tuple(reward(select(group, recipe.data.authors), recipe.reward) for group in split.groups["train"])
+    online = recipe.source.rounds > 0
+    seen = Archive(place / "training" / "rollouts").groups() if online else split.groups["train"]
+    authors = () if online else recipe.data.authors
+    rewarded = tuple(reward(select(group, authors), recipe.reward) for group in seen)
     write_report(place / "report.html", replace(content, rewarded=rewarded))
     return before, after, trained
 

@@ -140,7 +140,8 @@ def test_samples_are_judged_and_kept_for_the_next_offline_run(tiny_model, tmp_pa
 
 
 def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkeypatch):
-    def broken(pairs, _how):
+    def broken(pairs, _how, on_done):
+        del on_done
         return [Verdict(attempt.attempt_id, Status.UNSCORED, error_message="the judge is stuck") for _, attempt in pairs]
 
     monkeypatch.setattr(rounds, "verify", broken)

@@ -50,6 +50,7 @@ def train(recipe: RecipeFile, out: Out = Path("runs/train"), settings: Settings 
             split.groups["dev"],
             out,
             on_step=lambda done, total, row: progress(f"train: entropy {row['entropy']:.2f}", done, total),
+            show=progress,
         )
     typer.echo(f"{trained.text()}\nmodel: {trained.folder}")
     if trained.collapsed:

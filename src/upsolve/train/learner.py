@@ -136,12 +136,12 @@ class Learner:
             parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
         return merged(gather_object([tally]))
 
-    def draw(self, tasks: Sequence[Task], seed: int) -> list[Attempt]:
+    def draw(self, tasks: Sequence[Task], seed: int, on_done: Callable[[int], None]) -> list[Attempt]:
         """Sample G attempts at each task from the policy as it is now, in the order of the tasks."""
         recipe = self.recipe
         config = recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size, "seed": seed})
         policy = frozen_copy(self.model, torch.bfloat16 if recipe.model.bf16 else torch.float32)
-        drawn = sample(policy, self.codec, tasks, config=config, author=f"{recipe.name}: policy in training")
+        drawn = sample(policy, self.codec, tasks, config=config, author=f"{recipe.name}: policy in training", on_done=on_done)
         place = {task.task_id: number for number, task in enumerate(tasks)}
         return sorted(drawn, key=lambda attempt: place[attempt.task_id])
 

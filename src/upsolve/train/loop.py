@@ -16,7 +16,7 @@ from upsolve.train.learner import Learner
 from upsolve.train.monitor import Log, check_health, read_log
 from upsolve.train.pack import PackedBatch
 from upsolve.train.plan import plan_heldout
-from upsolve.train.rounds import Round, rounds_of
+from upsolve.train.rounds import Round, Show, rounds_of
 from upsolve.train.step import learning_rate
 from upsolve.types import Group
 
@@ -49,14 +49,20 @@ class Trained:
     def text(self) -> str:
         """Say what was done, for a person."""
         left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "nothing"
+        flagged = ", ".join(f"{count} {name}" for name, count in self.flagged.items())
         stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
-        return f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}{stopped}; left out: {left_out}"
+        done = f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}"
+        return f"{done}{stopped}; left out: {left_out}" + (f"; flagged: {flagged}" if flagged else "")
 
 
 OnStep = Callable[[int, int, dict[str, float]], None]
 
 
 def silent(_done: int, _all: int, _row: dict[str, float]) -> None:
+    """Show nothing."""
+
+
+def quiet(_what: str, _done: int, _all: int) -> None:
     """Show nothing."""
 
 
@@ -135,6 +141,7 @@ def train(
     folder: str | Path,
     *,
     on_step: OnStep | None = None,
+    show: Show | None = None,
 ) -> Trained:
     """Train a policy on judged groups; a run that was stopped goes on where it was, bit by bit on one processor kind.
 
@@ -146,6 +153,7 @@ def train(
         heldout: judged groups of other tasks, for the monitors.
         folder: where model/, checkpoint, metrics.jsonl, TensorBoard's files and the resolved recipe go.
         on_step: called with steps done, steps in all, and the step's figures.
+        show: called while a round is sampled and judged, with what is done, how much of it, and how much there is.
 
     Raises:
         TrainingError: nothing to train on, or the folder belongs to another recipe.
@@ -155,7 +163,7 @@ def train(
     if done := load_trained(place):
         return done
     learner = Learner(recipe)
-    rounds = rounds_of(learner, groups, place)
+    rounds = rounds_of(learner, groups, place, show or quiet)
     progress = learner.begin(place, keep_start=recipe.objective.needs_reference and recipe.source.rounds > 0)
     run = Run(learner, progress, place, plan_heldout(heldout, recipe, learner.codec))
     collapsed = ""

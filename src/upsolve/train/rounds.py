@@ -28,7 +28,7 @@ from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.verify.limits import judging_of
 from upsolve.verify.pool import verify
 
-__all__ = ["Offline", "Online", "Round", "Rounds", "rounds_of", "with_gae"]
+__all__ = ["Offline", "Online", "Round", "Rounds", "Show", "rounds_of", "with_gae"]
 
 Floats = NDArray[np.float32]
 Read = tuple[ByAttempt, ByAttempt]
@@ -60,9 +60,13 @@ class Rounds(Protocol):
         ...
 
 
-def rounds_of(learner: Learner, groups: Sequence[Group], folder: Path) -> Rounds:
+Show = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and how much there is."""
+
+
+def rounds_of(learner: Learner, groups: Sequence[Group], folder: Path, show: Show) -> Rounds:
     """Return the rounds a recipe asks for; the learner is still the frozen start, and its way of scoring is chosen here."""
-    return (Online if learner.recipe.source.rounds else Offline)(learner, groups, folder)
+    return Online(learner, groups, folder, show) if learner.recipe.source.rounds else Offline(learner, groups)
 
 
 class Offline:
@@ -70,7 +74,7 @@ class Offline:
 
     total = 1
 
-    def __init__(self, learner: Learner, groups: Sequence[Group], _folder: Path) -> None:
+    def __init__(self, learner: Learner, groups: Sequence[Group]) -> None:
         """Lay everything out, and read what the frozen start says of it where the objective wants that.
 
         Raises:
@@ -102,8 +106,15 @@ class Offline:
 class Online:
     """Rounds of sample, judge, train."""
 
-    def __init__(self, learner: Learner, groups: Sequence[Group], folder: Path) -> None:
-        self.learner, self.folder, recipe = learner, folder, learner.recipe
+    def __init__(self, learner: Learner, groups: Sequence[Group], folder: Path, show: Show) -> None:
+        """Open the sources of a run that lives in a folder.
+
+        Raises:
+            ConfigError: what is to sample does not have the weights that are trained here.
+        """
+        self.learner, self.folder, self.show, recipe = learner, folder, show, learner.recipe
+        if recipe.source.rollout.engine != "transformers":
+            raise ConfigError("source.rollout.engine: the policy in training is sampled where it is trained, by transformers")
         self.total = recipe.source.rounds
         judging = judging_of(recipe.verify, lines=recipe.reward.mask_unexecuted)
         wanted = sorted({*judging.analyses, *analyses_needed(recipe.reward)})
@@ -113,13 +124,19 @@ class Online:
 
     def judge(self, pairs: Sequence[tuple[Task, Attempt]]) -> list[Verdict]:
         """Judge attempts as the recipe says."""
-        return verify(pairs, self.judging)
+        done = iter(range(1, len(pairs) + 1))
+        return verify(pairs, self.judging, on_done=lambda _index, _verdict: self.show("verify", next(done), len(pairs)))
+
+    def draw(self, tasks: Sequence[Task], seed: int) -> list[Attempt]:
+        """Sample the policy as it is now."""
+        total = len(tasks) * self.learner.recipe.data.group_size
+        return self.learner.draw(tasks, seed, lambda done: self.show("sample", done, total))
 
     def next(self, number: int) -> Round:
         """Sample, judge, reward, weigh and lay out; what is stored of this round already is read instead."""
         learner, recipe = self.learner, self.learner.recipe
         with learner.accelerator.main_process_first():  # the others find the samples stored
-            drawn = self.supply.round(number, learner.draw)
+            drawn = self.supply.round(number, self.draw)
         encoded, too_long = encode_groups(drawn.cut.groups, learner.codec, recipe)
         known = Known()
         if encoded:
