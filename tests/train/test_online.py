@@ -22,6 +22,7 @@ from upsolve.policy.model import load_codec
 from upsolve.train import rounds
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.loop import train
+from upsolve.train.monitor import warn_of_clipping
 from upsolve.train.rounds import with_gae
 from upsolve.train.sources import Supply, hinted, shares
 from upsolve.types import Attempt, Group, Status, Task, Verdict
@@ -57,6 +58,7 @@ def curve(folder):
 GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "place": "reward"}}}
 
 
+@pytest.mark.filterwarnings("ignore:step .* clipped")  # so small a model moves far at this rate
 @pytest.mark.parametrize(
     "stages",
     [
@@ -290,3 +292,9 @@ def test_two_processes_do_what_one_does(tiny_model, tmp_path):
         torch.tensor([row["loss"] for row in one]), torch.tensor([row["loss"] for row in two]), atol=1e-4
     )
     assert [row.get("sampled_tokens") for row in one] == [row.get("sampled_tokens") for row in two]
+
+
+def test_a_step_that_is_clipped_nearly_everywhere_is_warned_of():
+    with pytest.warns(UserWarning, match="step 7: 95% of the tokens are clipped"):
+        warn_of_clipping({"step": 7.0, "clipped": 0.95})
+    warn_of_clipping({"step": 7.0, "clipped": 0.5})

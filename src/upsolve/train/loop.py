@@ -13,7 +13,7 @@ from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
-from upsolve.train.monitor import Log, check_health, read_log
+from upsolve.train.monitor import Log, check_health, read_log, warn_of_clipping
 from upsolve.train.pack import PackedBatch
 from upsolve.train.plan import plan_heldout
 from upsolve.train.rounds import Round, Show, rounds_of
@@ -114,6 +114,7 @@ class Run:
         if self.heldout and (last or progress.step % monitor.eval_every == 0):
             row |= learner.watch(self.heldout)
         self.log.write(row)
+        warn_of_clipping(row)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
         score = row.get("heldout_margin")

@@ -1,6 +1,7 @@
 """The health of a run: what is measured, where it is logged, what counts as a collapse."""
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from upsolve.errors import CollapseError
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Log", "check_health", "held_out", "read_log"]
+__all__ = ["Log", "check_health", "held_out", "read_log", "warn_of_clipping"]
+
+CLIPPED = 0.9
+"""Share of clipped tokens above which there is a warning."""
 
 
 class Log:
@@ -83,6 +87,16 @@ def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[Pack
     if passed and failed:
         row["heldout_margin"] = row["heldout_passed_logp"] - row["heldout_failed_logp"]
     return row
+
+
+def warn_of_clipping(row: Mapping[str, float]) -> None:
+    """Warn when a step has next to no gradient left because the ratio to pi_old is out of its bounds nearly everywhere."""
+    if row["clipped"] > CLIPPED:
+        warnings.warn(
+            f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; take fewer passes "
+            "(optim.epochs), a lower optim.lr, wider objective.clip, or an objective without a ratio",
+            stacklevel=2,
+        )
 
 
 def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
