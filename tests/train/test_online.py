@@ -37,7 +37,7 @@ SETTINGS = {
     "verify": {"cache": False, "workers": 1},
     "monitor": {"save_every": 2, "eval_every": 4, "heldout": 4, "keep": "last"},
 }
-UNTIMED = ("seconds", "tokens_per_second")
+UNTIMED = ("seconds", "tokens_per_second", "preparing_seconds")
 
 
 def recipe_for(model, **stages):
@@ -133,7 +133,9 @@ def test_a_killed_online_run_goes_on_bit_by_bit(tiny_model, tmp_path, whole, sto
 
 
 def test_samples_are_judged_and_kept_for_the_next_offline_run(tiny_model, tmp_path):
-    run(recipe_for(tiny_model, source={"rounds": 2}), tmp_path / "online")
+    run(recipe_for(tiny_model, source={"rounds": 2}, monitor={"snapshot_every": 3}), tmp_path / "online")
+    snapshots = sorted((tmp_path / "online" / "snapshots").iterdir())
+    assert snapshots[0].name == "000003" and (snapshots[0] / "model.safetensors").exists()
     archive = Archive(tmp_path / "online" / "rollouts")
     attempts = archive.attempts()
     assert sum(attempt.count for attempt in attempts) == 32
@@ -280,11 +282,10 @@ def test_two_processes_do_what_one_does(tiny_model, tmp_path):
     recipe = recipe_for(tiny_model, **GAE, source={"rounds": 2})
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1", "--mixed_precision", "no"]
-    launch += ["--num_cpu_threads_per_process", "1", "--main_process_port", "0"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     for processes in (1, 2):
         folder = tmp_path / str(processes)
-        command = [*launch, "--num_processes", str(processes), "-m", "upsolve", "train", str(file), "--out", str(folder)]
+        command = [*launch, "--nproc_per_node", str(processes), "-m", "upsolve", "train", str(file), "--out", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     one, two = curve(tmp_path / "1"), curve(tmp_path / "2")
@@ -298,3 +299,17 @@ def test_a_step_that_is_clipped_nearly_everywhere_is_warned_of():
     with pytest.warns(UserWarning, match="step 7: 95% of the tokens are clipped"):
         warn_of_clipping({"step": 7.0, "clipped": 0.95})
     warn_of_clipping({"step": 7.0, "clipped": 0.5})
+
+
+def test_a_round_that_tells_nothing_is_in_the_log(tiny_model, tmp_path):
+    # by the outcome alone all that this model writes is worth the same in most rounds
+    recipe = recipe_for(tiny_model, source={"rounds": 6, "groups": 1}, reward={"weights": {}}, monitor={"heldout": 0})
+    try:
+        run(recipe, tmp_path / "run")
+    except TrainingError as error:
+        assert "zero advantage" in str(error)
+    rows = curve(tmp_path / "run")
+    assert {row["round"] for row in rows} == set(map(float, range(6))) and all(
+        row["sampled"] == 4 for row in rows if "loss" not in row
+    )
+    assert any("loss" not in row for row in rows)

@@ -85,6 +85,8 @@ class MonitorConfig(Strict):
     """Most held-out attempts, passed and failed each."""
     save_every: int = Field(default=20, ge=1)
     """Steps between checkpoints."""
+    snapshot_every: int = Field(default=0, ge=0)
+    """Steps between policies that are kept, in ``snapshots/``, to be measured later; 0: none."""
     stop_on_collapse: bool = True
     max_likelihood_drop: float = Field(default=0.5, gt=0)
     """Nats a token that the held-out passed attempts may lose before it counts as a collapse."""

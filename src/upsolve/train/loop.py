@@ -72,7 +72,7 @@ class Run:
     def __init__(self, learner: Learner, progress: Progress, folder: Path, heldout: list[PackedBatch]) -> None:
         self.learner, self.progress, self.folder, self.heldout = learner, progress, folder, heldout
         self.recipe = learner.recipe
-        self.log = Log(folder, keep_steps=progress.step, writes=learner.leads)
+        self.log = Log(folder, keep_steps=progress.step, keep_rounds=progress.round, writes=learner.leads)
         if progress.start is None:
             progress.start = learner.watch(heldout)
 
@@ -80,6 +80,8 @@ class Run:
         """Do the steps of a round that are not done yet."""
         progress, steps = self.progress, now.plan.steps
         self.plan = now.plan
+        if not steps:  # every group had equal rewards: what that has cost is told
+            self.log.write({"step": float(progress.step), "round": float(progress.round), **now.figures})
         while progress.in_round < len(steps) and not self.enough:
             place = progress.round * len(steps) + progress.in_round
             rate = learning_rate(place, total * len(steps), self.recipe.optim)
@@ -122,6 +124,8 @@ class Run:
             progress.best, progress.best_step = score, progress.step
             if monitor.keep == "best" and learner.leads:
                 replace_folder(self.folder / "best", learner.save)
+        if monitor.snapshot_every and learner.leads and progress.step % monitor.snapshot_every == 0:
+            replace_folder(self.folder / "snapshots" / f"{progress.step:06d}", learner.save)
         if learner.leads and progress.step % monitor.save_every == 0:
             learner.keep(self.folder, progress)
 
@@ -129,6 +133,7 @@ class Run:
 def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
     """Write a folder anew under a temporary name, then put it in its place."""
     temporary = folder.with_name(folder.name + ".tmp")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)
     write(temporary)
     shutil.rmtree(folder, ignore_errors=True)

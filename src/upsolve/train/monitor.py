@@ -22,13 +22,15 @@ CLIPPED = 0.9
 class Log:
     """One line a step in metrics.jsonl, and the same to TensorBoard."""
 
-    def __init__(self, folder: Path, *, keep_steps: int, writes: bool = True) -> None:
-        """Open the log; lines after ``keep_steps`` (written before a crash, to be written again) are dropped.
+    def __init__(self, folder: Path, *, keep_steps: int, keep_rounds: int, writes: bool = True) -> None:
+        """Open the log; lines of steps after ``keep_steps``, and of rounds without a step from ``keep_rounds`` on, are dropped: they were
+        written before a crash and will be written again.
 
         Of several processes one writes.
         """
         self.file, self.board = folder / "metrics.jsonl", None
-        self.rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
+        rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
+        self.rows = [row for row in rows if "loss" in row or row["round"] < keep_rounds]
         if not writes:
             return
         from torch.utils.tensorboard.writer import SummaryWriter

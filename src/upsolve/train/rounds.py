@@ -4,6 +4,7 @@ Legend: R tokens of one attempt.
 """
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,7 +135,7 @@ class Online:
 
     def next(self, number: int) -> Round:
         """Sample, judge, reward, weigh and lay out; what is stored of this round already is read instead."""
-        learner, recipe = self.learner, self.learner.recipe
+        learner, recipe, started = self.learner, self.learner.recipe, time.monotonic()
         with learner.accelerator.main_process_first():  # the others find the samples stored
             drawn = self.supply.round(number, self.draw)
         encoded, too_long = encode_groups(drawn.cut.groups, learner.codec, recipe)
@@ -143,7 +144,7 @@ class Online:
             encoded, known = self.read(number, encoded)
         steps = lay_out(encoded, recipe, number, processes=learner.processes)
         plan = Plan(steps, len(encoded), drawn.cut.left_out + too_long, drawn.cut.flagged)
-        return Round(plan, known, drawn.figures)
+        return Round(plan, known, {**drawn.figures, "preparing_seconds": time.monotonic() - started})
 
     def read(self, number: int, encoded: list[EncodedGroup]) -> tuple[list[EncodedGroup], Known]:
         """Find out what the losses read of the attempts, and give tokens their advantages where these are made of values."""
