@@ -36,8 +36,7 @@ def command(recipe, folder, processes):
     """Return how to train in some processes that talk by gloo."""
     file = folder.with_suffix(".yaml")
     file.write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1", "--mixed_precision", "no"]
-    launch += ["--num_processes", str(processes), "--num_cpu_threads_per_process", "1", "--main_process_port", "0"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     return [*launch, "-m", "upsolve", "train", str(file), "--out", str(folder)]
 
 
