@@ -30,6 +30,8 @@ class ModelConfig(Strict):
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
     bf16: bool = True
     """Compute in bfloat16 (weights that are trained stay in float32)."""
+    shard: bool = False
+    """FSDP2: weights, gradients and the optimiser's state are spread over the processes; one process alone has them whole anyway."""
 
 
 class DataConfig(Strict):

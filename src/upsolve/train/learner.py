@@ -19,6 +19,7 @@ from upsolve.train.monitor import held_out
 from upsolve.train.pack import PackedBatch
 from upsolve.train.padded import choose_scorer
 from upsolve.train.reference import read_attempts, reference_logps
+from upsolve.train.shard import Sharded, nothing, whole
 from upsolve.train.step import ByAttempt, Known, sum_gradients
 from upsolve.train.tally import Tally, merged, step_metrics
 from upsolve.types import Attempt, Task
@@ -40,13 +41,14 @@ class Learner:
         self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device))
         self.value_head: Any = None
         self.frozen: Any = None
+        self.sharded: Sharded | None = None
 
     def check(self, batch: PackedBatch) -> None:
         """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
         self.scorer = choose_scorer(self.model, batch)
 
     def begin(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
-        """Put adapters and value head on, make the optimiser, and go on from the checkpoint of a folder, if it has one.
+        """Put adapters and value head on, spread all where asked, make the optimiser, and go on from a folder's checkpoint, if there is one.
 
         Args:
             folder: where the run lives.
@@ -59,6 +61,8 @@ class Learner:
             self.value_head = value_head(self.model)
         self.model = with_adapters(self.model, recipe.model, seed=recipe.seed)
         self.model.train()
+        if recipe.model.shard and self.processes > 1:
+            self.sharded = Sharded(self.model, self.value_head, self.scorer, self.accelerator.device, self.processes)
         self.optimizer = torch.optim.AdamW(self.parameters(), lr=recipe.optim.lr, weight_decay=recipe.optim.weight_decay)
         return checkpoint.restore(folder, self.parameters(), self.optimizer)
 
@@ -83,6 +87,8 @@ class Learner:
     def scored(self, model: Any, batch: PackedBatch) -> TokenScores:
         """Score a batch under a model."""
         with self.accelerator.autocast():
+            if self.sharded is not None and model is self.model:
+                return self.sharded.score(batch)
             return self.scorer(model, batch, self.value_head if model is self.model else None)
 
     def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
@@ -95,7 +101,9 @@ class Learner:
     def read(self, batches: Sequence[PackedBatch], *, frozen: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return log-probabilities and values of attempts by key, under the policy as it is now, or under the frozen start."""
         model = self.frozen if frozen else self.model
-        mine = batches[self.accelerator.process_index :: self.processes]
+        mine = list(batches[self.accelerator.process_index :: self.processes])
+        if self.idles(len(batches)):
+            mine.append(batches[0])  # another process reads the same of it
         model.eval()
         found = read_attempts(mine, lambda batch: self.scored(model, batch))
         self.model.train()
@@ -121,34 +129,44 @@ class Learner:
             backward=self.accelerator.backward,
             share=(self.accelerator.process_index, self.processes),
         )
+        if self.idles(len(batches)):
+            self.accelerator.backward(nothing(self.score(batches[0])))
         tally = self.shared(tally)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters(), self.recipe.optim.clip_norm))
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.parameters(), self.recipe.optim.clip_norm)))
         self.optimizer.step()
         self.optimizer.zero_grad()
         return {"lr": rate, **step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)}
 
+    def idles(self, batches: int) -> bool:
+        """Return whether this process has one of so many batches less than others, and sharded weights do not let it rest."""
+        return self.sharded is not None and self.accelerator.process_index >= batches % self.processes > 0
+
     def shared(self, tally: Tally) -> Tally:
-        """Add up gradients and figures over all processes."""
+        """Add up gradients and figures over all processes; gradients that are sharded are added up already."""
         if self.processes == 1:
             return tally
-        for parameter in self.parameters():
+        for parameter in self.parameters() if self.sharded is None else ():
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
         return merged(gather_object([tally]))
 
-    def draw(self, tasks: Sequence[Task], seed: int, on_done: Callable[[int], None]) -> list[Attempt]:
-        """Sample G attempts at each task from the policy as it is now, in the order of the tasks."""
+    def gathered(self) -> Any:
+        """Return the policy as one piece; all processes together, the first one keeps it where it was sharded."""
+        return self.model if self.sharded is None else self.sharded.gathered(keep=self.leads)
+
+    def draw(self, policy: Any, tasks: Sequence[Task], seed: int, on_done: Callable[[int], None]) -> list[Attempt]:
+        """Sample G attempts at each task from the policy as ``gathered`` returned it, in the order of the tasks."""
         recipe = self.recipe
         config = recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size, "seed": seed})
-        policy = frozen_copy(self.model, torch.bfloat16 if recipe.model.bf16 else torch.float32)
-        drawn = sample(policy, self.codec, tasks, config=config, author=f"{recipe.name}: policy in training", on_done=on_done)
+        frozen = frozen_copy(policy, torch.bfloat16 if recipe.model.bf16 else torch.float32).to(self.accelerator.device)
+        drawn = sample(frozen, self.codec, tasks, config=config, author=f"{recipe.name}: policy in training", on_done=on_done)
         place = {task.task_id: number for number, task in enumerate(tasks)}
         return sorted(drawn, key=lambda attempt: place[attempt.task_id])
 
-    def save(self, folder: Path) -> None:
-        """Write the policy."""
-        save_model(self.model, self.codec, folder)
+    def save(self, policy: Any, folder: Path) -> None:
+        """Write the policy as ``gathered`` returned it."""
+        save_model(policy, self.codec, folder)
 
     def keep(self, folder: Path, progress: checkpoint.Progress) -> None:
-        """Write a checkpoint."""
-        checkpoint.save(folder, self.parameters(), self.optimizer, progress)
+        """Write a checkpoint; all processes together."""
+        checkpoint.save(folder, self.parameters(), self.optimizer, progress, writes=self.leads)

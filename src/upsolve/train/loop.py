@@ -95,8 +95,7 @@ class Run:
                 on_step(place + 1, total * len(steps), row)
         self.count()
         progress.round, progress.in_round = progress.round + 1, 0
-        if self.learner.leads:
-            self.learner.keep(self.folder, progress)
+        self.learner.keep(self.folder, progress)
 
     @property
     def enough(self) -> bool:
@@ -122,12 +121,18 @@ class Run:
         score = row.get("heldout_margin")
         if score is not None and score > progress.best:
             progress.best, progress.best_step = score, progress.step
-            if monitor.keep == "best" and learner.leads:
-                replace_folder(self.folder / "best", learner.save)
-        if monitor.snapshot_every and learner.leads and progress.step % monitor.snapshot_every == 0:
-            replace_folder(self.folder / "snapshots" / f"{progress.step:06d}", learner.save)
-        if learner.leads and progress.step % monitor.save_every == 0:
+            if monitor.keep == "best":
+                self.save(self.folder / "best")
+        if monitor.snapshot_every and progress.step % monitor.snapshot_every == 0:
+            self.save(self.folder / "snapshots" / f"{progress.step:06d}")
+        if progress.step % monitor.save_every == 0:
             learner.keep(self.folder, progress)
+
+    def save(self, folder: Path) -> None:
+        """Write the policy into a folder; all processes together, the first one writes."""
+        policy = self.learner.gathered()
+        if self.learner.leads:
+            replace_folder(folder, lambda place: self.learner.save(policy, place))
 
 
 def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
@@ -151,7 +156,7 @@ def train(
 ) -> Trained:
     """Train a policy on judged groups; a run that was stopped goes on where it was, bit by bit on one processor kind.
 
-    Started by ``accelerate launch`` in several processes, each takes its share of every step's batches; the first one writes.
+    Started in several processes (``torchrun``, ``accelerate launch``), each takes its share of every step's batches; the first one writes.
 
     Args:
         recipe: all settings.
@@ -181,8 +186,9 @@ def train(
         run.count()
     if not progress.step:
         raise TrainingError(f"no group to train on: {progress.left_out}")
+    policy = learner.gathered()
     if learner.leads:
-        finish(run, place, collapsed)
+        finish(run, policy, collapsed)
     learner.accelerator.wait_for_everyone()
     if not (done := load_trained(place)):
         raise TrainingError(f"{place}: the first process has left no {SUMMARY}")
@@ -204,9 +210,9 @@ def claim(folder: Path, recipe: Recipe) -> None:
     temporary.replace(file)
 
 
-def finish(run: Run, folder: Path, collapsed: str) -> None:
-    """Put the weights to keep into model/, and what was done into summary.json."""
-    best = folder / "best"
+def finish(run: Run, policy: Any, collapsed: str) -> None:
+    """Put the weights to keep, the best or those of the policy, into model/, and what was done into summary.json."""
+    folder, best = run.folder, run.folder / "best"
     keep_best = best.exists() and (run.recipe.monitor.keep == "best" or bool(collapsed))
     target = folder / "model"
     if keep_best:
@@ -214,7 +220,7 @@ def finish(run: Run, folder: Path, collapsed: str) -> None:
     elif collapsed:
         raise TrainingError(f"{collapsed}; no good checkpoint was kept before")
     else:
-        replace_folder(target, run.learner.save)
+        replace_folder(target, lambda path: run.learner.save(policy, path))
     run.log.close()
     progress = run.progress
     kept = progress.best_step if keep_best else progress.step

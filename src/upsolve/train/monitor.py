@@ -74,7 +74,7 @@ def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[Pack
     passed: list[float] = []
     failed: list[float] = []
     for batch in batches:
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference_mode: what FSDP2 gathers in it first could never be trained
             logp = score(batch).logp_T.float().cpu().numpy()
         sizes = np.bincount(batch.attempt_T)
         means = np.bincount(batch.attempt_T, weights=logp) / sizes

@@ -34,7 +34,7 @@ def read_attempts(
     logps: dict[str, Floats] = {}
     values: dict[str, Floats] = {}
     for batch in batches:
-        with torch.inference_mode():
+        with torch.no_grad():
             scores = score(batch)
         ends = np.cumsum(np.bincount(batch.attempt_T))[:-1]
         logps |= zip(batch.keys, np.split(scores.logp_T.float().cpu().numpy(), ends), strict=True)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,16 +128,17 @@ class Online:
         done = iter(range(1, len(pairs) + 1))
         return verify(pairs, self.judging, on_done=lambda _index, _verdict: self.show("verify", next(done), len(pairs)))
 
-    def draw(self, tasks: Sequence[Task], seed: int) -> list[Attempt]:
+    def draw(self, policy: Any, tasks: Sequence[Task], seed: int) -> list[Attempt]:
         """Sample the policy as it is now."""
         total = len(tasks) * self.learner.recipe.data.group_size
-        return self.learner.draw(tasks, seed, lambda done: self.show("sample", done, total))
+        return self.learner.draw(policy, tasks, seed, lambda done: self.show("sample", done, total))
 
     def next(self, number: int) -> Round:
         """Sample, judge, reward, weigh and lay out; what is stored of this round already is read instead."""
         learner, recipe, started = self.learner, self.learner.recipe, time.monotonic()
+        policy = learner.gathered()
         with learner.accelerator.main_process_first():  # the others find the samples stored
-            drawn = self.supply.round(number, self.draw)
+            drawn = self.supply.round(number, lambda tasks, seed: self.draw(policy, tasks, seed))
         encoded, too_long = encode_groups(drawn.cut.groups, learner.codec, recipe)
         known = Known()
         if encoded:

@@ -1,0 +1,199 @@
+"""Weights spread over two processes: the losses of whole ones, and checkpoints that go from one to the other."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from upsolve.archive.store import open_archive
+from upsolve.config import Recipe
+from upsolve.experiment import split_archive
+from upsolve.policy.model import load_codec
+from upsolve.train.learner import Learner
+from upsolve.train.loop import train
+from upsolve.train.plan import plan_epochs
+
+OPTIM = {"tokens_per_step": 3000, "tokens_per_batch": 1000, "row_tokens": 1000, "lr": 1e-3, "schedule": "constant"}
+STORED = {
+    "data": {"train": 0.05, "dev": 0.05},
+    "optim": {**OPTIM, "epochs": 4, "max_steps": 4},
+    "monitor": {"save_every": 1, "eval_every": 2, "heldout": 4},
+}
+PPO = {
+    "data": {"train": 0.1, "dev": 0.05},
+    "source": {"rounds": 2, "groups": 4, "rollout": {"max_tokens": 24, "temperature": 1.0, "top_p": 1.0}},
+    "reward": {"weights": {"length": 1.0}, "length": [0, 40]},
+    "advantage": {"kind": "gae"},
+    "objective": {"kind": "ppo_clip", "reduce": "token_mean", "kl": {"coefficient": 0.05, "place": "reward"}},
+    "optim": {**OPTIM, "epochs": 2, "max_steps": 4},
+    "verify": {"cache": False, "workers": 1},
+    "monitor": {"eval_every": 2, "heldout": 4, "keep": "last"},
+}
+STOP = 2
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.is_gradient_checkpointing:FutureWarning"
+)  # peft asks transformers by its old name
+
+
+class StoppedError(Exception):
+    """A run is stopped here."""
+
+
+def groups_of(recipe):
+    return split_archive(open_archive("embedded"), recipe).groups
+
+
+def train_to(recipe, folder, stop):
+    """Train until the checkpoint of a step is written (0: to the end), then write down how much this process holds."""
+    keep = Learner.keep
+
+    def keep_and_stop(learner, place, progress):
+        keep(learner, place, progress)
+        if progress.step == stop:
+            held = [learner.parameters(), [state["exp_avg"] for state in learner.optimizer.state.values()]]
+            sizes = [sum(getattr(tensor, "_local_tensor", tensor).numel() for tensor in some) for some in held]
+            (place / f"held{learner.accelerator.process_index}.json").write_text(json.dumps(sizes))
+            learner.accelerator.wait_for_everyone()
+            raise StoppedError
+
+    groups = groups_of(recipe)
+    with patch.object(Learner, "keep", keep_and_stop), suppress(StoppedError):
+        train(recipe, groups["train"], groups["dev"], folder)
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As many as each of the two processes has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def tied_model(tiny_model, tmp_path_factory):
+    """Like the tiny model, with one matrix for embedding and head."""
+    folder = tmp_path_factory.mktemp("tied")
+    shutil.copytree(tiny_model, folder, dirs_exist_ok=True)
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def recipes(tiny_model, tied_model):
+    model = {"name": tiny_model, "bf16": False, "shard": True}
+    settings = {
+        "stored": {**STORED, "model": model},
+        "ppo": {**PPO, "model": {**model, "name": tied_model}},
+        "lora": {**STORED, "model": {**model, "lora_rank": 4}},
+    }
+    return {name: Recipe.model_validate(each) for name, each in settings.items()}
+
+
+@pytest.fixture(scope="module")
+def runs(recipes, tmp_path_factory):
+    """All runs of one process, which has its weights whole, and of two, in one launch of these."""
+    place = tmp_path_factory.mktemp("shard")
+    for name, recipe in recipes.items():
+        train_to(recipe, place / name, 0)
+    train_to(recipes["stored"], place / "whole_first", STOP)
+    jobs = [
+        ("stored", "spread_first", STOP),
+        ("stored", "whole_first", 0),
+        ("ppo", "spread_ppo", 0),
+        ("lora", "spread_lora", 0),
+    ]
+    for name, recipe in recipes.items():
+        (place / f"{name}.yaml").write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*launch, __file__, str(place), json.dumps(jobs)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+        timeout=300,  # processes that do not make as many passes wait for each other
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    return place
+
+
+def assert_same(some, others):
+    """Two runs tell of the same losses, gradients and held-out figures, but for the order of sums."""
+    names = ("loss", "grad_norm", "entropy", "attempt_tokens", "clipped", "heldout_margin")
+    assert len(some) == len(others) == 4
+    for a, b in zip(some, others, strict=True):
+        assert {n: a[n] for n in names if n in a} == pytest.approx({n: b[n] for n in names if n in b}, rel=1e-4, abs=1e-6)
+
+
+def moved(run, model):
+    """Return how far all weights are from those of a model."""
+    ends, starts = load_file(run / "model" / "model.safetensors"), load_file(Path(model) / "model.safetensors")
+    return torch.cat([(ends[name] - starts[name]).flatten() for name in starts])
+
+
+def assert_same_end(some, others, model):
+    """Two runs went from a model to the same place, but for a thousandth of the way (Adam makes much of small gradients)."""
+    alone, spread = moved(some, model), moved(others, model)
+    assert float((alone - spread).norm() / alone.norm()) < 1e-3
+
+
+def test_a_process_may_have_a_batch_less(recipes):
+    recipe = recipes["stored"]
+    plan = plan_epochs(groups_of(recipe)["train"], recipe, load_codec(recipe.model.name), processes=2)
+    assert {len(step) % 2 for step in plan.steps[:4]} == {0, 1}, "both are tried below"
+
+
+def test_each_process_holds_half(runs):
+    # embedding and head 258 x 32 each; two layers of 4 x 32 x 32 attention less two halves, 3 x 32 x 64 and two norms; a norm
+    weights = 2 * 258 * 32 + 2 * (3 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32
+    assert json.loads((runs / "whole_first" / "held0.json").read_text()) == [weights, weights]
+    for process in range(2):
+        assert json.loads((runs / "spread_first" / f"held{process}.json").read_text()) == [weights / 2, weights / 2]
+
+
+def test_a_checkpoint_of_whole_weights_goes_on_spread(runs, tiny_model):
+    assert_same(rows(runs / "stored"), rows(runs / "whole_first"))
+    assert_same_end(runs / "stored", runs / "whole_first", tiny_model)
+
+
+def test_a_checkpoint_of_spread_weights_goes_on_whole(runs, recipes):
+    assert len(rows(runs / "spread_first")) == STOP
+    train_to(recipes["stored"], runs / "spread_first", 0)
+    assert_same(rows(runs / "stored"), rows(runs / "spread_first"))
+
+
+def test_the_policy_is_sampled_and_its_values_learn(runs, tied_model):
+    assert_same(rows(runs / "ppo"), rows(runs / "spread_ppo"))
+    assert_same_end(runs / "ppo", runs / "spread_ppo", tied_model)
+    assert "lm_head.weight" not in load_file(runs / "spread_ppo" / "model" / "model.safetensors"), "what was tied stays tied"
+    assert {row["round"] for row in rows(runs / "ppo")} == {0.0, 1.0}
+
+
+def test_adapters_are_spread_too(runs):
+    assert_same(rows(runs / "lora"), rows(runs / "spread_lora"))
+    ends = [load_file(runs / name / "model" / "adapter_model.safetensors") for name in ("lora", "spread_lora")]
+    assert ends[0].keys() == ends[1].keys()
+    assert all(torch.allclose(ends[0][name], ends[1][name], atol=1e-4) for name in ends[0])
+
+
+if __name__ == "__main__":
+    for recipe_name, run_name, step in json.loads(sys.argv[2]):
+        read = Recipe.model_validate(yaml.safe_load((Path(sys.argv[1]) / f"{recipe_name}.yaml").read_text()))
+        train_to(read, Path(sys.argv[1]) / run_name, step)
