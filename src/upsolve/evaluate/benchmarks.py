@@ -10,7 +10,7 @@ from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.policy.engines import sampler
 from upsolve.types import Attempt, Evaluation, Task, Verdict
-from upsolve.verify.limits import judging_of
+from upsolve.verify.configured import judging_of
 from upsolve.verify.pool import verify
 
 __all__ = ["Progress", "evaluate", "quiet"]

@@ -26,7 +26,7 @@ from upsolve.train.plan import Plan, plan_epochs
 from upsolve.train.sources import Supply
 from upsolve.train.step import ByAttempt, Known
 from upsolve.types import Attempt, Group, Task, Verdict
-from upsolve.verify.limits import judging_of
+from upsolve.verify.configured import judging_of
 from upsolve.verify.pool import verify
 
 __all__ = ["Offline", "Online", "Round", "Rounds", "Show", "rounds_of", "with_gae"]

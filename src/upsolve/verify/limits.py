@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from upsolve.config import VerifyConfig, cache_folder
-
-__all__ = ["ANALYSES", "Judging", "Limits", "judging_of"]
+__all__ = ["ANALYSES", "Judging", "Limits"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the analyses there are."""
@@ -64,11 +62,3 @@ class Judging:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.executor not in ("local", "ray"):
             raise ValueError(f"executor is local or ray, not {self.executor!r}")
-
-
-def judging_of(config: VerifyConfig, *, lines: bool = False) -> Judging:
-    """Return how a recipe wants attempts judged, and whether to note executed lines."""
-    c = config
-    limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
-    cache = cache_folder() / "verdicts.sqlite" if c.cache else None
-    return Judging(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache)
