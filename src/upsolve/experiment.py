@@ -15,13 +15,14 @@ from upsolve.archive.split import split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, recipe_yaml
 from upsolve.errors import ConfigError
-from upsolve.evaluate.benchmarks import Progress, evaluate, quiet
+from upsolve.evaluate.benchmarks import evaluate
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.policy.engines import sampler
 from upsolve.report.html import Example, ReportContent, write_report
 from upsolve.reward.formula import reward
 from upsolve.train.groups import select
 from upsolve.train.loop import Trained, claim, train
+from upsolve.train.rounds import Show, quiet
 from upsolve.types import Attempt, Evaluation, Group, Task
 
 __all__ = ["Split", "run_recipe", "sample_archive", "split_archive"]
@@ -61,7 +62,7 @@ def split_archive(archive: Archive, recipe: Recipe) -> Split:
     return Split(tasks, groups)
 
 
-def sample_archive(recipe: Recipe, archive: Archive, *, model: str, progress: Progress = quiet) -> int:
+def sample_archive(recipe: Recipe, archive: Archive, *, model: str, progress: Show = quiet) -> int:
     """Sample until every task of an archive has ``sample.samples`` attempts of the model; what came before a stop is kept.
 
     Returns:
@@ -95,7 +96,7 @@ def sample_archive(recipe: Recipe, archive: Archive, *, model: str, progress: Pr
     return done
 
 
-def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, name: str, progress: Progress) -> Evaluation:
+def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, name: str, progress: Show) -> Evaluation:
     """Evaluate a model, or read back the evaluation that is there."""
     file = folder / f"{name}.json"
     if file.exists():
@@ -112,9 +113,7 @@ def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, 
     return evaluation
 
 
-def run_recipe(
-    recipe: Recipe, folder: str | Path, *, progress: Progress | None = None
-) -> tuple[Evaluation, Evaluation, Trained]:
+def run_recipe(recipe: Recipe, folder: str | Path, *, progress: Show | None = None) -> tuple[Evaluation, Evaluation, Trained]:
     """Measure the base, train, measure again, and write ``report.html``; a second call goes on where the first one stopped.
 
     Args:

@@ -2,25 +2,19 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.policy.engines import sampler
+from upsolve.train.rounds import Show, quiet
 from upsolve.types import Attempt, Evaluation, Task, Verdict
 from upsolve.verify.configured import judging_of
 from upsolve.verify.pool import verify
 
-__all__ = ["Progress", "evaluate", "quiet"]
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and how much there is."""
-
-
-def quiet(_what: str, _done: int, _all: int) -> None:
-    """Show no progress."""
+__all__ = ["evaluate"]
 
 
 def evaluate(
@@ -30,7 +24,7 @@ def evaluate(
     model: str,
     name: str,
     keep: Path | None = None,
-    progress: Progress | None = None,
+    progress: Show | None = None,
 ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
     """Measure a model on tasks.
 
@@ -66,7 +60,7 @@ def evaluate(
     return evaluation, attempts, verdicts
 
 
-def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Progress) -> list[Attempt]:
+def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Show) -> list[Attempt]:
     """Return the samples in the order of the tasks."""
     total = len(tasks) * recipe.sample.samples
     draw = sampler(recipe, model)
@@ -75,7 +69,7 @@ def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Prog
     return sorted(drawn, key=lambda attempt: order[attempt.task_id])
 
 
-def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: Progress) -> list[Verdict]:
+def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: Show) -> list[Verdict]:
     """Return their verdicts."""
     by_id = {task.task_id: task for task in tasks}
     done = iter(range(1, len(attempts) + 1))

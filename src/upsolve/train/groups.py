@@ -5,13 +5,13 @@ Legend: G attempts a group.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.advantage import ADVANTAGES, advantage
-from upsolve.config import AdvantageConfig, Recipe
+from upsolve.config import AdvantageConfig, Recipe, RewardConfig
 from upsolve.reward.components import Part
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.types import Attempt, Group, Status, Verdict
@@ -46,6 +46,17 @@ class Cut:
     flagged: Counter[str]
     """Scored attempts that were cut short or that a detector caught, by its name."""
 
+    def scored(self, group: Group, config: RewardConfig) -> Rewarded:
+        """Reward a group, and count here what is left out of it and what is flagged."""
+        scored = reward(group, config)
+        self.left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
+        self.flagged.update(scored.flagged)
+        return scored
+
+    def shuffled(self, random: np.random.Generator) -> "Cut":
+        """Return the same with its groups in random order."""
+        return replace(self, groups=[self.groups[i] for i in random.permutation(len(self.groups))])
+
 
 def select(group: Group, authors: Sequence[str]) -> Group:
     """Return the group with only the attempts of these authors; all of them when none is named."""
@@ -69,9 +80,7 @@ def weigh(groups: Sequence[Group], recipe: Recipe) -> Cut:
     """Reward and weigh whole groups, such as those that the policy has just sampled; one without any reward is left out."""
     made = Cut([], Counter(), Counter())
     for group in groups:
-        scored = reward(group, recipe.reward)
-        made.left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
-        made.flagged.update(scored.flagged)
+        scored = made.scored(group, recipe.reward)
         if len(scored.rewards_G):
             made.groups.append(weighed(scored, range(len(scored.rewards_G)), recipe.advantage))
     return made
@@ -84,19 +93,14 @@ def cut_groups(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
     """
     data = recipe.data
     random = np.random.default_rng([data.seed, epoch])
-    cut: list[TrainGroup] = []
-    left_out: Counter[str] = Counter()
-    flagged: Counter[str] = Counter()
+    cut = Cut([], Counter(), Counter())
     for group in groups:
-        scored = reward(select(group, data.authors), recipe.reward)
-        left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
-        flagged.update(scored.flagged)
+        scored = cut.scored(select(group, data.authors), recipe.reward)
         drawn = draw(scored, data.group_size, data.groups_per_task, random)
         if not drawn:
-            left_out[f"tasks: {why_not(scored, data.group_size)}"] += 1
-        cut += [weighed(scored, indices, recipe.advantage) for indices in drawn]
-    order = random.permutation(len(cut))
-    return Cut([cut[i] for i in order], left_out, flagged)
+            cut.left_out[f"tasks: {why_not(scored, data.group_size)}"] += 1
+        cut.groups.extend(weighed(scored, indices, recipe.advantage) for indices in drawn)
+    return cut.shuffled(random)
 
 
 def passed(verdict: Verdict | None) -> bool:

@@ -16,7 +16,7 @@ from upsolve.train.learner import Learner
 from upsolve.train.monitor import Log, check_health, read_log, warn_of_clipping
 from upsolve.train.pack import PackedBatch
 from upsolve.train.plan import plan_heldout
-from upsolve.train.rounds import Round, Show, rounds_of
+from upsolve.train.rounds import Round, Show, quiet, rounds_of
 from upsolve.train.step import learning_rate
 from upsolve.types import Group
 
@@ -59,10 +59,6 @@ OnStep = Callable[[int, int, dict[str, float]], None]
 
 
 def silent(_done: int, _all: int, _row: dict[str, float]) -> None:
-    """Show nothing."""
-
-
-def quiet(_what: str, _done: int, _all: int) -> None:
     """Show nothing."""
 
 

@@ -5,7 +5,6 @@ Legend: R completion tokens.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from difflib import SequenceMatcher
 from operator import itemgetter
 
@@ -13,11 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import Recipe
-from upsolve.reward.formula import reward
-from upsolve.train.groups import Cut, TrainGroup, group_of, passed, select
+from upsolve.train.groups import Cut, TrainGroup, cut_groups, group_of, passed, select
 from upsolve.types import Group, Status
 
-__all__ = ["PAIRS", "build_pairs", "by_edit", "by_efficiency", "by_outcome", "cut_pairs", "edit_distance", "focal_weights"]
+__all__ = [
+    "PAIRS",
+    "build_pairs",
+    "by_edit",
+    "by_efficiency",
+    "by_outcome",
+    "cut_pairs",
+    "cut_stored",
+    "edit_distance",
+    "focal_weights",
+]
 
 Pair = tuple[int, int]
 
@@ -81,6 +89,13 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
     return picked
 
 
+def cut_stored(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
+    """Cut stored attempts of the authors wanted into what the objective trains on: pairs for ``dpo``, mixed groups for all others."""
+    if recipe.objective.kind != "dpo":
+        return cut_groups(groups, recipe, epoch=epoch)
+    return cut_pairs([select(group, recipe.data.authors) for group in groups], recipe, epoch=epoch)
+
+
 def cut_pairs(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
     """Cut every task's attempts into pairs, groups of two with the advantages 1 and -1; another epoch, another cut.
 
@@ -90,9 +105,7 @@ def cut_pairs(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
     random = np.random.default_rng([data.seed, epoch])
     cut = Cut([], Counter(), Counter())
     for group in groups:
-        scored = reward(select(group, data.authors), recipe.reward)
-        cut.left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
-        cut.flagged.update(scored.flagged)
+        scored = cut.scored(group, recipe.reward)
         pairs = build_pairs(scored.group, kind, random, most=data.groups_per_task)
         if not pairs:
             cut.left_out[f"tasks: no pair by {kind}"] += 1
@@ -101,8 +114,7 @@ def cut_pairs(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
             cut.groups.append(
                 TrainGroup(group_of(scored.group, pair), scored.rewards_G[list(pair)], np.array([1.0, -1.0]), parts)
             )
-    order = random.permutation(len(cut.groups))
-    return replace(cut, groups=[cut.groups[i] for i in order])
+    return cut.shuffled(random)
 
 
 def focal_weights(

@@ -10,9 +10,9 @@ from upsolve.config import MonitorConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.tokens import Codec
 from upsolve.train.encode import encode_groups
-from upsolve.train.groups import TrainGroup, cut_groups, passed
+from upsolve.train.groups import TrainGroup, passed
 from upsolve.train.pack import PackedBatch, plan_steps
-from upsolve.train.pairs import cut_pairs
+from upsolve.train.pairs import cut_stored
 from upsolve.types import Group
 
 __all__ = ["Plan", "plan_epochs", "plan_heldout"]
@@ -63,7 +63,7 @@ def plan_epochs(groups: Sequence[Group], recipe: Recipe, codec: Codec, *, proces
     flagged: Counter[str] = Counter()
     count = 0
     for epoch in range(recipe.optim.epochs):
-        cut = (cut_pairs if recipe.objective.kind == "dpo" else cut_groups)(groups, recipe, epoch=epoch)
+        cut = cut_stored(groups, recipe, epoch=epoch)
         encoded, too_long = encode_groups(cut.groups, codec, recipe)
         steps += plan_steps(encoded, recipe.optim, processes=processes)
         left_out += cut.left_out + too_long

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from upsolve.config import cache_folder
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["fingerprint", "read_attempts", "reference_logps"]
+__all__ = ["fingerprint", "read_attempts", "reference_logps", "save_arrays"]
 
 Floats = NDArray[np.float32]
 
@@ -43,6 +44,14 @@ def read_attempts(
     return logps, values
 
 
+def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
+    """Write arrays by name, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
+    np.savez(temporary, **arrays)  # type: ignore[arg-type]
+    temporary.replace(file)
+
+
 def reference_logps(
     model: Any,
     batches: Iterable[PackedBatch],
@@ -67,8 +76,5 @@ def reference_logps(
     logps, _ = read_attempts([batch for batch in batches if any(key not in found for key in batch.keys)], score)
     found |= logps
     if len(found) > before:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
-        np.savez(temporary, **found)  # type: ignore[arg-type]
-        temporary.replace(file)
+        save_arrays(file, found)
     return found

@@ -3,7 +3,6 @@
 Legend: R tokens of one attempt.
 """
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +22,14 @@ from upsolve.train.learner import Learner
 from upsolve.train.pack import PackedBatch, plan_steps
 from upsolve.train.padded import probe
 from upsolve.train.plan import Plan, plan_epochs
+from upsolve.train.reference import save_arrays
 from upsolve.train.sources import Supply
 from upsolve.train.step import ByAttempt, Known
 from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.verify.configured import judging_of
 from upsolve.verify.pool import verify
 
-__all__ = ["Offline", "Online", "Round", "Rounds", "Show", "rounds_of", "with_gae"]
+__all__ = ["Offline", "Online", "Round", "Rounds", "Show", "quiet", "rounds_of", "with_gae"]
 
 Floats = NDArray[np.float32]
 Read = tuple[ByAttempt, ByAttempt]
@@ -63,6 +63,10 @@ class Rounds(Protocol):
 
 Show = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is."""
+
+
+def quiet(_what: str, _done: int, _all: int) -> None:
+    """Show no progress."""
 
 
 def rounds_of(learner: Learner, groups: Sequence[Group], folder: Path, show: Show) -> Rounds:
@@ -173,11 +177,9 @@ def remembered(file: Path, read: Callable[[], Read], *, writes: bool) -> Read:
     logps, values = read()
     if not writes:
         return logps, values
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
-    named = {**{f"p{key}": logp for key, logp in logps.items()}, **{f"v{key}": value for key, value in values.items()}}
-    np.savez(temporary, **named)  # type: ignore[arg-type]
-    temporary.replace(file)
+    save_arrays(
+        file, {**{f"p{key}": logp for key, logp in logps.items()}, **{f"v{key}": value for key, value in values.items()}}
+    )
     return logps, values
 
 

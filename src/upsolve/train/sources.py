@@ -14,8 +14,8 @@ import numpy as np
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe
 from upsolve.config.online import Kind, SourceConfig
-from upsolve.train.groups import Cut, cut_groups, passed, weigh
-from upsolve.train.pairs import cut_pairs
+from upsolve.train.groups import Cut, passed, weigh
+from upsolve.train.pairs import cut_pairs, cut_stored
 from upsolve.types import Attempt, Group, Task, Verdict
 
 __all__ = ["Draw", "Drawn", "Judge", "Supply", "hinted", "shares"]
@@ -97,17 +97,15 @@ class Supply:
         recipe, wanted = self.recipe, shares(self.recipe.source, number)
         fresh = self.sampled(number, wanted["policy"], draw) if wanted["policy"] else []
         taken = [*fresh, *self.replayed(number, wanted["replay"])]
-        pairs = recipe.objective.kind == "dpo"
-        cut = cut_pairs(taken, recipe, epoch=number) if pairs else weigh(taken, recipe)
+        cut = cut_pairs(taken, recipe, epoch=number) if recipe.objective.kind == "dpo" else weigh(taken, recipe)
         if wanted["archive"]:
-            stored = (cut_pairs if pairs else cut_groups)(self.groups, recipe, epoch=number)
+            stored = cut_stored(self.groups, recipe, epoch=number)
             cut = Cut(
                 [*cut.groups, *stored.groups[: wanted["archive"]]],
                 cut.left_out + stored.left_out,
                 cut.flagged + stored.flagged,
             )
-        order = np.random.default_rng([recipe.data.seed, number, 2]).permutation(len(cut.groups))
-        return Drawn(replace(cut, groups=[cut.groups[i] for i in order]), figures(fresh))
+        return Drawn(cut.shuffled(np.random.default_rng([recipe.data.seed, number, 2])), figures(fresh))
 
     def pool(self, number: int) -> list[Task]:
         """Return the tasks of a round in the order in which they are tried, each with its hint."""
@@ -126,11 +124,13 @@ class Supply:
             return kept
         self.rollouts.drop(tag)
         groups: list[Group] = []
-        pool, tried = self.pool(number), 0
+        pool, tried, short = self.pool(number), 0, wanted
         most = min(len(pool), math.ceil(wanted * self.recipe.source.oversample))
-        while tried < most and (short := wanted - sum(map(self.useful, groups))) > 0:
+        while tried < most and short > 0:
             tasks = pool[tried : min(most, tried + short)]
-            groups += self.tried(tasks, draw(tasks, self.recipe.source.rollout.seed + 1_000_003 * number + tried))
+            more = self.tried(tasks, draw(tasks, self.recipe.source.rollout.seed + 1_000_003 * number + tried))
+            groups += more
+            short -= sum(map(self.useful, more))
             tried += len(tasks)
         self.rollouts.append(
             tasks=[group.task for group in groups],
@@ -154,13 +154,11 @@ class Supply:
         """Return the groups sampled in a round, as they were; none where the round has not been judged to its end."""
         tag = f"{number:08x}"
         verdicts = self.rollouts.tagged("verdicts", tag)
+        if not verdicts:
+            return []
         tasks = {task.task_id: task for task in self.rollouts.tasks()}
         attempts = self.rollouts.tagged("attempts", tag)
-        return (
-            together([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
-            if verdicts
-            else []
-        )
+        return together([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
 
     def replayed(self, number: int, wanted: int) -> list[Group]:
         """Return groups of earlier rounds, drawn without replacement."""
