@@ -130,7 +130,7 @@ def runs(recipes, tmp_path_factory):
         check=False,
         timeout=300,  # processes that do not make as many passes wait for each other
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr  # the first traceback is the cause of the others
     return place
 
 

@@ -262,8 +262,8 @@ def recorded(verdict: Verdict) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file atomically."""
-    temporary = path.with_suffix(".tmp")
+    """Write a small file atomically; of processes that write it at once, the last one's is kept."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     commit_file(temporary, path)
 

@@ -124,7 +124,8 @@ class Online:
         judging = judging_of(recipe.verify, lines=recipe.reward.mask_unexecuted)
         wanted = sorted({*judging.analyses, *analyses_needed(recipe.reward)})
         self.judging = replace(judging, analyses=tuple(wanted))
-        self.supply = Supply(recipe, groups, folder, self.judge)
+        with learner.accelerator.main_process_first():  # one makes the archive of what is sampled
+            self.supply = Supply(recipe, groups, folder, self.judge)
         learner.check(probe(learner.codec, groups[0].task))
 
     def judge(self, pairs: Sequence[tuple[Task, Attempt]]) -> list[Verdict]:
