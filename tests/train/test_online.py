@@ -234,6 +234,23 @@ def test_more_tasks_are_tried_until_enough_groups_tell_something(tmp_path):
         assert supply.sampled(0, 1, None) == sampled, "read back as it was, not sampled again"
 
 
+@pytest.mark.parametrize("objective", ["dpo", "ppo_clip"])
+def test_authors_choose_among_stored_attempts_and_not_among_new_ones(tmp_path, objective):
+    def judge(pairs):
+        good = [attempt.code.endswith("0") for _, attempt in pairs]
+        return [Verdict(a.attempt_id, Status.PASSED if g else Status.FAILED) for (_, a), g in zip(pairs, good, strict=True)]
+
+    def draw(tasks, _seed):
+        return [Attempt(task.task_id, f"new {k}", author="policy", token_ids=(k,)) for task in tasks for k in range(4)]
+
+    stages = {"objective": {"kind": objective}, "data": {"authors": ["nobody"]}, "source": {"rounds": 1, "groups": 2}}
+    mixes = {"policy": {"policy"}, "archive": set()}
+    for source, authors in mixes.items():
+        recipe = Recipe.model_validate({**stages, "source": {**stages["source"], "mix": {source: 1}}})
+        drawn = Supply(recipe, judged_groups([5]), tmp_path / source, judge).round(0, draw)
+        assert {attempt.author for one in drawn.cut.groups for attempt in one.group.attempts} == authors
+
+
 def test_replay_takes_what_was_sampled_before_by_pass_rate(tmp_path):
     source = SourceConfig(rounds=4, groups=2, mix={"replay": 1}, replay_rounds=2, replay_solved=(0.1, 0.9))
     supply = Supply(Recipe(source=source), judged_groups([5]), tmp_path, judge=list)
