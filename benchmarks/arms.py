@@ -4,34 +4,43 @@ Sets:
     sources   offline alone, online alone, offline then online, hybrid; pass@1 against wall-clock and against tokens sampled
     rewards   GRPO with LoRA rewarded by tests, by lint, by both (2605.30478)
     dense     PPO with a reward for every token, PPO and GRPO with one for the attempt (2605.21180)
+    robot     the same three in the robot world
 
-Every arm starts from SmolLM2-135M-Instruct and trains on the embedded archive's tasks of split 1; online arms sample the same number of groups.
-Policies are kept on the way and measured on the same held-out tasks, 8 samples each at temperature 1. Wall-clock is sampling, judging and
-training, without loading and measuring. A set that was stopped goes on where it was. Writes results/arms_SET.json and WORK/arms_SET.svg.
+Every arm starts from SmolLM2-135M-Instruct and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms
+sample the same number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1; of `sources` also
+those on the way. Wall-clock is sampling, judging and training, without loading and measuring. What is done is not done again: seeds may
+be run one by one, or each in a process of its own with OMP_NUM_THREADS=1, and put together by a last call with all of them. Writes
+results/arms_SET.json, and for `sources` docs/arms_sources.svg.
 """
 
 import argparse
 import json
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from machine import machine
 
-from upsolve.archive.store import open_archive
+from upsolve.archive.ingest import ingest
+from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.evaluate.benchmarks import evaluate
-from upsolve.evaluate.diagnostics import weighted_mean
-from upsolve.evaluate.intervals import mean_interval, over_seeds
+from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
+from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.experiment import split_archive
 from upsolve.train.loop import train
+from upsolve.verify.simulators.tasks import domain_folder, read
 
 ROOT = Path(__file__).parents[1]
+THREE = {"PPO, dense": "ppo_dense", "PPO, outcome": "ppo", "GRPO": "grpo"}
+AFTER = "offline, then online"
 SETS = {
-    "sources": {"offline": "demo", "online": "grpo", "offline, then online": "grpo", "hybrid": "hybrid"},
+    "sources": {"offline": "demo", "online": "grpo", AFTER: "grpo", "hybrid": "hybrid"},
     "rewards": {"tests": "rlvr_tests", "lint": "rlvr_lint", "both": "rlvr_both"},
-    "dense": {"ppo, dense": "ppo_dense", "ppo, outcome": "ppo", "grpo": "grpo"},
+    "dense": THREE,
+    "robot": {**THREE, "PPO, dense": "robot"},
 }
 """Arms by name, each with its recipe."""
 COMMON = (
@@ -39,16 +48,20 @@ COMMON = (
     *("sample.samples=8", "sample.temperature=1.0", "sample.top_p=1.0", "sample.max_tokens=120", "monitor.keep=last"),
     *("source.groups=8", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
 )
-ROUNDS = {"offline": 0, "offline, then online": 5}
+ROUNDS = {"offline": 0, AFTER: 5}
 """Where not ten: after an offline run half of the rounds are left."""
 
 
-def recipe_of(arm, name, seed, given):
+def recipe_of(arm, name, seed, job):
     """Return the recipe of an arm."""
     rounds = ROUNDS.get(arm, 10)
     seeds = [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
     own = [f"source.rounds={rounds}", f"monitor.snapshot_every={8 if rounds == 0 else 4}"]
-    return load_recipe(ROOT / "recipes" / f"{name}.yaml", [*COMMON, *seeds, *own, *given])
+    if arm == AFTER:
+        own.append(f"model.name={job.work / 'demo' / str(seed) / 'training' / 'model'}")
+    if job.set == "robot":
+        own += [f"data.archive={job.work / 'robot-tasks'}", "source.rollout.max_tokens=200", "sample.max_tokens=200"]
+    return load_recipe(ROOT / "recipes" / f"{name}.yaml", [*COMMON, *seeds, *own, *job.given])
 
 
 def measured(recipe, tasks, model, file):
@@ -60,84 +73,96 @@ def measured(recipe, tasks, model, file):
 
 
 def run_arm(arm, name, seed, job):
-    """Train an arm on one seed; return its evaluations by (wall-clock, tokens sampled) at the start, on the way and at the end."""
-    folder = job.work / arm.replace(", ", "-").replace(" ", "-") / str(seed)
-    given = list(job.given)
-    if arm == "offline, then online":
-        given.append(f"model.name={job.work / 'offline' / str(seed) / 'training' / 'model'}")
-    recipe = recipe_of(arm, name, seed, given)
+    """Train an arm on one seed; return its evaluations by (wall-clock, tokens sampled): the start, of `sources` the way, the end."""
+    place = f"robot-{name}" if job.set == "robot" else f"{name}-after-demo" if arm == AFTER else name
+    folder, recipe = job.work / place / str(seed), recipe_of(arm, name, seed, job)
     split = split_archive(open_archive(recipe.data.archive), recipe)
     tasks = split.tasks["test"][: job.tasks]
     trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
     seconds = np.cumsum([row.get("seconds", 0) + row.get("preparing_seconds", 0) for row in trained.metrics])
     tokens = np.cumsum([row.get("sampled_tokens", 0) for row in trained.metrics])
     cost = {int(row["step"]): (s, t) for row, s, t in zip(trained.metrics, seconds, tokens, strict=True) if "loss" in row}
-    points = [(0.0, 0, measured(recipe, tasks, recipe.model.name, folder / "start.json"))]
+    starts = folder if arm == AFTER else job.work / f"start-{'robot' if job.set == 'robot' else 'embedded'}" / str(seed)
+    points = [(0.0, 0, measured(recipe, tasks, recipe.model.name, starts / "start.json"))]
     points += [
-        (*cost[int(place.name)], measured(recipe, tasks, place, folder / f"step-{place.name}.json"))
-        for place in sorted((folder / "training" / "snapshots").glob("*"))
+        (*cost[int(at.name)], measured(recipe, tasks, at, folder / f"step-{at.name}.json"))
+        for at in sorted((folder / "training" / "snapshots").glob("*") if job.set == "sources" else ())
     ]
     points.append((seconds[-1], tokens[-1], measured(recipe, tasks, trained.folder, folder / "end.json")))
-    print(
-        arm,
-        seed,
-        [round(100 * mean_interval(list(task_pass_at_k(e.scores, 1).values())).mean, 1) for *_, e in points],
-        flush=True,
-    )
+    print(arm, seed, [round(100 * np.mean(list(by_task([e]).values())), 1) for *_, e in points], flush=True)
     return points
 
 
-def row_of(arm, runs):
-    """Return what an arm gave over its seeds: at its end in full, on the way pass@1 against what it had cost."""
+def by_task(evaluations):
+    """Return pass@1 of every task, the mean over evaluations of one way with several seeds."""
+    return over_seeds([task_pass_at_k(e.scores, 1) for e in evaluations])
+
+
+def points_of(estimate):
+    """Return a mean and its interval in points."""
+    return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
+
+
+def row_of(arm, runs, others):
+    """Return what an arm gave over its seeds at its end, beside where it started and beside others, and on the way against its cost."""
     ends = [points[-1][2] for points in runs]
-    statuses = {name for e in ends for score in e.scores for name in score.statuses}
-    total = sum(sum(score.statuses.values()) for e in ends for score in e.scores)
-    means = {name: np.mean([weighted_mean(e.scores, name) for e in ends]) for name in ("mean_tokens", "mean_entropy")}
-    interval = mean_interval(list(over_seeds([task_pass_at_k(e.scores, 1) for e in ends]).values()))
-    paths = [
-        [(float(s), int(t), mean_interval(list(task_pass_at_k(e.scores, 1).values())).mean) for s, t, e in p] for p in runs
-    ]
+    scores = [score for e in ends for score in e.scores]
+    beside = {"start": [points[0][2] for points in runs], **{name: [p[-1][2] for p in other] for name, other in others.items()}}
     return {
         "arm": arm,
-        "pass@1": [round(100 * x, 1) for x in (interval.mean, interval.low, interval.high)],
-        **{name: round(float(value), 3) for name, value in means.items()},
-        "statuses, %": {
-            name: round(100 * sum(score.statuses.get(name, 0) for e in ends for score in e.scores) / total, 1)
-            for name in sorted(statuses)
+        "pass@1": points_of(mean_interval(list(by_task(ends).values()))),
+        "difference to": {
+            name: points_of(paired_difference(by_task(some), by_task(ends)).difference) for name, some in beside.items()
         },
-        "paths": paths,
+        **{name: round(weighted_mean(scores, name), 3) for name in ("mean_tokens", "mean_entropy")},
+        "statuses, %": {name: round(100 * share, 1) for name, share in outcome_mix(scores).items()},
+        "errors, %": {name: round(100 * share, 1) for name, share in list(error_mix(scores).items())[:6]},
+        "lint, findings a sample that parses": {name: round(x, 3) for name, x in lint_profile(scores).items()},
+        "seconds": [round(float(points[-1][0])) for points in runs],
+        "tokens sampled": [int(points[-1][1]) for points in runs],
+        "paths": [
+            [(round(float(s)), int(t), points_of(mean_interval(list(by_task([e]).values())))[0]) for s, t, e in p] for p in runs
+        ],
     }
+
+
+def after(offline, online):
+    """Return the way of a seed that went offline first: what that had cost is its own cost, too."""
+    seconds, tokens, _ = offline[-1]
+    return [*offline, *((seconds + s, tokens + t, e) for s, t, e in online[1:])]
 
 
 def draw(rows, file):
     """Draw pass@1 of every seed against wall-clock and against tokens sampled."""
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for number, row in enumerate(rows):
-        for axis, place in zip(axes, (0, 1), strict=True):
+        for place, axis in enumerate(axes):
             for seed, path in enumerate(row["paths"]):
                 label = row["arm"] if seed == 0 else None
-                axis.plot(
-                    [p[place] for p in path], [100 * p[2] for p in path], "o-", ms=3, lw=1, color=f"C{number}", label=label
-                )
+                axis.plot([p[place] for p in path], [p[2] for p in path], "o-", ms=3, lw=1, color=f"C{number}", label=label)
     axes[0].set(xlabel="wall-clock, s", ylabel="pass@1, %")
     axes[1].set(xlabel="tokens sampled")
     axes[0].legend(frameon=False)
-    figure.savefig(file)
+    figure.savefig(file, metadata={"Date": None})
 
 
 def main(job):
     """Run a set and write down what it gave."""
-    arms = SETS[job.set]
-    runs = {arm: [run_arm(arm, name, seed, job) for seed in job.seeds] for arm, name in arms.items()}
-    rows = [row_of(arm, points) for arm, points in runs.items()]
-    said = {"machine": machine(), "set": job.set, "seeds": job.seeds, "tasks": job.tasks, "arms": rows}
+    if job.set == "robot":
+        ingest(Archive.create(job.work / "robot-tasks"), "simulator", domain_folder(Path("robot")), sources={"simulator": read})
+    runs = {arm: [run_arm(arm, name, seed, job) for seed in job.seeds] for arm, name in SETS[job.set].items()}
+    if AFTER in runs:
+        runs[AFTER] = [after(*pair) for pair in zip(runs["offline"], runs[AFTER], strict=True)]
+    starts = [points[:1] for points in next(iter(runs.values()))]
+    rows = [row_of("start", starts, {})]
+    for arm, points in runs.items():
+        rows.append(row_of(arm, points, {name: other for name, other in runs.items() if name != arm}))
+    said = {"machine": machine(), "set": job.set, "seeds": job.seeds, "tasks": len(starts[0][0][2].scores), "arms": rows}
     if not job.given:
-        (Path(__file__).parent / "results" / f"arms_{job.set}.json").write_text(
-            json.dumps(said, indent=1) + "\n", encoding="utf-8"
-        )
-    draw(rows, job.work / f"arms_{job.set}.svg")
+        file = Path(__file__).parent / "results" / f"arms_{job.set}.json"
+        file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    if job.set == "sources":
+        draw(rows[1:], job.work / "arms_sources.svg" if job.given else ROOT / "docs" / "arms_sources.svg")
 
 
 if __name__ == "__main__":

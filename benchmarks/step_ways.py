@@ -29,12 +29,12 @@ import numpy as np
 import torch
 
 from upsolve.config import ObjectiveConfig
-from upsolve.policy.attention import keep_memory, use_tree_attention
+from upsolve.policy.attention import keep_memory
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, head_of, hidden_states, token_scores
 from upsolve.train.pack import pack
-from upsolve.train.padded import padded_scores
+from upsolve.train.padded import padded_scores, ways_of
 from upsolve.train.step import sum_gradients
 
 __all__ = ["DEVICE", "WAYS"]
@@ -103,7 +103,7 @@ def all_logits(model, batch):
 def ours(job, model, groups):
     """Return a function that does a step of so many groups our way, and returns the loss."""
     if job["way"] != "ours, sdpa" and job["way"] != "ours, padded":
-        use_tree_attention(model)
+        model.set_attn_implementation(ways_of(model)[0][0])
     others = {
         "ours, all logits": all_logits,
         "ours, padded": padded_scores,

@@ -259,6 +259,10 @@ class TaskScore:
     """Number of samples by exception name."""
     truncated: int = 0
     """Samples cut at the token limit."""
+    linted: int = 0
+    """Samples that Ruff could read: Python that parses."""
+    findings: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of lint and security findings in these, by kind and rule: ``lint:F401``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.errors import ArchiveError
-from upsolve.evaluate.diagnostics import error_mix, outcome_mix, score_tasks, weighted_mean
+from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, score_tasks, weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import pass_at_k, task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
-from upsolve.types import Attempt, Evaluation, Status, Task, TaskScore, Verdict
+from upsolve.types import Attempt, Evaluation, Finding, Status, Task, TaskScore, Verdict
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,30 @@ def test_unscored_is_not_zero():
     assert weighted_mean(scores, "mean_tokens") == 20
 
 
+def test_lint_is_told_of_what_ruff_could_read():
+    found = (Finding("lint", "F401", "", 1), Finding("lint", "F821", "", 2), Finding("security", "B105", "", 2))
+    attempts = [
+        Attempt("t", "x = 1"),
+        Attempt("t", "x = 2"),
+        Attempt("t", "x ="),
+        Attempt("t", "x", language="c"),
+        Attempt("t", "y"),
+    ]
+    verdicts = [
+        Verdict(attempts[0].attempt_id, Status.PASSED, findings=found, analyses=("lint:1",)),
+        Verdict(attempts[1].attempt_id, Status.PASSED, analyses=("lint:1",)),
+        Verdict(attempts[2].attempt_id, Status.COMPILE_ERROR, findings=found[:1], analyses=("lint:1",)),
+        Verdict(attempts[3].attempt_id, Status.PASSED, analyses=("lint:1",)),
+        Verdict(attempts[4].attempt_id, Status.PASSED, findings=found[:1]),
+    ]
+    (score,) = score_tasks([Task("t", "")], attempts, verdicts)
+    assert (score.linted, score.findings) == (2, {"lint:F401": 1, "lint:F821": 1, "security:B105": 1})
+    assert lint_profile([score]) == {"error": 0.5, "security": 0.5, "warning": 0.5, "convention": 0.0}
+    assert lint_profile([]) == {}, "nothing was looked at: that is not clean"
+
+
 def test_an_evaluation_is_read_as_written(tmp_path):
-    score = TaskScore("t", "easy", 2, 1, {"passed": 1, "failed": 1}, 12.5, None, {"KeyError": 1}, 1)
+    score = TaskScore("t", "easy", 2, 1, {"passed": 1, "failed": 1}, 12.5, None, {"KeyError": 1}, 1, 2, {"lint:F401": 3})
     evaluation = Evaluation("base", "m", "x:test", 0.8, 0.95, 1, 100, (score,), 3.5)
     save_evaluation(evaluation, tmp_path / "e.json")
     assert load_evaluation(tmp_path / "e.json") == evaluation

@@ -27,6 +27,21 @@ def test_tables_by_hand():
     assert rows["all (20)", "pass@16"] == ("undefined (n < k)",) * 2
     profile = {row[0]: row[1:] for row in profile_table((BASE, BETTER)).rows}
     assert profile["passed, %"] == ("12.5", "42.5") and profile["samples"] == ("160", "160")
+    assert not any(name.startswith("lint") for name in profile), "nothing was linted"
+
+
+def test_errors_and_lint_are_compared_where_one_has_none():
+    names = [f"E{n}" for n in range(9)]
+    many = TaskScore("t", "easy", 90, 0, {"runtime_error": 90}, errors={name: 10 - n for n, name in enumerate(names)})
+    one = TaskScore(
+        "t", "easy", 90, 89, {"passed": 89, "runtime_error": 1}, errors={"E8": 1}, linted=90, findings={"lint:F821": 9}
+    )
+    runs = [Evaluation(name, "m", "x:test", 1, 1, 1, 100, (score,)) for name, score in (("many", many), ("one", one))]
+    profile = {row[0]: row[1:] for row in profile_table(runs).rows}
+    assert profile["E0, %"] == ("11.1", "0.0")
+    assert profile["E8, %"] == ("2.2", "1.1"), "not among the first of one run, but of the other"
+    assert profile["lint: error, findings a sample that parses"] == ("–", "0.10")
+    assert "passed, %" in profile and len([name for name in profile if re.match(r"E\d", name)]) == 9
 
 
 def test_the_breakdown_of_rewards_by_hand():

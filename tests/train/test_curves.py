@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from upsolve.config import Recipe
-from upsolve.policy.attention import use_tree_attention
+from upsolve.policy.attention import TREE
 from upsolve.train.encode import merged
 from upsolve.train.logprobs import token_scores
 from upsolve.train.loop import train
@@ -93,7 +93,7 @@ def always(scorer, *, own_attention=False):
 
     def choose(model, _batch):
         if not own_attention:
-            use_tree_attention(model)
+            model.set_attn_implementation(TREE)
         return scorer
 
     return choose

@@ -8,7 +8,8 @@ import pytest
 import torch
 import transformers
 
-from upsolve.policy.attention import use_tree_attention
+from upsolve.policy.attention import TREE
+from upsolve.policy.flex import FLEX
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import pack
@@ -94,7 +95,7 @@ def test_packed_rows_give_what_padded_texts_give(kind):
 def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
     model = model_of(kind)
     plain = padded_scores(model, batch_of())
-    use_tree_attention(model)
+    model.set_attn_implementation(TREE)
     packed = token_scores(model, batch_of())
     assert torch.allclose(packed.entropy_T, plain.entropy_T, atol=1e-4)
     assert torch.allclose(packed.logit_variance_T, plain.logit_variance_T, atol=1e-4, rtol=1e-3)
@@ -127,9 +128,30 @@ def test_a_model_that_looks_across_attempts_is_found_out():
 def test_blocks_and_whole_rows_are_the_same(kind):
     """Sizes as they come: attempts of one token, of equal and of very different length, groups of one, padding."""
     model = model_of(kind, **({"sliding_window": 512} if kind == "Gemma2" else {}))
-    use_tree_attention(model)
+    model.set_attn_implementation(TREE)
     for seed in range(3):
         assert disagreement(model, batch_of(seed), (token_scores, partial(token_scores, blocks=False))) < 1e-4
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize(
+    "kind", sorted({*KINDS} - {"GPT2"})
+)  # its code does not know block masks: with it, the next way is gone
+def test_flex_attention_sees_what_the_plain_way_sees(kind):
+    """Forward alone: FlexAttention has no backward pass on CPUs; where there is a GPU, the next test has both."""
+    model, batch = model_of(kind), batch_of()
+    with torch.no_grad():
+        plain = padded_scores(model, batch).logp_T
+        model.set_attn_implementation(FLEX)
+        assert torch.allclose(token_scores(model, batch).logp_T, plain, atol=TOLERANCE)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2 with a window", "Gemma2"])
+def test_flex_attention_is_the_way_on_gpus(kind):
+    model = model_of(kind, head_dim=16).cuda()
+    assert choose_scorer(model, batch_of()) is token_scores
+    assert model.config._attn_implementation == FLEX
 
 
 def test_the_sample_keeps_prompts_and_is_small():

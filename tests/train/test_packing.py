@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from upsolve.config import ObjectiveConfig, OptimConfig, Recipe
-from upsolve.policy.attention import use_tree_attention
+from upsolve.policy.attention import TREE
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups, soft_values
 from upsolve.train.groups import TrainGroup
@@ -46,7 +46,7 @@ def test_packed_scores_equal_plain_ones(tiny_model, own_attention):
     items = encoded(codec)
     plain = [plain_logps(model, g.prompt_P, one.ids_R) for g in items for one in g.attempts]
     if own_attention:
-        use_tree_attention(model)
+        model.set_attn_implementation(TREE)
     scores = token_scores(model, pack([items[:2], items[2:]]))
     assert torch.allclose(scores.logp_T, torch.cat(plain), atol=1e-5)
 
@@ -55,7 +55,7 @@ def test_packed_gradients_equal_plain_ones(tiny_model):
     codec = load_codec(tiny_model)
     items = encoded(codec)
     packed, plain = load_model(tiny_model), load_model(tiny_model)
-    use_tree_attention(packed)
+    packed.set_attn_implementation(TREE)
     token_scores(packed, pack([items])).logp_T.sum().backward()
     sum(plain_logps(plain, g.prompt_P, one.ids_R).sum() for g in items for one in g.attempts).backward()
     for (name, a), (_, b) in zip(packed.named_parameters(), plain.named_parameters(), strict=True):

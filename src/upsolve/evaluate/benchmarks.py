@@ -70,12 +70,13 @@ def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Show
 
 
 def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: Show) -> list[Verdict]:
-    """Return their verdicts."""
+    """Return their verdicts, with Ruff's findings whatever else the recipe asks for."""
+    judging = judging_of(recipe.verify)
     by_id = {task.task_id: task for task in tasks}
     done = iter(range(1, len(attempts) + 1))
     return verify(
         [(by_id[attempt.task_id], attempt) for attempt in attempts],
-        judging_of(recipe.verify),
+        replace(judging, analyses=tuple(sorted({*judging.analyses, "lint"}))),
         on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
     )
 

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from upsolve.reward.components import analysed, closed_to, findings_of
 from upsolve.types import Attempt, Status, Task, TaskScore, Verdict
+from upsolve.verify.analysis.lint import severity
+from upsolve.verify.languages import PYTHON
 
-__all__ = ["error_mix", "outcome_mix", "score_tasks", "weighted_mean"]
+__all__ = ["error_mix", "lint_profile", "outcome_mix", "score_tasks", "weighted_mean"]
 
 
 def score_tasks(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> tuple[TaskScore, ...]:
@@ -23,6 +26,8 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
     statuses = Counter(verdict.status.value for _, verdict in judged)
     tokens = [attempt.tokens for attempt, _ in judged if attempt.tokens is not None]
     entropies = [attempt.entropy for attempt, _ in judged if attempt.entropy is not None]
+    linted = [verdict for attempt, verdict in judged if attempt.language in PYTHON and read_by_ruff(verdict)]
+    found = [one for verdict in linted for one in findings_of(verdict, "lint", "security")]
     return TaskScore(
         task_id=task.task_id,
         difficulty=task.difficulty,
@@ -33,7 +38,14 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
         mean_entropy=float(np.mean(entropies)) if entropies else None,
         errors=dict(Counter(verdict.error_type for _, verdict in judged if verdict.error_type)),
         truncated=sum(attempt.truncated for attempt, _ in judged),
+        linted=len(linted),
+        findings=dict(Counter(f"{one.kind}:{one.rule}" for one in found)),
     )
+
+
+def read_by_ruff(verdict: Verdict) -> bool:
+    """Return whether Ruff has looked and could see all."""
+    return analysed(verdict, "lint") and not closed_to(verdict, "lint")
 
 
 def outcome_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
@@ -44,13 +56,24 @@ def outcome_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
     return {name: count / total.total() for name, count in total.most_common()}
 
 
-def error_mix(scores: Sequence[TaskScore], most: int = 8) -> dict[str, float]:
-    """Return the share of samples by exception name, the most frequent ones."""
+def error_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the share of samples by exception name, most frequent first."""
     total: Counter[str] = Counter()
     for item in scores:
         total.update(item.errors)
     samples = sum(sum(item.statuses.values()) for item in scores)
-    return {name: count / samples for name, count in total.most_common(most)}
+    return {name: count / samples for name, count in total.most_common()}
+
+
+def lint_profile(scores: Sequence[TaskScore]) -> dict[str, float]:
+    """Return Ruff's findings a sample that parses, by severity, most frequent first; empty if none was linted."""
+    linted = sum(item.linted for item in scores)
+    total = Counter[str](dict.fromkeys(("error", "security", "warning", "convention"), 0))
+    for item in scores:
+        for name, count in item.findings.items():
+            kind, _, rule = name.partition(":")
+            total["security" if kind == "security" else severity(rule)] += count
+    return {name: count / linted for name, count in total.most_common()} if linted else {}
 
 
 def weighted_mean(scores: Sequence[TaskScore], what: str) -> float | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
-__all__ = ["TREE", "Place", "keep_memory", "places", "use_tree_attention"]
+__all__ = ["TREE", "Place", "keep_memory", "places"]
 
 TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
@@ -146,14 +146,6 @@ def tree_attention(
 
 
 AttentionInterface.register(TREE, tree_attention)
-
-
-def use_tree_attention(model: Any) -> str:
-    """Let a model use this attention on a CPU, or where it had none but its own code's; return the name of the one it had."""
-    before: str = model.config._attn_implementation
-    if model.device.type == "cpu" or before == "eager":
-        model.set_attn_implementation(TREE)
-    return before
 
 
 def keep_memory() -> None:

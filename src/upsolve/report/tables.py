@@ -4,13 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsolve.evaluate.diagnostics import outcome_mix, weighted_mean
+from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import Estimate, mean_interval, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation, Status, TaskScore
 
 __all__ = ["Table", "comparison", "difficulties", "pass_table", "profile_table", "reward_tables"]
+
+ERRORS = 8
+"""Exceptions that a profile shows, the most frequent ones of every evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +61,22 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int]) -> Table:
 
 
 def profile_table(evaluations: Sequence[Evaluation]) -> Table:
-    """Return length, entropy, truncation and the outcome mix of every evaluation."""
+    """Return length, entropy, truncation, the mix of outcomes and errors, and Ruff's findings, of every evaluation."""
     rows = [
         ("samples", *(str(sum(sum(s.statuses.values()) for s in e.scores)) for e in evaluations)),
         ("mean length, tokens", *(number(weighted_mean(e.scores, "mean_tokens")) for e in evaluations)),
         ("mean entropy, nats", *(number(weighted_mean(e.scores, "mean_entropy"), 3) for e in evaluations)),
         ("cut at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
     ]
-    mixes = [outcome_mix(e.scores) for e in evaluations]
-    names = dict.fromkeys(name for mix in mixes for name in mix)
-    rows += [(f"{status}, %", *(percent(mix.get(status, 0.0)) for mix in mixes)) for status in names]
+    for mix_of, most in ((outcome_mix, None), (error_mix, ERRORS)):
+        mixes = [mix_of(e.scores) for e in evaluations]
+        names = dict.fromkeys(name for mix in mixes for name in [*mix][:most])
+        rows += [(f"{name}, %", *(percent(mix.get(name, 0.0)) for mix in mixes)) for name in names]
+    linted = [lint_profile(e.scores) for e in evaluations]
+    rows += [
+        (f"lint: {name}, findings a sample that parses", *(number(mix.get(name), 2) for mix in linted))
+        for name in dict.fromkeys(name for mix in linted for name in mix)
+    ]
     rows.append(("wall time, s", *(number(e.wall_seconds, 0) for e in evaluations)))
     return Table("Profile of the samples", ("", *(e.name for e in evaluations)), tuple(rows))
 

@@ -23,6 +23,7 @@ __all__ = [
     "Part",
     "analysed",
     "clean_lines",
+    "closed_to",
     "complexity",
     "dataflow",
     "efficiency",

@@ -5,6 +5,7 @@ Legend: B rows, L row length, T attempt tokens, D hidden size, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.nn import functional
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, places
+from upsolve.policy.flex import FLEX, block_mask
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
@@ -41,13 +43,16 @@ Scorer = Callable[..., TokenScores]
 """Scores every attempt token of a batch: a model, a packed batch, and a value head where there is one."""
 
 
-def attention_mask(group_BL: Tensor, attempt_BL: Tensor) -> Tensor:
-    """Return a bool mask [B, 1, L, L], True where a token (third axis) sees another (fourth axis)."""
+def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, window: int | None) -> Tensor:
+    """Return a bool mask [B, 1, L, L], True where a token (third axis) sees another (fourth axis), at most ``window`` tokens back."""
     length = group_BL.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool, device=group_BL.device).tril()
     same_group = group_BL[:, :, None] == group_BL[:, None, :]
     same_attempt = attempt_BL[:, :, None] == attempt_BL[:, None, :]
-    return (causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :]))[:, None]
+    seen = causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :])
+    if window is not None:
+        seen &= positions_BL[:, :, None] - positions_BL[:, None, :] < window
+    return seen[:, None]
 
 
 def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
@@ -63,17 +68,17 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
     return None if window is None or int(positions_BL.max()) < window else window
 
 
-def masks(model: Any, batch: PackedBatch, device: torch.device) -> Tensor | dict[str, Tensor]:
+def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
     """Return the mask of whole rows as a model takes it: one for each kind of its layers where some see only a window."""
     group, attempt, positions = (
         torch.from_numpy(array).to(device) for array in (batch.group_BL, batch.attempt_BL, batch.positions_BL)
     )
-    full, config = attention_mask(group, attempt), model.config.get_text_config()
+    config = model.config.get_text_config()
+    make = partial(block_mask if model.config._attn_implementation == FLEX else dense_mask, group, attempt, positions)
     window = window_of(config, batch.positions_BL)
-    if window is None:
-        return full
-    near = positions[:, None, :, None] - positions[:, None, None, :] < window
-    return {"full_attention": full, "sliding_attention": full & near} if getattr(config, "layer_types", None) else full & near
+    if window is not None and getattr(config, "layer_types", None):
+        return {"full_attention": make(None), "sliding_attention": make(window)}
+    return make(window)
 
 
 @dataclass(frozen=True, slots=True)

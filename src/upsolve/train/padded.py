@@ -12,14 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from upsolve.errors import ModelError
-from upsolve.policy.attention import use_tree_attention
+from upsolve.policy.attention import TREE
+from upsolve.policy.flex import FLEX
 from upsolve.policy.tokens import Codec
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import Scorer, TokenScores, token_scores, values_of
 from upsolve.train.pack import PackedBatch, pack
 from upsolve.types import Task
 
-__all__ = ["choose_scorer", "disagreement", "padded_scores", "probe", "prompts_of", "sample_of"]
+__all__ = ["choose_scorer", "disagreement", "padded_scores", "probe", "prompts_of", "sample_of", "ways_of"]
 
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
@@ -106,13 +107,21 @@ def disagreement(model: Any, batch: PackedBatch, ways: tuple[Scorer, Scorer]) ->
     return max(float((scores[0] - scores[1]).abs().max()), apart)
 
 
+def ways_of(model: Any) -> list[tuple[str, Scorer]]:
+    """Return the packed ways of scoring with a model where it is, the fastest first, each with the attention that it takes."""
+    if model.device.type == "cpu":
+        return [(TREE, token_scores), (TREE, partial(token_scores, blocks=False))]
+    own: str = model.config._attn_implementation
+    return [(FLEX, token_scores), (TREE if own == "eager" else own, token_scores)]
+
+
 def choose_scorer(model: Any, batch: PackedBatch) -> Scorer:
     """Try the packed ways against the plain one on a sample, and return the first that agrees with it.
 
     Where none does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned.
-    On CPUs the model gets the attention for packed rows when it goes a packed way.
+    The model is left with the attention of the way returned.
     """
-    sample, before, problem = sample_of(batch), use_tree_attention(model), ""
+    sample, before, problem = sample_of(batch), model.config._attn_implementation, ""
     was_training = model.training
     model.eval()
 
@@ -120,15 +129,15 @@ def choose_scorer(model: Any, batch: PackedBatch) -> Scorer:
         policy.set_attn_implementation(before)
         return padded_scores(policy, batch)
 
-    for way in (token_scores, partial(token_scores, blocks=False)):
-        use_tree_attention(model)
+    for attention, way in ways_of(model):
+        model.set_attn_implementation(attention)
         try:
             apart = disagreement(model, sample, (way, plain))
             problem = f"log-probabilities or gradients differ by {apart:.2g}" if not apart <= TOLERANCE else ""
-        except (ModelError, TypeError, ValueError, RuntimeError) as error:
+        except (ModelError, AttributeError, TypeError, ValueError, RuntimeError) as error:
             problem = str(error)
         if not problem:
-            use_tree_attention(model)
+            model.set_attn_implementation(attention)
             model.train(was_training)
             return way
     model.train(was_training)
