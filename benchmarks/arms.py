@@ -8,7 +8,7 @@ Sets:
 
 Every arm starts from SmolLM2-135M-Instruct and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms
 sample the same number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1; of `sources` also
-those on the way. Wall-clock is sampling, judging and training, without loading and measuring. What is done is not done again: seeds may
+those on the way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring. What is done is not done again: seeds may
 be run one by one, or each in a process of its own with OMP_NUM_THREADS=1, and put together by a last call with all of them. Writes
 results/arms_SET.json, and for `sources` docs/arms_sources.svg.
 """
@@ -46,19 +46,25 @@ SETS = {
 COMMON = (
     *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "monitor.heldout=8", "monitor.stop_on_collapse=false"),
     *("sample.samples=8", "sample.temperature=1.0", "sample.top_p=1.0", "sample.max_tokens=120", "monitor.keep=last"),
-    *("source.groups=8", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
+    *("source.oversample=1", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
 )
 ROUNDS = {"offline": 0, AFTER: 5}
 """Where not ten: after an offline run half of the rounds are left."""
+GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 8}
+"""Groups of 8 attempts a round."""
 
 
 def recipe_of(arm, name, seed, job):
     """Return the recipe of an arm."""
     rounds = ROUNDS.get(arm, 10)
     seeds = [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
-    own = [f"source.rounds={rounds}", f"monitor.snapshot_every={8 if rounds == 0 else 4}"]
+    own = [f"source.rounds={rounds}", f"source.groups={GROUPS[job.set]}", "monitor.snapshot_every=8"]
+    if rounds:
+        own.append("optim.tokens_per_batch=1024")  # so that two seeds at once fit into 24 GiB
     if arm == AFTER:
-        own.append(f"model.name={job.work / 'demo' / str(seed) / 'training' / 'model'}")
+        own.append(f"model.name={job.work / job.set / 'offline' / str(seed) / 'training' / 'model'}")
+    if arm.startswith("PPO"):
+        own.append("optim.epochs=2")
     if job.set == "robot":
         own += [f"data.archive={job.work / 'robot-tasks'}", "source.rollout.max_tokens=200", "sample.max_tokens=200"]
     return load_recipe(ROOT / "recipes" / f"{name}.yaml", [*COMMON, *seeds, *own, *job.given])
@@ -73,23 +79,26 @@ def measured(recipe, tasks, model, file):
 
 
 def run_arm(arm, name, seed, job):
-    """Train an arm on one seed; return its evaluations by (wall-clock, tokens sampled): the start, of `sources` the way, the end."""
-    place = f"robot-{name}" if job.set == "robot" else f"{name}-after-demo" if arm == AFTER else name
-    folder, recipe = job.work / place / str(seed), recipe_of(arm, name, seed, job)
+    """Train an arm on one seed; return its evaluations by (wall-clock, tokens sampled): the start, of `sources` the way, the end.
+
+    An arm that goes on after another has no start of its own.
+    """
+    folder, recipe = job.work / job.set / arm.replace(", ", "-").replace(" ", "-") / str(seed), recipe_of(arm, name, seed, job)
     split = split_archive(open_archive(recipe.data.archive), recipe)
     tasks = split.tasks["test"][: job.tasks]
     trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
     seconds = np.cumsum([row.get("seconds", 0) + row.get("preparing_seconds", 0) for row in trained.metrics])
     tokens = np.cumsum([row.get("sampled_tokens", 0) for row in trained.metrics])
     cost = {int(row["step"]): (s, t) for row, s, t in zip(trained.metrics, seconds, tokens, strict=True) if "loss" in row}
-    starts = folder if arm == AFTER else job.work / f"start-{'robot' if job.set == 'robot' else 'embedded'}" / str(seed)
-    points = [(0.0, 0, measured(recipe, tasks, recipe.model.name, starts / "start.json"))]
+    start = job.work / f"start-{'robot' if job.set == 'robot' else 'embedded'}" / f"{seed}.json"
+    points = [] if arm == AFTER else [(0.0, 0, measured(recipe, tasks, recipe.model.name, start))]
+    fewer = recipe.model_copy(update={"sample": recipe.sample.model_copy(update={"samples": 4})})
     points += [
-        (*cost[int(at.name)], measured(recipe, tasks, at, folder / f"step-{at.name}.json"))
+        (*cost[int(at.name)], measured(fewer, tasks, at, folder / f"step-{at.name}.json"))
         for at in sorted((folder / "training" / "snapshots").glob("*") if job.set == "sources" else ())
     ]
     points.append((seconds[-1], tokens[-1], measured(recipe, tasks, trained.folder, folder / "end.json")))
-    print(arm, seed, [round(100 * np.mean(list(by_task([e]).values())), 1) for *_, e in points], flush=True)
+    print(arm, seed, [round(100 * float(np.mean(list(by_task([e]).values()))), 1) for *_, e in points], flush=True)
     return points
 
 
@@ -129,7 +138,7 @@ def row_of(arm, runs, others):
 def after(offline, online):
     """Return the way of a seed that went offline first: what that had cost is its own cost, too."""
     seconds, tokens, _ = offline[-1]
-    return [*offline, *((seconds + s, tokens + t, e) for s, t, e in online[1:])]
+    return [*offline, *((seconds + s, tokens + t, e) for s, t, e in online)]
 
 
 def draw(rows, file):

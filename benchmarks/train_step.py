@@ -1,4 +1,4 @@
-"""What a training step costs, beside TRL: python benchmarks/train_step.py TRL_FOLDER [OUT.json] [--quick | --bars | --linear] [--rounds N]
+"""What a training step costs, beside TRL: python benchmarks/train_step.py TRL_FOLDER [OUT.json] [--quick | --bars | --linear] [--rounds N] [--work DIR]
 
 TRL_FOLDER holds TRL and what it needs beyond our own requirements (pip install --no-deps --target TRL_FOLDER trl datasets pandas
 multiprocess dill xxhash). What is measured, and how, is said in step_ways.py. A round goes through all jobs and ways, a process each;
@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,18 @@ def jobs_of(mode):
     grid = [{**short, "shape": shape, "G": g, "steps": 2} for shape in shapes for g in (4, 8, 16)]
     few = [{**job, "steps": 1, "ways": ("trl", "ours", "ours, padded")} for job in grid if job["G"] == 8][:2]
     return few if mode == "quick" else [*whole, *grid]
+
+
+def measured(job, turn, work):
+    """Measure a job, or read what an earlier call has put into a folder."""
+    if work is None:
+        return measure(job)
+    asked = json.dumps([job, turn], sort_keys=True)
+    file = work / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(measure(job)), encoding="utf-8")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def measure(job, limit=1500):
@@ -146,7 +159,7 @@ def rounded(figures):
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}
 
 
-def main(mode, trl, out, rounds):
+def main(mode, trl, out, rounds, work):
     """Measure everything and write it down, after every measurement anew."""
     flops = matmul_flops()
     jobs = [{**job, "rows": {}} for job in jobs_of(mode)]
@@ -158,7 +171,7 @@ def main(mode, trl, out, rounds):
                 if only_memory and turn:
                     continue
                 asked = {name: value for name, value in job.items() if name != "rows"}
-                said = measure({**asked, "way": way, "trl": trl, "warm": 0 if only_memory else job["warm"]})
+                said = measured({**asked, "way": way, "trl": trl, "warm": 0 if only_memory else job["warm"]}, turn, work)
                 samples.setdefault((number, way), []).extend([said] if said else [])
                 job["rows"][way] = row_of(samples[number, way], job, way, flops)
                 shown = said and {name: said[name] for name in ("seconds", "peak_mib", "gradient")}
@@ -176,10 +189,11 @@ if __name__ == "__main__":
     parser.add_argument("trl")
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("--rounds", type=int, help="3 with --bars and --linear, else 1")
+    parser.add_argument("--work", type=Path, help="folder of what is measured already: a call that was stopped goes on")
     modes = parser.add_mutually_exclusive_group()
     for name in ("quick", "bars", "linear"):
         modes.add_argument(f"--{name}", action="store_const", const=name, dest="mode", default="all")
     given = parser.parse_args()
     chosen = "" if given.mode in ("all", "quick") else f"{given.mode}_"
     place = given.out or RESULTS / f"train_step_{chosen}{DEVICE}.json"
-    main(given.mode, given.trl, place, given.rounds or (3 if chosen else 1))
+    main(given.mode, given.trl, place, given.rounds or (3 if chosen else 1), given.work)

@@ -10,17 +10,17 @@ TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other
 CONFIG = SampleConfig(samples=3, max_tokens=24, seed=3, batch=4)
 
 
-def seeded():
-    return torch.Generator().manual_seed(0)
+def noise(count):
+    return torch.rand(count, generator=torch.Generator().manual_seed(0))
 
 
 def test_temperature_zero_takes_the_likeliest():
-    assert draw(torch.tensor([[0.0, 2.0, 1.0]]), temperature=0, top_p=1, generator=seeded()).tolist() == [1]
+    assert draw(torch.tensor([[0.0, 2.0, 1.0]]), noise(1), temperature=0, top_p=1).tolist() == [1]
 
 
 def test_the_nucleus_cuts_the_tail():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
-    counts = torch.bincount(draw(logits, temperature=1.0, top_p=0.75, generator=seeded()), minlength=4)
+    counts = torch.bincount(draw(logits, noise(4000), temperature=1.0, top_p=0.75), minlength=4)
     # 0.5 and 0.3 are the smallest set with mass >= 0.75: 5/8 and 3/8
     assert counts[2:].tolist() == [0, 0]
     assert counts[0] / 4000 == pytest.approx(0.625, abs=0.03)
@@ -28,10 +28,10 @@ def test_the_nucleus_cuts_the_tail():
 
 def test_without_a_nucleus_every_token_has_its_probability():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(8000, 1)
-    counts = torch.bincount(draw(logits, temperature=1.0, top_p=1.0, generator=seeded()), minlength=4) / 8000
+    counts = torch.bincount(draw(logits, noise(8000), temperature=1.0, top_p=1.0), minlength=4) / 8000
     assert counts.tolist() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.02)
     # at temperature 0.5 the weights are squared: 0.25, 0.09, 0.0225, 0.0025 over 0.365
-    sharp = torch.bincount(draw(logits, temperature=0.5, top_p=1.0, generator=seeded()), minlength=4) / 8000
+    sharp = torch.bincount(draw(logits, noise(8000), temperature=0.5, top_p=1.0), minlength=4) / 8000
     assert sharp.tolist() == pytest.approx([0.685, 0.247, 0.062, 0.007], abs=0.02)
 
 
@@ -70,3 +70,13 @@ def test_every_attempt_is_made_once_and_again_the_same(tiny_model):
     assert list(sample(model, codec, TASKS, config=CONFIG, author="me")) == first
     other = list(sample(model, codec, TASKS, config=CONFIG.model_copy(update={"seed": 4}), author="me"))
     assert [a.code for a in other] != [a.code for a in first]
+
+
+def test_an_attempt_does_not_depend_on_what_else_is_sampled(tiny_model):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    together = {(a.task_id, a.code) for a in sample(model, codec, TASKS, config=CONFIG)}
+    alone = {(a.task_id, a.code) for task in reversed(TASKS) for a in sample(model, codec, [task], config=CONFIG)}
+    assert alone == together
+    fewer = CONFIG.model_copy(update={"samples": 1, "batch": 1})
+    assert {(a.task_id, a.code) for a in sample(model, codec, TASKS, config=fewer)} < together
+    assert list(sample(model, codec, [], config=CONFIG)) == []

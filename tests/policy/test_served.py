@@ -95,6 +95,8 @@ class Handler(BaseHTTPRequestHandler):
         elif "prompt" in body:
             text = home.codec.tokenizer.decode(ids, skip_special_tokens=True).partition("```")[0]
             choice = {"text": text, "finish_reason": FINISH[stopped], "logprobs": {"token_logprobs": logp}}
+            if body.get("return_token_ids"):
+                choice["token_ids"] = ids
             self.reply(200, {"choices": [choice], "usage": {"completion_tokens": len(ids)}})
         else:
             said = {"role": "assistant", "content": "Here it is:\n```python\nx = 1\n```\nEnjoy."}
@@ -132,6 +134,13 @@ def served(server, codec=None, **settings):
 
 def key(attempt):
     return attempt.task_id, attempt.code
+
+
+def test_sampled_ids_are_kept_where_the_server_gives_them(server):
+    found = list(served(server, extra={"return_token_ids": True})(TASKS, config=CONFIG))
+    drawn = {(request.task.task_id, tuple(server.drawn[request.seed])) for request in requests(TASKS, CONFIG)}
+    assert {(attempt.task_id, attempt.token_ids) for attempt in found} == drawn
+    assert all(attempt.token_ids is None for attempt in served(server)(TASKS, config=CONFIG))
 
 
 @torch.inference_mode()

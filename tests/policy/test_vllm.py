@@ -85,8 +85,10 @@ def check(attempts, folder):
     compared = 0
     for attempt in attempts:
         assert "```" not in attempt.code and 1 <= attempt.tokens <= 80 and attempt.truncated == (attempt.tokens == 80)
-        ids = codec.completion(attempt.code)
-        if attempt.truncated or len(ids) != attempt.tokens or "\ufffd" in attempt.code:
+        ids = list(attempt.token_ids or codec.completion(attempt.code))
+        if attempt.token_ids:
+            assert codec.decode(ids) == attempt.code and len(ids) == attempt.tokens
+        elif attempt.truncated or len(ids) != attempt.tokens or "\ufffd" in attempt.code:
             continue  # the sampled tokens cannot be told from the text
         prompt = prompts[attempt.task_id]
         logp_R = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
@@ -107,7 +109,7 @@ def test_a_vllm_server_that_is_killed_and_started_again(folder, tmp_path):
     archive = Archive.create(tmp_path / "archive")
     archive.append(tasks=TASKS)
     server = vllm_server(folder, tmp_path / "log")
-    there = ServerConfig(url=server.url, model="smollm2", retries=1, wait_seconds=0.1)
+    there = ServerConfig(url=server.url, model="smollm2", retries=1, wait_seconds=0.1, extra={"return_token_ids": True})
     recipe = asking(there)
     with server:
 
@@ -126,6 +128,7 @@ def test_a_vllm_server_that_is_killed_and_started_again(folder, tmp_path):
         drawn = list(sampler(recipe, folder)(TASKS, config=CONFIG))
         assert len({attempt.code for attempt in drawn}) > 2  # seeds of one task differ
         check(drawn, folder)
+        assert all(attempt.token_ids for attempt in drawn)
         check(list(sampler(asking(there, prompt="text"), folder)(TASKS, config=CONFIG)), folder)
         with pytest.raises(ModelError, match=r"404 Not Found.*no-such-model"):
             list(sampler(asking(there, model="no-such-model"), folder)(TASKS, config=CONFIG))
@@ -162,7 +165,50 @@ def test_vllm_in_process(folder, tmp_path):
     attempts = [Attempt(**row) for row in rows]
     assert [a.task_id for a in attempts] == ["add"] * 4 + ["turn"] * 4 and counts == [8]
     assert {a.author for a in attempts} == {"me"} and len({a.code for a in attempts}) > 2
+    assert all(attempt.token_ids for attempt in attempts)
     check(attempts, folder)
+
+
+FOLLOWED = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+import torch
+from upsolve.config import SampleConfig
+from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.vllm import Followed
+from upsolve.types import Task
+
+if __name__ == "__main__":
+    start, asked, out = sys.argv[1:]
+    asked, out = json.load(open(asked)), Path(out)
+    config = SampleConfig.model_validate(asked["sample"])
+    tasks = [Task(*task) for task in asked["tasks"]]
+    model, codec, sample = load_model(start, dtype=torch.bfloat16), load_codec(start), Followed(out / "policy", bf16=True)
+    drawn = []
+    for _ in range(2):
+        drawn.append([asdict(attempt) for attempt in sample(model, codec, tasks, config=config, author="me")])
+        for layer in model.model.layers[::5]:
+            torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+    (out / "attempts.json").write_text(json.dumps(drawn))
+"""
+
+
+def test_vllm_samples_the_weights_of_now(folder, tmp_path):
+    """The second call gives what the changed model says, not what the first one left in memory: log-probabilities tell."""
+    (tmp_path / "script.py").write_text(FOLLOWED)
+    sample = {**CONFIG.model_dump(), "engine": "vllm", "vllm": {"context_tokens": 1024, "compile": False}}
+    (tmp_path / "asked.json").write_text(
+        json.dumps({"sample": sample, "tasks": [[task.task_id, task.prompt] for task in TASKS]})
+    )
+    words = [BIN / "python", tmp_path / "script.py", folder, tmp_path / "asked.json", tmp_path]
+    done = subprocess.run(words, env={**os.environ, **QUIET}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = ([Attempt(**row) for row in rows] for rows in json.loads((tmp_path / "attempts.json").read_text()))
+    check(first, folder)
+    check(second, str(tmp_path / "policy"))
+    with pytest.raises(AssertionError):
+        check(second, folder)
 
 
 @pytest.mark.parametrize("prompt", ["chat", "text"])

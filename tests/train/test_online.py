@@ -16,7 +16,7 @@ import yaml
 
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, SourceConfig
-from upsolve.errors import ConfigError, TrainingError
+from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.experiment import split_archive
 from upsolve.policy.model import load_codec
 from upsolve.train import rounds
@@ -151,6 +151,12 @@ def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkey
     monkeypatch.setattr(rounds, "verify", broken)
     with pytest.raises(TrainingError, match="no reward for unscored"):
         run(recipe_for(tiny_model, source={"rounds": 1}), tmp_path / "run")
+
+
+def test_what_samples_must_have_the_weights(tiny_model, tmp_path):
+    for engine, error, why in (("server", ConfigError, "does not get the weights"), ("vllm", ModelError, "pip install vllm")):
+        with pytest.raises(error, match=why):
+            run(recipe_for(tiny_model, source={"rollout": {"engine": engine}}), tmp_path / engine)
 
 
 def test_values_need_rounds(tiny_model, tmp_path):

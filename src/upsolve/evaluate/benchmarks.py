@@ -1,6 +1,7 @@
 """Sample a policy on tasks, judge the samples, score them."""
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -10,11 +11,14 @@ from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.policy.engines import sampler
 from upsolve.train.rounds import Show, quiet
-from upsolve.types import Attempt, Evaluation, Task, Verdict
+from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
 from upsolve.verify.configured import judging_of
 from upsolve.verify.pool import verify
 
 __all__ = ["evaluate"]
+
+PORTION = 128
+"""Tasks sampled between two writes."""
 
 
 def evaluate(
@@ -28,12 +32,15 @@ def evaluate(
 ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
     """Measure a model on tasks.
 
+    With ``keep``, samples are written down on the way, ``PORTION`` tasks at a time, and a call that was stopped goes on after the last
+    ones written.
+
     Args:
         recipe: its ``sample`` and ``verify`` stages are used.
         tasks: what to try.
         model: name or folder.
         name: label in tables.
-        keep: JSONL file for the samples, one a line; None keeps none.
+        keep: JSONL file for the samples, one a line, with what is not finished beside it; None keeps none.
         progress: called with what is being done, how much is done, and how much there is.
 
     Returns:
@@ -41,10 +48,12 @@ def evaluate(
     """
     started = time.monotonic()
     report = progress or quiet
-    attempts = draw_samples(recipe, tasks, model, report)
+    unfinished = keep and keep.with_name(f"{keep.stem}.{fingerprint(recipe, tasks, model)}")
+    attempts = draw_samples(recipe, tasks, model, unfinished, report)
     verdicts = judge_samples(recipe, tasks, attempts, report)
-    if keep:
+    if keep and unfinished:
         write_samples(keep, attempts, verdicts)
+        shutil.rmtree(unfinished, ignore_errors=True)
     config = recipe.sample
     evaluation = Evaluation(
         name=name,
@@ -60,13 +69,38 @@ def evaluate(
     return evaluation, attempts, verdicts
 
 
-def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, report: Show) -> list[Attempt]:
-    """Return the samples in the order of the tasks."""
-    total = len(tasks) * recipe.sample.samples
-    draw = sampler(recipe, model)
-    drawn = draw(tasks, config=recipe.sample, author=model, on_done=lambda done: report("sample", done, total))
-    order = {task.task_id: position for position, task in enumerate(tasks)}
-    return sorted(drawn, key=lambda attempt: order[attempt.task_id])
+def fingerprint(recipe: Recipe, tasks: Sequence[Task], model: str) -> str:
+    """Return the content id of all that decides what is sampled; of a folder of weights, when it was made."""
+    made = str(Path(model).stat().st_mtime_ns) if Path(model).exists() else ""
+    asked = [text for task in tasks for text in (task.task_id, task.prompt)]
+    return content_id(model, made, str(recipe.model.bf16), recipe.sample.model_dump_json(), *asked)
+
+
+def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: Path | None, report: Show) -> list[Attempt]:
+    """Return the samples in the order of the tasks; portions that are written down in a folder are read."""
+    total, found = len(tasks) * recipe.sample.samples, list[Attempt]()
+    draw = None
+    for start in range(0, len(tasks), PORTION):
+        portion, before = tasks[start : start + PORTION], len(found)
+        file = unfinished and unfinished / f"{start:08d}.jsonl"
+        if file and file.exists():
+            found += [Attempt(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+            continue
+        draw = draw or sampler(recipe, model)
+        drawn = draw(
+            portion,
+            config=recipe.sample,
+            author=model,
+            on_done=lambda done, before=before: report("sample", before + done, total),
+        )
+        order = {task.task_id: position for position, task in enumerate(portion)}
+        found += sorted((replace(one, token_ids=None) for one in drawn), key=lambda attempt: order[attempt.task_id])
+        if file:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            temporary = file.with_suffix(".tmp")
+            temporary.write_text("".join(json.dumps(asdict(one)) + "\n" for one in found[before:]), encoding="utf-8")
+            temporary.replace(file)
+    return found
 
 
 def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: Show) -> list[Verdict]:

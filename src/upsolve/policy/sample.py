@@ -5,6 +5,7 @@ Legend: B lanes, V vocabulary, N most likely tokens kept for the nucleus.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from upsolve.config import SampleConfig
 from upsolve.policy.attention import keep_memory
 from upsolve.policy.lanes import ATTENTION, LaneCache, decode_step, prefill
+from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec, EncodedPrompt
 from upsolve.types import Attempt, Task
 
@@ -21,16 +23,16 @@ __all__ = ["draw", "sample"]
 NUCLEUS = 128
 
 
-def draw(logits_BV: Tensor, *, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
+def draw(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, top_p: float) -> Tensor:
     """Draw one token a row: softmax(logits / temperature) cut to the smallest set with mass >= top_p (1904.09751).
 
     The set is looked for among the 128 most likely tokens. Temperature 0 takes the most likely token.
 
     Args:
         logits_BV: [B, V] float32.
+        uniform_B: [B] float32, the noise: uniform in [0, 1).
         temperature: >= 0.
         top_p: (0, 1].
-        generator: source of the noise.
 
     Returns:
         Token ids [B], int64.
@@ -38,18 +40,17 @@ def draw(logits_BV: Tensor, *, temperature: float, top_p: float, generator: torc
     if temperature == 0:
         return logits_BV.argmax(-1)
     if top_p >= 1:
-        return invert((logits_BV / temperature).softmax(-1), generator)
+        return invert((logits_BV / temperature).softmax(-1), uniform_B)
     probabilities, index = (logits_BV / temperature).softmax(-1).topk(min(NUCLEUS, logits_BV.shape[-1]), dim=-1)
     before = probabilities.cumsum(-1) - probabilities
     kept = probabilities.masked_fill(before >= top_p, 0)
-    return index.gather(-1, invert(kept, generator)[:, None])[:, 0]
+    return index.gather(-1, invert(kept, uniform_B)[:, None])[:, 0]
 
 
-def invert(weights_BN: Tensor, generator: torch.Generator) -> Tensor:
+def invert(weights_BN: Tensor, uniform_B: Tensor) -> Tensor:
     """Draw an index a row, as likely as its weight: invert the cumulative sum. torch.multinomial takes 40 times as long here."""
     total = weights_BN.cumsum(-1)
-    points = torch.rand(len(total), 1, generator=generator, device=total.device) * total[:, -1:]
-    return torch.searchsorted(total, points, right=True)[:, 0].clamp(max=total.shape[-1] - 1)
+    return torch.searchsorted(total, uniform_B[:, None] * total[:, -1:], right=True)[:, 0].clamp(max=total.shape[-1] - 1)
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class Lane:
     """An attempt being decoded."""
 
     task: Task
+    noise: Random
     ids: list[int] = field(default_factory=list[int])
     logp: float = 0.0
     entropy: float = 0.0
@@ -67,7 +69,6 @@ class Decoder:
 
     def __init__(self, model: Any, codec: Codec, config: SampleConfig) -> None:
         self.model, self.codec, self.config = model, codec, config
-        self.generator = torch.Generator(device=model.device).manual_seed(config.seed)
         self.stop = torch.from_numpy(codec.stop_mask(model.config.vocab_size)).to(model.device)
         self.lanes: list[Lane | None] = []
 
@@ -77,16 +78,16 @@ class Decoder:
         self.cache = LaneCache(self.model, lanes)
         self.tokens_B = torch.zeros(lanes, dtype=torch.long, device=self.model.device)
 
-    def refill(self, jobs: Iterator[tuple[Task, EncodedPrompt, list[Any]]]) -> None:
+    def refill(self, jobs: Iterator[tuple[Request, EncodedPrompt, list[Any]]]) -> None:
         """Give every free lane the next attempt; drop lanes once the work runs out and half of them are idle."""
         for index, lane in enumerate(self.lanes):
             if lane is None and (job := next(jobs, None)) is not None:
-                task, prompt, read = job
+                request, prompt, read = job
                 if not read:
                     read.extend(prefill(self.model, self.cache, prompt.ids_P))
                 self.cache.fill(index, read)
                 self.tokens_B[index] = prompt.ids_P[-1]
-                self.lanes[index] = Lane(task)
+                self.lanes[index] = Lane(request.task, Random(request.seed))
         busy = [index for index, lane in enumerate(self.lanes) if lane is not None]
         if busy and len(busy) * 2 <= len(self.lanes):
             self.cache.keep(busy)
@@ -98,7 +99,9 @@ class Decoder:
         idle = torch.tensor([lane is None for lane in self.lanes], device=self.tokens_B.device)
         self.cache.length_B.masked_fill_(idle, 0)  # idle lanes run on the spot
         logits = decode_step(self.model, self.cache, self.tokens_B)
-        tokens = draw(logits, temperature=self.config.temperature, top_p=self.config.top_p, generator=self.generator)
+        noise = [0.0 if lane is None else lane.noise.getrandbits(24) / 2**24 for lane in self.lanes]  # float32 holds 24 bits
+        uniform = torch.tensor(noise, device=logits.device)
+        tokens = draw(logits, uniform, temperature=self.config.temperature, top_p=self.config.top_p)
         logp = logits.log_softmax(-1)
         entropy = torch.einsum("bv,bv->b", logits.softmax(-1), logp).neg().tolist()
         chosen = logp.gather(-1, tokens[:, None])[:, 0].tolist()
@@ -143,8 +146,9 @@ def sample(
 ) -> Iterator[Attempt]:
     """Yield ``config.samples`` attempts a task, in the order in which they end.
 
-    ``behavior_logp`` and ``entropy`` are those of the untempered distribution. Same model, tasks, config and thread count
-    give the same attempts.
+    ``behavior_logp`` and ``entropy`` are those of the untempered distribution. The noise of an attempt is its own
+    (``upsolve.policy.request``), so up to rounding it does not matter what else is sampled; same model, tasks, config and thread
+    count give the same attempts.
 
     Args:
         model: a causal language model of transformers, in the dtype to sample in.
@@ -155,8 +159,7 @@ def sample(
         on_done: called with the number of attempts ended so far.
     """
     keep_memory()
-    prompts = [codec.prompt(task) for task in tasks]
-    jobs = job_stream(tasks, prompts, config.samples)
+    jobs = job_stream(codec, tasks, config)
     decoder = Decoder(model, codec, config)
     before = model.config._attn_implementation
     model.set_attn_implementation(ATTENTION)
@@ -183,11 +186,9 @@ def named(attempt: Attempt, author: str) -> Attempt:
     return replace(attempt, author=author)
 
 
-def job_stream(
-    tasks: Sequence[Task], prompts: Sequence[EncodedPrompt], samples: int
-) -> Iterator[tuple[Task, EncodedPrompt, list[Any]]]:
+def job_stream(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[tuple[Request, EncodedPrompt, list[Any]]]:
     """Yield every attempt wanted, the attempts of a task together; the list is where its read prompt is kept."""
-    for task, prompt in zip(tasks, prompts, strict=True):
-        read: list[Any] = []
-        for _ in range(samples):
-            yield task, prompt, read
+    for task in tasks:
+        prompt, read = codec.prompt(task), list[Any]()
+        for request in requests([task], config):
+            yield request, prompt, read

@@ -127,6 +127,7 @@ class Served:
             choice = answer["choices"][0]
             truncated = choice["finish_reason"] == "length"
             tokens: int | None = (answer.get("usage") or {}).get("completion_tokens") or None
+            ids = None if self.codec is None else choice.get("token_ids")
             if self.codec is None:
                 code, logp = extract_code(choice["message"]["content"] or ""), None
             else:
@@ -143,6 +144,7 @@ class Served:
             behavior_logp=logp,
             tokens=tokens,
             truncated=truncated,
+            token_ids=tuple(ids) if ids else None,
         )
 
     def attempt(self, request: Request, body: Json, author: str, over: Event) -> Attempt:

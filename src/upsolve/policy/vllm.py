@@ -14,9 +14,10 @@ from upsolve.errors import ModelError
 from upsolve.policy.model import load_codec, load_model, resolve, save_model
 from upsolve.policy.prompt import MARK
 from upsolve.policy.request import Request, requests
+from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
-__all__ = ["InProcess"]
+__all__ = ["Followed", "InProcess"]
 
 PORTION = 1024
 """Attempts that vLLM is given at once."""
@@ -79,6 +80,11 @@ class InProcess:
             if on_done:
                 on_done(done)
 
+    def reload(self) -> None:
+        """Read the weights anew from the folder; what is remembered of prompts belongs to the old ones."""
+        self.llm.collective_rpc("reload_weights")
+        self.llm.reset_prefix_cache()
+
     def settings(self, request: Request, config: SampleConfig) -> Any:
         """Return how a request is to be sampled."""
         return self.settings_of(
@@ -101,7 +107,41 @@ class InProcess:
             behavior_logp=min(float(output.cumulative_logprob), 0.0),
             tokens=len(output.token_ids),
             truncated=output.finish_reason == "length",
+            token_ids=tuple(output.token_ids),
         )
+
+
+class Followed:
+    """Sample a policy that is being trained: its weights go to vLLM through a folder, anew at every call."""
+
+    def __init__(self, folder: Path, *, bf16: bool) -> None:
+        """Say where the weights go and in what precision vLLM computes; it is loaded at the first call."""
+        self.folder, self.bf16 = folder, bf16
+        self.engine: InProcess | None = None
+
+    def __call__(
+        self,
+        model: Any,
+        codec: Codec,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Do as ``upsolve.policy.sample.sample`` does; without tasks nothing is loaded.
+
+        Raises:
+            ModelError: vLLM is not installed, or cannot load the model.
+        """
+        if not tasks:
+            return iter(())
+        save_model(model, codec, self.folder)
+        if self.engine is None:
+            self.engine = InProcess(config.vllm, str(self.folder), bf16=self.bf16)
+        else:
+            self.engine.reload()
+        return self.engine(tasks, config=config, author=author, on_done=on_done)
 
 
 def plain_folder(model: str, dtype: torch.dtype, place: str) -> str:

@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
 
 from upsolve.config import Recipe
 from upsolve.policy.attention import keep_memory
 from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, trainable, value_head, with_adapters
-from upsolve.policy.sample import sample
 from upsolve.train import checkpoint
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.monitor import held_out
@@ -22,10 +22,12 @@ from upsolve.train.reference import read_attempts, reference_logps
 from upsolve.train.shard import Sharded, nothing, whole
 from upsolve.train.step import ByAttempt, Known, sum_gradients
 from upsolve.train.tally import Tally, merged, step_metrics
-from upsolve.types import Attempt, Task
 
 __all__ = ["Learner"]
 
+PATIENCE = timedelta(hours=12)
+"""How long processes wait for the one that samples and judges; torch's own ten minutes are less than a round may take."""
+T = TypeVar("T")
 Score = Callable[[PackedBatch], TokenScores]
 
 
@@ -37,7 +39,11 @@ class Learner:
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
         self.codec = load_codec(recipe.model.name)
-        self.accelerator = Accelerator(mixed_precision="bf16" if recipe.model.bf16 else "no", cpu=not torch.cuda.is_available())
+        self.accelerator = Accelerator(
+            mixed_precision="bf16" if recipe.model.bf16 else "no",
+            cpu=not torch.cuda.is_available(),
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+        )
         self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device))
         self.value_head: Any = None
         self.frozen: Any = None
@@ -112,6 +118,17 @@ class Learner:
         every: list[tuple[dict[str, Any], dict[str, Any]]] = gather_object([found])
         return {k: v for logps, _ in every for k, v in logps.items()}, {k: v for _, values in every for k, v in values.items()}
 
+    def collected(self, mine: list[T]) -> list[T]:
+        """Return what all processes have, the first one's first; all of them together."""
+        return mine if self.processes == 1 else gather_object(mine)
+
+    def led(self, find: Callable[[], T]) -> T:
+        """Return what the first process finds; all of them together, the others do not look."""
+        if self.processes == 1:
+            return find()
+        found: list[Any] = [find() if self.leads else None]
+        return broadcast_object_list(found)[0]
+
     def watch(self, batches: Sequence[PackedBatch]) -> dict[str, float]:
         """Measure held-out attempts."""
         return held_out(self.score, batches)
@@ -150,18 +167,9 @@ class Learner:
             parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
         return merged(gather_object([tally]))
 
-    def gathered(self) -> Any:
-        """Return the policy as one piece; all processes together, the first one keeps it where it was sharded."""
-        return self.model if self.sharded is None else self.sharded.gathered(keep=self.leads)
-
-    def draw(self, policy: Any, tasks: Sequence[Task], seed: int, on_done: Callable[[int], None]) -> list[Attempt]:
-        """Sample G attempts at each task from the policy as ``gathered`` returned it, in the order of the tasks."""
-        recipe = self.recipe
-        config = recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size, "seed": seed})
-        frozen = frozen_copy(policy, torch.bfloat16 if recipe.model.bf16 else torch.float32).to(self.accelerator.device)
-        drawn = sample(frozen, self.codec, tasks, config=config, author=f"{recipe.name}: policy in training", on_done=on_done)
-        place = {task.task_id: number for number, task in enumerate(tasks)}
-        return sorted(drawn, key=lambda attempt: place[attempt.task_id])
+    def gathered(self, *, everywhere: bool = False) -> Any:
+        """Return the policy as one piece; all processes together. Where it is sharded, the first one gets it, or all of them."""
+        return self.model if self.sharded is None else self.sharded.gathered(keep=everywhere or self.leads)
 
     def save(self, policy: Any, folder: Path) -> None:
         """Write the policy as ``gathered`` returned it."""

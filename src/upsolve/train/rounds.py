@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from upsolve.advantage import gae, less_kl, whiten
 from upsolve.config import Recipe
 from upsolve.errors import ConfigError
+from upsolve.policy.model import frozen_copy
+from upsolve.policy.sample import sample
+from upsolve.policy.vllm import Followed
 from upsolve.reward.formula import analyses_needed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups
 from upsolve.train.learner import Learner
@@ -117,33 +121,57 @@ class Online:
         Raises:
             ConfigError: what is to sample does not have the weights that are trained here.
         """
-        self.learner, self.folder, self.show, recipe = learner, folder, show, learner.recipe
-        if recipe.source.rollout.engine != "transformers":
-            raise ConfigError("source.rollout.engine: the policy in training is sampled where it is trained, by transformers")
+        self.learner, self.folder, recipe = learner, folder, learner.recipe
+        self.show = show if learner.leads else quiet
+        engine = recipe.source.rollout.engine
+        if engine == "server":
+            raise ConfigError(
+                "source.rollout.engine: a server does not get the weights that are trained here; take transformers or vllm"
+            )
+        self.sample = Followed(folder / "policy", bf16=recipe.model.bf16) if engine == "vllm" else sample
         self.total = recipe.source.rounds
         judging = judging_of(recipe.verify, lines=recipe.reward.mask_unexecuted)
         wanted = sorted({*judging.analyses, *analyses_needed(recipe.reward)})
         self.judging = replace(judging, analyses=tuple(wanted))
         with learner.accelerator.main_process_first():  # one makes the archive of what is sampled
-            self.supply = Supply(recipe, groups, folder, self.judge)
+            self.supply = Supply(recipe, groups, folder, self.judge, writes=learner.leads)
         learner.check(probe(learner.codec, groups[0].task))
 
     def judge(self, pairs: Sequence[tuple[Task, Attempt]]) -> list[Verdict]:
-        """Judge attempts as the recipe says."""
+        """Judge attempts as the recipe says, in the first process for all."""
         done = iter(range(1, len(pairs) + 1))
-        return verify(pairs, self.judging, on_done=lambda _index, _verdict: self.show("verify", next(done), len(pairs)))
+
+        def said(_index: int, _verdict: Verdict) -> None:
+            self.show("verify", next(done), len(pairs))
+
+        return self.learner.led(lambda: verify(pairs, self.judging, on_done=said))
 
     def draw(self, policy: Any, tasks: Sequence[Task], seed: int) -> list[Attempt]:
-        """Sample the policy as it is now."""
-        total = len(tasks) * self.learner.recipe.data.group_size
-        return self.learner.draw(policy, tasks, seed, lambda done: self.show("sample", done, total))
+        """Sample G attempts at each task, in the order of the tasks; each process does its share of them, vLLM is left to the first.
+
+        The noise of an attempt is its own, so it does not matter, up to rounding, which process draws it.
+        """
+        learner, recipe = self.learner, self.learner.recipe
+        config = recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size, "seed": seed})
+        mine = tasks if learner.leads else []
+        if self.sample is sample:
+            mine = tasks[learner.accelerator.process_index :: learner.processes]
+        drawn = self.sample(
+            frozen_copy(policy, torch.bfloat16 if recipe.model.bf16 else torch.float32).to(learner.accelerator.device),
+            learner.codec,
+            mine,
+            config=config,
+            author=f"{recipe.name}: policy in training",
+            on_done=lambda done: self.show("sample", done, len(mine) * config.samples),
+        )
+        order = {task.task_id: number for number, task in enumerate(tasks)}
+        return sorted(learner.collected([*drawn]), key=lambda attempt: order[attempt.task_id])
 
     def next(self, number: int) -> Round:
         """Sample, judge, reward, weigh and lay out; what is stored of this round already is read instead."""
         learner, recipe, started = self.learner, self.learner.recipe, time.monotonic()
-        policy = learner.gathered()
-        with learner.accelerator.main_process_first():  # the others find the samples stored
-            drawn = self.supply.round(number, lambda tasks, seed: self.draw(policy, tasks, seed))
+        policy = learner.gathered(everywhere=True)
+        drawn = self.supply.round(number, lambda tasks, seed: self.draw(policy, tasks, seed))
         encoded, too_long = encode_groups(drawn.cut.groups, learner.codec, recipe)
         known = Known()
         if encoded:

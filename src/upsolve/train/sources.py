@@ -80,11 +80,11 @@ def pass_rate(group: Group) -> float | None:
 
 
 class Supply:
-    """The sources of a run."""
+    """The sources of a run. Several processes do the same at the same time; one of them writes."""
 
-    def __init__(self, recipe: Recipe, groups: Sequence[Group], folder: Path, judge: Judge) -> None:
+    def __init__(self, recipe: Recipe, groups: Sequence[Group], folder: Path, judge: Judge, *, writes: bool = True) -> None:
         """Take the tasks to train on with their stored attempts; ``folder`` is where the run lives."""
-        self.recipe, self.groups, self.judge = recipe, groups, judge
+        self.recipe, self.groups, self.judge, self.writes = recipe, groups, judge, writes
         self.rollouts = Archive.create(folder / "rollouts")
         rates = {group.task.task_id: pass_rate(group) for group in groups}
         low, high = recipe.source.solved
@@ -122,7 +122,8 @@ class Supply:
         tag = f"{number:08x}"
         if kept := self.kept(number):
             return kept
-        self.rollouts.drop(tag)
+        if self.writes:
+            self.rollouts.drop(tag)
         groups: list[Group] = []
         pool, tried, short = self.pool(number), 0, wanted
         most = min(len(pool), math.ceil(wanted * self.recipe.source.oversample))
@@ -132,13 +133,18 @@ class Supply:
             groups += more
             short -= sum(map(self.useful, more))
             tried += len(tasks)
+        if self.writes:
+            self.keep(groups, tag)
+        return groups
+
+    def keep(self, groups: Sequence[Group], tag: str) -> None:
+        """Write down the groups of a round."""
         self.rollouts.append(
             tasks=[group.task for group in groups],
             attempts=[attempt for group in groups for attempt in group.attempts],
             verdicts=[verdict for group in groups for verdict in group.verdicts if verdict],
             tag=tag,
         )
-        return groups
 
     def tried(self, tasks: Sequence[Task], attempts: Sequence[Attempt]) -> list[Group]:
         """Judge attempts and put them together by task."""
