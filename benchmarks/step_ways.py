@@ -250,7 +250,10 @@ def one(job):
         "gradient": sum(float(p.grad.double().square().sum()) for p in model.parameters()) ** 0.5,
         "text_tokens": sum(len(g.prompt_P) * (len(g.attempts) - 1) + g.tokens for g in groups),
         "packed_tokens": sum(g.tokens for g in groups),
-        "weights": sum(p.numel() for p in model.parameters()),
+        "body_weights": sum(
+            p.numel() for name, p in model.named_parameters() if "embed_tokens" not in name and "lm_head" not in name
+        ),
+        "head_weights": model.get_output_embeddings().weight.numel(),
     }
     print(json.dumps(said))
 
