@@ -61,6 +61,8 @@ def recipe_of(arm, name, seed, job):
     own = [f"source.rounds={rounds}", f"source.groups={GROUPS[job.set]}", "monitor.snapshot_every=8"]
     if rounds:
         own.append("optim.tokens_per_batch=1024")  # so that two seeds at once fit into 24 GiB
+    if arm == "hybrid":
+        own.append("data.authors=[smollm2-135m]")  # the policy's own stored attempts, as offline
     if arm == AFTER:
         own.append(f"model.name={job.work / job.set / 'offline' / str(seed) / 'training' / 'model'}")
     if arm.startswith("PPO"):
@@ -143,12 +145,14 @@ def after(offline, online):
 
 def draw(rows, file):
     """Draw pass@1 of every seed against wall-clock and against tokens sampled."""
+    plt.rcParams["svg.hashsalt"] = "upsolve"
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for number, row in enumerate(rows):
         for place, axis in enumerate(axes):
             for seed, path in enumerate(row["paths"]):
                 label = row["arm"] if seed == 0 else None
-                axis.plot([p[place] for p in path], [p[2] for p in path], "o-", ms=3, lw=1, color=f"C{number}", label=label)
+                look = {"ms": 3, "lw": 1, "color": f"C{number}", "zorder": 9 - number}  # the ways of two begin alike
+                axis.plot([p[place] for p in path], [p[2] for p in path], "o-", label=label, **look)
     axes[0].set(xlabel="wall-clock, s", ylabel="pass@1, %")
     axes[1].set(xlabel="tokens sampled")
     axes[0].legend(frameon=False)
