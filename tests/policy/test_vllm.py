@@ -188,8 +188,7 @@ if __name__ == "__main__":
     drawn = []
     for _ in range(2):
         drawn.append([asdict(attempt) for attempt in sample(model, codec, tasks, config=config, author="me")])
-        for layer in model.model.layers[::5]:
-            torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+        torch.nn.init.zeros_(model.model.layers[15].mlp.down_proj.weight)  # it still speaks, but otherwise
     (out / "attempts.json").write_text(json.dumps(drawn))
 """
 
