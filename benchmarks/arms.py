@@ -6,11 +6,11 @@ Sets:
     dense     PPO with a reward for every token, PPO and GRPO with one for the attempt (2605.21180)
     robot     the same three in the robot world
 
-Every arm starts from SmolLM2-135M-Instruct and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms
-sample the same number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1; of `sources` also
-those on the way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring. What is done is not done again: seeds may
-be run one by one, or each in a process of its own with OMP_NUM_THREADS=1, and put together by a last call with all of them. Writes
-results/arms_SET.json, and for `sources` docs/arms_sources.svg.
+Every arm starts from SmolLM2-135M-Instruct and trains on the embedded archive's tasks of split 1, or on half of the robot's;
+online arms sample the same number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1;
+of `sources` also those on the way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring.
+What is done is not done again: seeds may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1, and put
+together by a last call with all of them. Writes results/arms_SET.json, and for `sources` docs/arms_sources.svg.
 """
 
 import argparse

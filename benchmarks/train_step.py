@@ -17,13 +17,14 @@ import statistics
 import subprocess
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import torch
 from machine import machine
 from step_ways import DEVICE, WAYS
+
+from upsolve.types import content_id
 
 RESULTS = Path(__file__).parent / "results"
 CHECKPOINTING = "trl, checkpointing"
@@ -70,8 +71,7 @@ def measured(job, turn, work):
     """Measure a job, or read what an earlier call has put into a folder."""
     if work is None:
         return measure(job)
-    asked = json.dumps([job, turn], sort_keys=True)
-    file = work / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
+    file = work / f"{content_id(json.dumps([job, turn], sort_keys=True))}.json"
     if not file.exists():
         work.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(measure(job)), encoding="utf-8")

@@ -119,9 +119,4 @@ def write_samples(file: Path, attempts: Sequence[Attempt], verdicts: Sequence[Ve
     """Write samples with their status, one JSON object a line."""
     with file.open("w", encoding="utf-8") as out:
         for attempt, verdict in zip(attempts, verdicts, strict=True):
-            out.write(
-                json.dumps(
-                    {**asdict(replace(attempt, token_ids=None)), "status": verdict.status, "error": verdict.error_message}
-                )
-                + "\n"
-            )
+            out.write(json.dumps({**asdict(attempt), "status": verdict.status, "error": verdict.error_message}) + "\n")

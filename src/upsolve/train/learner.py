@@ -113,9 +113,7 @@ class Learner:
         model.eval()
         found = read_attempts(mine, lambda batch: self.scored(model, batch))
         self.model.train()
-        if self.processes == 1:
-            return found
-        every: list[tuple[dict[str, Any], dict[str, Any]]] = gather_object([found])
+        every = self.collected([found])
         return {k: v for logps, _ in every for k, v in logps.items()}, {k: v for _, values in every for k, v in values.items()}
 
     def collected(self, mine: list[T]) -> list[T]:
@@ -165,7 +163,7 @@ class Learner:
         for parameter in self.parameters() if self.sharded is None else ():
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
-        return merged(gather_object([tally]))
+        return merged(self.collected([tally]))
 
     def gathered(self, *, everywhere: bool = False) -> Any:
         """Return the policy as one piece; all processes together. Where it is sharded, the first one gets it, or all of them."""
