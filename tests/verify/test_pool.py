@@ -64,6 +64,16 @@ def test_a_stream_is_read_as_workers_become_free():
     verdicts.close()
 
 
+def test_pieces_get_smaller_towards_the_end():
+    assert [*pool.sizes(range(41), 2)] == [8, 8, 7, 5, 4, 3, 2, 1, 1, 1, 1]
+    assert [*pool.sizes(range(3), 2)] == [1, 1, 1]
+    assert [*pool.sizes(range(0), 2)] == []
+    endless = pool.sizes(iter(()), 2)
+    assert [next(endless) for _ in range(9)] == [pool.CHUNK] * 9
+    alone = pool.sizes(range(17), 1)  # nobody waits for it
+    assert [next(alone) for _ in range(3)] == [pool.CHUNK] * 3
+
+
 def test_a_stop_does_not_wait_for_what_hangs():
     def stop(*_):
         raise KeyboardInterrupt

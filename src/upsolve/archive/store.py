@@ -9,7 +9,6 @@ an attempt seen k times is one attempt with count k, of verdicts by one judge on
 
 import fcntl
 import json
-import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, from_row, to_table
 from upsolve.errors import ArchiveError, SchemaError
+from upsolve.files import commit_file, write_text
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
 __all__ = ["EMBEDDED", "Appended", "Archive", "open_archive"]
@@ -259,17 +259,3 @@ def open_archive(name: str | Path) -> Archive:
 def recorded(verdict: Verdict) -> bool:
     """Return whether a verdict came with the data instead of from a judge of ours."""
     return verdict.judge.startswith("recorded:")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file atomically; of processes that write it at once, the last one's is kept."""
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    commit_file(temporary, path)
-
-
-def commit_file(temporary: Path, final: Path) -> None:
-    """Flush a file to disk and give it its name."""
-    with temporary.open("rb") as handle:
-        os.fsync(handle.fileno())
-    temporary.replace(final)

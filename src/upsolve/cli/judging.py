@@ -71,7 +71,7 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
     todo = [attempt for attempt in fresh if attempt.task_id in tasks]
     verdicts: list[Verdict] = []
     with bars() as progress:
-        for number, (_, verdict) in enumerate(judged(((tasks[attempt.task_id], attempt) for attempt in todo), how), 1):
+        for number, (_, verdict) in enumerate(judged([(tasks[attempt.task_id], attempt) for attempt in todo], how), 1):
             verdicts.append(verdict)
             progress("verify", number, len(todo))
             if number % BATCH == 0 or number == len(todo):

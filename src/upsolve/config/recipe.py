@@ -13,6 +13,7 @@ from upsolve.config.online import SourceConfig
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError
+from upsolve.files import write_text
 
 __all__ = ["Recipe", "cache_folder", "dump_recipe", "load_recipe", "recipe_yaml"]
 
@@ -85,8 +86,8 @@ def recipe_yaml(recipe: Recipe) -> str:
 
 
 def dump_recipe(recipe: Recipe, path: str | Path) -> None:
-    """Write the resolved recipe."""
-    Path(path).write_text(recipe_yaml(recipe), encoding="utf-8")
+    """Write the resolved recipe, atomically."""
+    write_text(Path(path), recipe_yaml(recipe))
 
 
 def cache_folder() -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
+from upsolve.files import write_text
 from upsolve.policy.engines import sampler
 from upsolve.train.rounds import Show, quiet
 from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
@@ -96,10 +97,7 @@ def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: 
         order = {task.task_id: position for position, task in enumerate(portion)}
         found += sorted((replace(one, token_ids=None) for one in drawn), key=lambda attempt: order[attempt.task_id])
         if file:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = file.with_suffix(".tmp")
-            temporary.write_text("".join(json.dumps(asdict(one)) + "\n" for one in found[before:]), encoding="utf-8")
-            temporary.replace(file)
+            write_text(file, "".join(json.dumps(asdict(one)) + "\n" for one in found[before:]))
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import ArchiveError
+from upsolve.files import write_text
 from upsolve.types import Evaluation, TaskScore
 
 __all__ = ["load_evaluation", "save_evaluation"]
@@ -15,11 +16,7 @@ VERSION = 1
 
 def save_evaluation(evaluation: Evaluation, path: str | Path) -> None:
     """Write an evaluation, atomically."""
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"version": VERSION, **asdict(evaluation)}, indent=1), encoding="utf-8")
-    temporary.replace(file)
+    write_text(Path(path), json.dumps({"version": VERSION, **asdict(evaluation)}, indent=1))
 
 
 def load_evaluation(path: str | Path) -> Evaluation:

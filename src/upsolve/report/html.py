@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from upsolve.files import write_text
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, training_curves
 from upsolve.report.tables import comparison, pass_table, profile_table, reward_tables
 from upsolve.reward.formula import Rewarded
@@ -75,7 +76,4 @@ def write_report(path: str | Path, content: ReportContent) -> None:
         tables=tables,
         pictures=pictures,
     )
-    file = Path(path)
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
+    write_text(Path(path), text)

@@ -1,7 +1,6 @@
 """The path: groups -> rewards -> advantages -> batches -> steps, with checkpoints and monitors."""
 
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
+from upsolve.files import write_text
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
 from upsolve.train.monitor import Log, check_health, read_log, warn_of_clipping
@@ -201,9 +201,7 @@ def claim(folder: Path, recipe: Recipe) -> None:
     file = folder / "recipe.yaml"
     if file.exists() and load_recipe(file) != recipe:
         raise TrainingError(f"{folder}: holds a run of another recipe (see {file}); choose another folder or remove it")
-    temporary = folder / f"recipe.{os.getpid()}.tmp"
-    dump_recipe(recipe, temporary)
-    temporary.replace(file)
+    dump_recipe(recipe, file)
 
 
 def finish(run: Run, policy: Any, collapsed: str) -> None:
@@ -222,8 +220,7 @@ def finish(run: Run, policy: Any, collapsed: str) -> None:
     kept = progress.best_step if keep_best else progress.step
     counts = {"groups": progress.groups, "left_out": progress.left_out, "flagged": progress.flagged}
     said = {"steps": progress.step, "kept_step": kept, "collapsed": collapsed, **counts}
-    (folder / "summary.tmp").write_text(json.dumps(said, indent=1), encoding="utf-8")
-    (folder / "summary.tmp").replace(folder / SUMMARY)
+    write_text(folder / SUMMARY, json.dumps(said, indent=1))
 
 
 def load_trained(folder: Path) -> Trained | None:

@@ -10,6 +10,7 @@ import torch
 
 from upsolve.config import MonitorConfig
 from upsolve.errors import CollapseError
+from upsolve.files import write_text
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
@@ -35,7 +36,7 @@ class Log:
             return
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self.file.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        write_text(self.file, "".join(json.dumps(row) + "\n" for row in self.rows))
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
 
     def write(self, row: Mapping[str, float]) -> None:

@@ -2,8 +2,9 @@
 
 import atexit
 import os
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from upsolve.verify.worker import Chunk, Hand, LocalHand, judge_chunk
 __all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "hands_of", "judged", "look_up", "verify"]
 
 CHUNK = 8
-"""Attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
+"""Most attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
 AHEAD = 2
 """Chunks that wait for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
@@ -108,7 +109,8 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
     """Yield the place and the verdict of each pair, as they come; memory does not grow with the number of pairs.
 
     Args:
-        pairs: tasks and attempts, read as workers become free.
+        pairs: tasks and attempts, read as workers become free; when it has a length, the last of them go out in ever smaller
+            pieces, so that all workers end at about the same time.
         how: limits, workers, executor, cache.
 
     Raises:
@@ -119,7 +121,10 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
     with open_cache(how.cache) as cache, ThreadPoolExecutor(crew.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
         try:
-            while part := list(islice(numbered, CHUNK)):
+            for size in sizes(pairs, crew.size):
+                part = list(islice(numbered, size))
+                if not part:
+                    break
                 known, fresh = look_up(part, cache, how)
                 yield from known
                 if fresh:
@@ -132,6 +137,14 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
             crew.stop()
             threads.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def sizes(pairs: Iterable[Any], workers: int) -> Iterator[int]:
+    """Yield how many attempts go out at once: CHUNK, and with several workers no more than half of one's share of what is left."""
+    left = len(pairs) if workers > 1 and isinstance(pairs, Sized) else sys.maxsize
+    while left > 0:
+        yield (size := min(CHUNK, -(-left // (2 * workers))))
+        left -= size
 
 
 def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[list[tuple[int, Verdict]], Numbered]:
@@ -178,7 +191,7 @@ def verify(
         places.setdefault(attempt.attempt_id, []).append(index)
     equals = [*places.values()]
     verdicts: dict[int, Verdict] = {}
-    for number, verdict in judged((pairs[same[0]] for same in equals), how):
+    for number, verdict in judged([pairs[same[0]] for same in equals], how):
         for index in equals[number]:
             verdicts[index] = verdict
             if on_done:

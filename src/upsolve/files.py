@@ -1,0 +1,21 @@
+"""Small files, written whole or not at all. The standard library only."""
+
+import os
+from pathlib import Path
+
+__all__ = ["commit_file", "write_text"]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file atomically, with the folders above it; of processes that write it at once, the last one's is kept."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    commit_file(temporary, path)
+
+
+def commit_file(temporary: Path, final: Path) -> None:
+    """Flush a file to disk and give it its name."""
+    with temporary.open("rb") as handle:
+        os.fsync(handle.fileno())
+    temporary.replace(final)
