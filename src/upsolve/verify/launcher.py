@@ -194,9 +194,9 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
     said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"]})
-    source = os.memfd_create("server", 0)
-    os.write(source, setup["server"].encode())
-    relay = f"import os; source = os.pread({source}, 1 << 20, 0); os.close({source}); exec(source)"
+    server = os.memfd_create("server", 0)
+    os.write(server, bytes.fromhex(setup["server"]))
+    relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"
     flags = ["-I", "-S", "-B", "-X", "utf8", "-c", relay, said]
     os.execve(setup["executable"], [setup["executable"], *flags], {**os.environ, "LD_BIND_NOW": "1"})
 

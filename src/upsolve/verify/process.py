@@ -30,24 +30,29 @@ ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
 """Of a temporary folder, by profile."""
 STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
+START = """
+import sys
+for name, code in parts:
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+for name, _ in parts:
+    del sys.modules[name]
+args, sys.argv[:] = sys.argv[1:], [""]
+del boot, parts, name, code, _
+module.main(*args)
+"""
+"""First part of a bundle: run the others as modules, then the last of them."""
 
 
 @cache
-def bundle(main: str, *modules: str) -> str:
-    """Return a program that holds these modules of ours and calls ``main.main``: inside, our folder cannot be read."""
+def bundle(main: str, *modules: str) -> bytes:
+    """Return a program that holds these modules of ours and calls ``main.main``: inside, our folder cannot be read.
+
+    It comes compiled, for what an interpreter has touched to compile it costs each of its forks time.
+    """
     sources = {name: (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in (*modules, main)}
-    return (
-        "import sys\n"
-        f"sources = {sources!r}\n"
-        "for name, source in sources.items():\n"
-        "    module = sys.modules[name] = type(sys)(name)\n"
-        "    exec(compile(source, name, 'exec'), module.__dict__)\n"
-        "for name in sources:\n"
-        "    del sys.modules[name]\n"
-        "args, sys.argv[:] = sys.argv[1:], ['']\n"
-        "del sources, source, name\n"
-        "module.main(*args)\n"
-    )
+    parts = [(name, compile(source, name, "exec", dont_inherit=True, optimize=2)) for name, source in sources.items()]
+    return marshal.dumps((compile(START, "start", "exec", dont_inherit=True), parts))
 
 
 def rewrite(handle: int, data: bytes) -> None:
@@ -99,15 +104,15 @@ class Server:
             self.group.add(process.pid)
         self.socket, self.process = ours, process
         ours.settimeout(STARTING)
-        for text in (bundle("launcher", "syscalls"), json.dumps(setup)):
-            ours.send(text.encode())
+        for data in (bundle("launcher", "syscalls"), json.dumps(setup).encode()):
+            ours.send(data)
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True
 
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
-        server = bundle("server", "values", "child", "player", "tester")
+        server = bundle("server", "values", "child", "player", "tester").hex()
         own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 
@@ -165,9 +170,8 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
     above = max(*handles, 2 + len(handles)) + 1
     moves = [(handle, above + place) for place, handle in enumerate(handles)]
     moves += [(above + place, 3 + place) for place in range(len(handles))]
-    relay = (
-        f"import os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\nexec(os.read(3, 1 << 20))"
-    )
+    placed = f"import marshal, os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\n"
+    relay = placed + "boot, parts = marshal.loads(os.read(3, 1 << 20))\nexec(boot)"
     return subprocess.Popen(
         [PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", relay],
         stdin=subprocess.DEVNULL,
