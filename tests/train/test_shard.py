@@ -1,4 +1,4 @@
-"""Weights spread over two processes: the losses of whole ones, and checkpoints that go from one to the other."""
+"""Weights spread over two processes, by FSDP2 or DeepSpeed: the losses of whole ones, and checkpoints that go from one to the other."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,7 +17,8 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.archive.store import open_archive
-from upsolve.config import Recipe
+from upsolve.config import ModelConfig, Recipe
+from upsolve.errors import TrainingError
 from upsolve.experiment import split_archive
 from upsolve.policy.model import load_codec
 from upsolve.train.learner import Learner
@@ -54,6 +56,11 @@ def groups_of(recipe):
     return split_archive(open_archive("embedded"), recipe).groups
 
 
+def own_part(tensor):
+    """Return what this process holds of a tensor that may be FSDP2's or DeepSpeed's."""
+    return getattr(tensor, "ds_tensor", getattr(tensor, "_local_tensor", tensor))
+
+
 def train_to(recipe, folder, stop):
     """Train until the checkpoint of a step is written (0: to the end), then write down how much this process holds."""
     keep = Learner.keep
@@ -61,8 +68,10 @@ def train_to(recipe, folder, stop):
     def keep_and_stop(learner, place, progress):
         keep(learner, place, progress)
         if progress.step == stop:
-            held = [learner.parameters(), [state["exp_avg"] for state in learner.optimizer.state.values()]]
-            sizes = [sum(getattr(tensor, "_local_tensor", tensor).numel() for tensor in some) for some in held]
+            held = learner.learning
+            optimizer = getattr(held.optimizer, "optimizer", held.optimizer)  # DeepSpeed's has torch's inside
+            parts = [held.parameters(), [state["exp_avg"] for state in optimizer.state.values()]]
+            sizes = [sum(own_part(tensor).numel() for tensor in some) for some in parts]
             (place / f"held{learner.accelerator.process_index}.json").write_text(json.dumps(sizes))
             learner.accelerator.wait_for_everyone()
             raise StoppedError
@@ -97,7 +106,7 @@ def tied_model(tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recipes(tiny_model, tied_model):
-    model = {"name": tiny_model, "bf16": False, "shard": True}
+    model = {"name": tiny_model, "bf16": False}
     settings = {
         "stored": {**STORED, "model": model},
         "ppo": {**PPO, "model": {**model, "name": tied_model}},
@@ -107,20 +116,38 @@ def recipes(tiny_model, tied_model):
 
 
 @pytest.fixture(scope="module")
-def runs(recipes, tmp_path_factory):
-    """All runs of one process, which has its weights whole, and of two, in one launch of these."""
-    place = tmp_path_factory.mktemp("shard")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("shard")
+
+
+@pytest.fixture(scope="module")
+def alone(recipes, place):
+    """All runs of one process, which has its weights whole."""
     for name, recipe in recipes.items():
         train_to(recipe, place / name, 0)
-    train_to(recipes["stored"], place / "whole_first", STOP)
-    jobs = [
-        ("stored", "spread_first", STOP),
-        ("stored", "whole_first", 0),
-        ("ppo", "spread_ppo", 0),
-        ("lora", "spread_lora", 0),
-    ]
+    train_to(recipes["stored"], place / "stopped", STOP)
+    return place
+
+
+WAYS = {
+    "fsdp2": {"shard": "fsdp2"},
+    "zero3": {"shard": "deepspeed", "deepspeed": {"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}},
+    "zero2": {"shard": "deepspeed", "deepspeed": {"zero_optimization": {"stage": 2}}},
+}
+NEEDS = pytest.mark.skipif(not (find_spec("deepspeed") and shutil.which("c++")), reason="needs DeepSpeed and a C++ compiler")
+
+
+@pytest.fixture(scope="module", params=["fsdp2", *(pytest.param(way, marks=NEEDS) for way in ("zero3", "zero2"))])
+def runs(alone, recipes, request):
+    """All runs of two processes, in one launch of these."""
+    way, place = request.param, alone / request.param
+    shutil.copytree(alone / "stopped", place / "goes_on")
     for name, recipe in recipes.items():
-        (place / f"{name}.yaml").write_text(yaml.safe_dump(recipe.model_dump(mode="json")))
+        settings = recipe.model_dump(mode="json")
+        settings["model"] |= WAYS[way]
+        (place / f"{name}.yaml").write_text(yaml.safe_dump(settings))
+    shutil.copy(place / "stored.yaml", place / "goes_on" / "recipe.yaml")
+    jobs = [("stored", "stopped", STOP), ("stored", "goes_on", 0), ("ppo", "ppo", 0), ("lora", "lora", 0)]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [*launch, __file__, str(place), json.dumps(jobs)],
@@ -160,35 +187,47 @@ def test_a_process_may_have_a_batch_less(recipes):
     assert {len(step) % 2 for step in plan.steps[:4]} == {0, 1}, "both are tried below"
 
 
-def test_each_process_holds_half(runs):
+def test_deepspeed_is_asked_for_in_the_recipe(recipes, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")  # as `accelerate launch --use_deepspeed` does
+    with pytest.raises(TrainingError, match="model.shard: deepspeed"):
+        Learner(recipes["stored"])
+    with pytest.raises(ValueError, match="shard is fsdp2"):
+        ModelConfig(shard="fsdp2", deepspeed={"zero_optimization": {"stage": 2}})
+
+
+def test_each_process_holds_half(alone, runs):
     # embedding and head 258 x 32 each; two layers of 4 x 32 x 32 attention less two halves, 3 x 32 x 64 and two norms; a norm
-    weights = 2 * 258 * 32 + 2 * (3 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32
-    assert json.loads((runs / "whole_first" / "held0.json").read_text()) == [weights, weights]
+    size = 2 * 258 * 32 + 2 * (3 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32
+    assert json.loads((alone / "stopped" / "held0.json").read_text()) == [size, size]
+    weights = size if runs.name == "zero2" else size / 2
     for process in range(2):
-        assert json.loads((runs / "spread_first" / f"held{process}.json").read_text()) == [weights / 2, weights / 2]
+        assert json.loads((runs / "stopped" / f"held{process}.json").read_text()) == [weights, size / 2]
 
 
-def test_a_checkpoint_of_whole_weights_goes_on_spread(runs, tiny_model):
-    assert_same(rows(runs / "stored"), rows(runs / "whole_first"))
-    assert_same_end(runs / "stored", runs / "whole_first", tiny_model)
+def test_a_checkpoint_of_whole_weights_goes_on_spread(alone, runs, tiny_model):
+    assert_same(rows(alone / "stored"), rows(runs / "goes_on"))
+    assert_same_end(alone / "stored", runs / "goes_on", tiny_model)
 
 
-def test_a_checkpoint_of_spread_weights_goes_on_whole(runs, recipes):
-    assert len(rows(runs / "spread_first")) == STOP
-    train_to(recipes["stored"], runs / "spread_first", 0)
-    assert_same(rows(runs / "stored"), rows(runs / "spread_first"))
+def test_a_checkpoint_of_spread_weights_goes_on_whole(alone, runs, recipes, tiny_model):
+    assert len(rows(runs / "stopped")) == STOP
+    shutil.copytree(runs / "stopped", runs / "alone_again")
+    shutil.copy(alone / "stored" / "recipe.yaml", runs / "alone_again" / "recipe.yaml")
+    train_to(recipes["stored"], runs / "alone_again", 0)
+    assert_same(rows(alone / "stored"), rows(runs / "alone_again"))
+    assert_same_end(alone / "stored", runs / "alone_again", tiny_model)
 
 
-def test_the_policy_is_sampled_and_its_values_learn(runs, tied_model):
-    assert_same(rows(runs / "ppo"), rows(runs / "spread_ppo"))
-    assert_same_end(runs / "ppo", runs / "spread_ppo", tied_model)
-    assert "lm_head.weight" not in load_file(runs / "spread_ppo" / "model" / "model.safetensors"), "what was tied stays tied"
-    assert {row["round"] for row in rows(runs / "ppo")} == {0.0, 1.0}
+def test_the_policy_is_sampled_and_its_values_learn(alone, runs, tied_model):
+    assert_same(rows(alone / "ppo"), rows(runs / "ppo"))
+    assert_same_end(alone / "ppo", runs / "ppo", tied_model)
+    assert "lm_head.weight" not in load_file(runs / "ppo" / "model" / "model.safetensors"), "what was tied stays tied"
+    assert {row["round"] for row in rows(alone / "ppo")} == {0.0, 1.0}
 
 
-def test_adapters_are_spread_too(runs):
-    assert_same(rows(runs / "lora"), rows(runs / "spread_lora"))
-    ends = [load_file(runs / name / "model" / "adapter_model.safetensors") for name in ("lora", "spread_lora")]
+def test_adapters_are_spread_too(alone, runs):
+    assert_same(rows(alone / "lora"), rows(runs / "lora"))
+    ends = [load_file(place / "lora" / "model" / "adapter_model.safetensors") for place in (alone, runs)]
     assert ends[0].keys() == ends[1].keys()
     assert all(torch.allclose(ends[0][name], ends[1][name], atol=1e-4) for name in ends[0])
 

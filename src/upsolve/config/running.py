@@ -1,8 +1,8 @@
 """What a run works with: model, groups, optimiser, monitors, sampler, judge, evaluation."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from upsolve.config.strict import Strict
 
@@ -30,8 +30,17 @@ class ModelConfig(Strict):
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
     bf16: bool = True
     """Compute in bfloat16 (weights that are trained stay in float32)."""
-    shard: bool = False
-    """FSDP2: weights, gradients and the optimiser's state are spread over the processes; one process alone has them whole anyway."""
+    shard: Literal["none", "fsdp2", "deepspeed"] = "none"
+    """Who spreads weights, gradients and the optimiser's state over the processes; one process alone has them whole anyway."""
+    deepspeed: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings of DeepSpeed, over ours (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
+
+    @model_validator(mode="after")
+    def settings_are_read(self) -> Self:
+        """Refuse settings that nobody reads."""
+        if self.deepspeed and self.shard != "deepspeed":
+            raise ValueError(f"deepspeed is set, but shard is {self.shard}: set shard to deepspeed")
+        return self
 
 
 class DataConfig(Strict):

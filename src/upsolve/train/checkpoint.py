@@ -1,15 +1,13 @@
 """Everything a run needs to go on bit by bit: written whole or not at all."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from upsolve.errors import TrainingError
-from upsolve.train.shard import spread_like, whole
+from upsolve.train.pack import PackedBatch
+from upsolve.train.shard import Whole
 
 __all__ = ["Progress", "restore", "save"]
 
@@ -40,34 +38,24 @@ class Progress:
     """What was flagged in these, by what flagged it."""
 
 
-def save(
-    folder: Path, learning: Sequence[Tensor], optimizer: torch.optim.Optimizer, progress: Progress, *, writes: bool = True
-) -> None:
+def save(folder: Path, held: Whole, progress: Progress, *, writes: bool = True) -> None:
     """Write a checkpoint over the last one, atomically; it holds whole tensors and does not tell how they were spread.
 
     Where they are spread over processes, all call this and one writes.
     """
-    weights = [whole(parameter.detach(), keep=writes) for parameter in learning]
-    moments = optimizer.state_dict()
-    moments["state"] = {
-        index: {name: whole(tensor, keep=writes) for name, tensor in tensors.items()}
-        for index, tensors in moments["state"].items()
-    }
+    weights, moments = held.state(keep=writes)
     if not writes:
         return
-    state = {
-        "weights": weights,
-        "optimizer": moments,
-        "progress": asdict(progress),
-        "rng": torch.get_rng_state(),
-    }
+    state = {"weights": weights, "moments": moments, "progress": asdict(progress), "rng": torch.get_rng_state()}
     temporary = folder / f"{FILE}.tmp"
     torch.save(state, temporary)
     temporary.replace(folder / FILE)
 
 
-def restore(folder: Path, learning: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> Progress:
+def restore(folder: Path, held: Whole, example: PackedBatch) -> Progress:
     """Load the checkpoint of a folder into what learns and its optimiser; without one, start at step 0.
+
+    ``example`` is any batch that the policy can score.
 
     Raises:
         TrainingError: the checkpoint is damaged or of another model; names the file.
@@ -77,20 +65,8 @@ def restore(folder: Path, learning: Sequence[Tensor], optimizer: torch.optim.Opt
         return Progress()
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-        with torch.no_grad():
-            for parameter, saved in zip(learning, state["weights"], strict=True):
-                parameter.copy_(spread_like(saved, parameter))
-        optimizer.load_state_dict(spread_moments(state["optimizer"], learning))
+        held.load(state["weights"], state["moments"], example)
         torch.set_rng_state(state["rng"])
         return Progress(**state["progress"])
     except (RuntimeError, TypeError, ValueError, KeyError, EOFError, OSError) as error:
         raise TrainingError(f"{file}: cannot go on from it ({error}); remove it to start over") from error
-
-
-def spread_moments(state: dict[str, Any], learning: Sequence[Tensor]) -> dict[str, Any]:
-    """Return the saved state of an optimiser, each tensor spread as its parameter is."""
-    moments = {
-        index: {name: spread_like(tensor, learning[index]) for name, tensor in tensors.items()}
-        for index, tensors in state["state"].items()
-    }
-    return {**state, "state": moments}

@@ -1,5 +1,6 @@
 """What learns: the policy, its value head where it has one, the optimiser, and the processes that they are spread over."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -9,19 +10,22 @@ from typing import Any, TypeVar
 import torch
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
+from torch import Tensor
 
 from upsolve.config import Recipe
+from upsolve.errors import TrainingError
 from upsolve.policy.attention import keep_memory
-from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, trainable, value_head, with_adapters
+from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, value_head, with_adapters
 from upsolve.train import checkpoint
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.monitor import held_out
 from upsolve.train.pack import PackedBatch
 from upsolve.train.padded import choose_scorer
 from upsolve.train.reference import read_attempts, reference_logps
-from upsolve.train.shard import Sharded, nothing, whole
+from upsolve.train.shard import Sharded, Whole, nothing
 from upsolve.train.step import ByAttempt, Known, sum_gradients
-from upsolve.train.tally import Tally, merged, step_metrics
+from upsolve.train.tally import merged, step_metrics
+from upsolve.train.zero import Zero
 
 __all__ = ["Learner"]
 
@@ -35,6 +39,10 @@ class Learner:
     """A policy, first as the frozen start, then, from ``begin`` on, as what is trained."""
 
     def __init__(self, recipe: Recipe) -> None:
+        if os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true":
+            raise TrainingError(
+                "started with --use_deepspeed: leave it out and set model.shard: deepspeed (see docs/recipes.md)"
+            )
         keep_memory()
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
@@ -47,11 +55,11 @@ class Learner:
         self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device))
         self.value_head: Any = None
         self.frozen: Any = None
-        self.sharded: Sharded | None = None
+        self.held: Whole | None = None
 
     def check(self, batch: PackedBatch) -> None:
         """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
-        self.scorer = choose_scorer(self.model, batch)
+        self.scorer, self.example = choose_scorer(self.model, batch), batch
 
     def begin(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
         """Put adapters and value head on, spread all where asked, make the optimiser, and go on from a folder's checkpoint, if there is one.
@@ -67,14 +75,22 @@ class Learner:
             self.value_head = value_head(self.model)
         self.model = with_adapters(self.model, recipe.model, seed=recipe.seed)
         self.model.train()
-        if recipe.model.shard and self.processes > 1:
-            self.sharded = Sharded(self.model, self.value_head, self.scorer, self.accelerator.device, self.processes)
-        self.optimizer = torch.optim.AdamW(self.parameters(), lr=recipe.optim.lr, weight_decay=recipe.optim.weight_decay)
-        return checkpoint.restore(folder, self.parameters(), self.optimizer)
+        self.held = self.hold()
+        return checkpoint.restore(folder, self.held, self.example)
 
-    def parameters(self) -> list[torch.nn.Parameter]:
-        """Return what learns."""
-        return [*trainable(self.model), *(self.value_head.parameters() if self.value_head is not None else ())]
+    def hold(self) -> Whole:
+        """Spread what learns over the processes where asked, and make its optimiser."""
+        model = self.recipe.model
+        what = (self.model, self.value_head, self.scorer, self.accelerator, self.recipe.optim)
+        if model.shard == "none" or self.processes == 1:
+            return Whole(*what)
+        return Sharded(*what) if model.shard == "fsdp2" else Zero(*what, settings=model.deepspeed)
+
+    @property
+    def learning(self) -> Whole:
+        """Return what is trained, as this process holds it: not before ``begin``."""
+        assert self.held is not None
+        return self.held
 
     @property
     def leads(self) -> bool:
@@ -93,9 +109,9 @@ class Learner:
     def scored(self, model: Any, batch: PackedBatch) -> TokenScores:
         """Score a batch under a model."""
         with self.accelerator.autocast():
-            if self.sharded is not None and model is self.model:
-                return self.sharded.score(batch)
-            return self.scorer(model, batch, self.value_head if model is self.model else None)
+            if self.held is not None and model is self.model:
+                return self.held.score(batch)
+            return self.scorer(model, batch)
 
     def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
         """Return the log-probabilities of attempts under the frozen start, before ``begin``: one process computes, the others read."""
@@ -133,41 +149,30 @@ class Learner:
 
     def step(self, batches: Sequence[PackedBatch], known: Known, rate: float) -> dict[str, float]:
         """Do one optimiser step and return its figures."""
-        started = time.monotonic()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        tally = sum_gradients(
-            self.score,
-            batches,
-            self.recipe.objective,
-            known=known,
-            backward=self.accelerator.backward,
-            share=(self.accelerator.process_index, self.processes),
-        )
-        if self.idles(len(batches)):
-            self.accelerator.backward(nothing(self.score(batches[0])))
-        tally = self.shared(tally)
-        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.parameters(), self.recipe.optim.clip_norm)))
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        started, held, process = time.monotonic(), self.learning, self.accelerator.process_index
+        idle = self.idles(len(batches))
+        left = len(batches[process :: self.processes]) + idle
+
+        def backward(loss: Tensor) -> None:
+            nonlocal left
+            left -= 1
+            held.backward(loss, last=left == 0)
+
+        share = (process, self.processes)
+        tally = sum_gradients(self.score, batches, self.recipe.objective, known=known, backward=backward, share=share)
+        if idle:
+            backward(nothing(self.score(batches[0])))
+        norm = held.step(rate)
+        tally = merged(self.collected([tally]))
         return {"lr": rate, **step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)}
 
     def idles(self, batches: int) -> bool:
-        """Return whether this process has one of so many batches less than others, and sharded weights do not let it rest."""
-        return self.sharded is not None and self.accelerator.process_index >= batches % self.processes > 0
-
-    def shared(self, tally: Tally) -> Tally:
-        """Add up gradients and figures over all processes; gradients that are sharded are added up already."""
-        if self.processes == 1:
-            return tally
-        for parameter in self.parameters() if self.sharded is None else ():
-            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
-        return merged(self.collected([tally]))
+        """Return whether this process has one of so many batches less than others, which cannot do theirs without it."""
+        return self.learning.lockstep and self.accelerator.process_index >= batches % self.processes > 0
 
     def gathered(self, *, everywhere: bool = False) -> Any:
-        """Return the policy as one piece; all processes together. Where it is sharded, the first one gets it, or all of them."""
-        return self.model if self.sharded is None else self.sharded.gathered(keep=everywhere or self.leads)
+        """Return the policy as one piece; all processes together. Where it is spread, the first one gets it, or all of them."""
+        return self.learning.gathered(keep=everywhere or self.leads)
 
     def save(self, policy: Any, folder: Path) -> None:
         """Write the policy as ``gathered`` returned it."""
@@ -175,4 +180,4 @@ class Learner:
 
     def keep(self, folder: Path, progress: checkpoint.Progress) -> None:
         """Write a checkpoint; all processes together."""
-        checkpoint.save(folder, self.parameters(), self.optimizer, progress, writes=self.leads)
+        checkpoint.save(folder, self.learning, progress, writes=self.leads)

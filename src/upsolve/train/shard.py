@@ -1,8 +1,8 @@
-"""FSDP2: weights, gradients and the optimiser's state spread over processes, and made whole where they leave them.
+"""How the processes of a run hold what learns: each the whole of it, or each a part, spread by FSDP2 (by DeepSpeed: ``zero.py``).
 
-Every process holds 1/n of each tensor, cut along its first axis. A layer's weights are gathered for its forward and backward pass and
-let go after it; its gradients are summed over the processes and cut again. All of this happens in all processes together: each must
-do as many passes as the others.
+Spread, every process holds 1/n of each tensor, cut along its first axis. A layer's weights are gathered for its forward and backward
+pass and let go after it; its gradients are summed over the processes and cut again. All of this happens in all processes together:
+each must do as many passes as the others.
 """
 
 from collections.abc import Iterable
@@ -10,19 +10,89 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from upsolve.config import OptimConfig
+from upsolve.policy.model import trainable
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Sharded", "nothing", "spread_like", "whole"]
+__all__ = ["Moments", "Pass", "Sharded", "Whole", "nothing", "with_weights"]
+
+Moments = dict[int, dict[str, Tensor]]
+"""State of the optimiser by number of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
+
+
+class Whole:
+    """What learns, with its optimiser, whole in each process; gradients are added up over all."""
+
+    lockstep = False
+    """Whether all processes must do as many passes."""
+
+    def __init__(self, model: Any, value_head: Any, scorer: Scorer, accelerator: Accelerator, optim: OptimConfig) -> None:
+        self.model, self.value_head, self.scorer = model, value_head, scorer
+        self.accelerator, self.optim = accelerator, optim
+        self.spread()
+        self.optimizer = torch.optim.AdamW(self.parameters(), lr=optim.lr, weight_decay=optim.weight_decay)
+
+    def spread(self) -> None:
+        """Leave everything where it is."""
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Return what learns."""
+        return [*trainable(self.model), *(self.value_head.parameters() if self.value_head is not None else ())]
+
+    def score(self, batch: PackedBatch) -> TokenScores:
+        """Score a batch; where ``lockstep``, all processes together, each its own."""
+        return self.scorer(self.model, batch, self.value_head)
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:  # noqa: ARG002  for those who must know
+        """Add the gradients of this process's share of a step's loss; ``last``: it has no more."""
+        self.accelerator.backward(loss)
+
+    def share(self) -> None:
+        """Add up gradients over all processes."""
+        for parameter in self.parameters() if self.accelerator.num_processes > 1 else ():
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
+
+    def step(self, rate: float) -> float:
+        """Clip the gradients of all, move the weights, and return the norm that the gradients had."""
+        self.share()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        norm = float(whole(nn.utils.clip_grad_norm_(self.parameters(), self.optim.clip_norm)))
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm
+
+    def gathered(self, *, keep: bool) -> Any:
+        """Return the policy with all its weights; None in a process that does not keep it. All processes together."""
+        return self.model if keep else None
+
+    def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
+        """Return weights and moments as whole tensors, empty ones in a process that does not keep them. All processes together."""
+        weights = [whole(parameter.detach(), keep=keep) for parameter in self.parameters()]
+        state: Moments = self.optimizer.state_dict()["state"]
+        moments = {at: {name: whole(tensor, keep=keep) for name, tensor in each.items()} for at, each in state.items()}
+        return weights, moments
+
+    def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:  # noqa: ARG002
+        """Take whole weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
+        learning = self.parameters()
+        with torch.no_grad():
+            for parameter, saved in zip(learning, weights, strict=True):
+                parameter.copy_(spread_like(saved, parameter))
+        state = {at: {name: spread_like(t, learning[at]) for name, t in each.items()} for at, each in moments.items()}
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
 class Pass(nn.Module):
-    """Scoring as a module: our scorers go past a model's own forward, where FSDP2 would gather the embedding and the head."""
+    """Scoring as a module: our scorers go past a model's own forward, where the embedding and the head would be gathered."""
 
     def __init__(self, model: Any, value_head: Any, scorer: Scorer) -> None:
         super().__init__()
@@ -40,17 +110,18 @@ class Pass(nn.Module):
         )
 
 
-class Sharded:
-    """A policy and its value head, spread over all processes."""
+class Sharded(Whole):
+    """A policy and its value head, spread over all processes by FSDP2."""
 
-    def __init__(self, model: Any, value_head: Any, scorer: Scorer, device: torch.device, processes: int) -> None:
+    lockstep = True
+
+    def spread(self) -> None:
         """Spread in place: from here on the parameters of both are ``DTensor``."""
-        self.model = model
-        self.blank = with_weights(model, (parameter.to("meta") for parameter in model.parameters()))
-        self.scoring: Any = Pass(model, value_head, scorer)
-        mesh = init_device_mesh(device.type, (processes,))
-        kinds: set[str] = set(model._no_split_modules or ())
-        layers = [module for module in model.modules() if type(module).__name__ in kinds]
+        self.blank = blank_copy(self.model)
+        self.scoring: Any = Pass(self.model, self.value_head, self.scorer)
+        mesh = init_device_mesh(self.accelerator.device.type, (self.accelerator.num_processes,))
+        kinds: set[str] = set(self.model._no_split_modules or ())
+        layers = [module for module in self.model.modules() if type(module).__name__ in kinds]
         for module in [*reversed(layers), self.scoring]:  # what lies inside of others comes first
             part = fully_shard(module, mesh=mesh, reshard_after_forward=True)
             part.set_gradient_divide_factor(1.0)  # a process's loss is its share of the step's: gradients are summed
@@ -60,8 +131,11 @@ class Sharded:
         """Score a batch; all processes together, each its own."""
         return TokenScores(*self.scoring(batch))
 
+    def share(self) -> None:
+        """Leave gradients alone: the backward pass has added them up."""
+
     def gathered(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights, on the CPU; None in a process that does not keep it."""
+        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. All processes together."""
         weights = [whole(parameter.detach(), keep=keep) for parameter in self.model.parameters()]
         return with_weights(self.blank, weights) if keep else None
 
@@ -70,6 +144,11 @@ def nothing(scores: TokenScores) -> Tensor:
     """Return 0 with a gradient of 0 in all that learns: the backward pass of a process that only goes along with others."""
     total = scores.logp_T.sum() if scores.values_T is None else scores.logp_T.sum() + scores.values_T.sum()
     return 0 * total
+
+
+def blank_copy(model: Any) -> Any:
+    """Return a model without the contents of its weights."""
+    return with_weights(model, (parameter.to("meta") for parameter in model.parameters()))
 
 
 def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:

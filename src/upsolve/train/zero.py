@@ -1,0 +1,115 @@
+"""DeepSpeed's ZeRO: what learns and its optimiser spread over processes, as far as its stage says, or kept in the CPU's memory.
+
+Stage 1 spreads the optimiser's state, 2 the gradients as well, 3 the weights, too. DeepSpeed averages gradients where ours are
+summed, steps by itself after a step's last backward pass, and keeps its weights flat; all of that ends in this file.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from upsolve.errors import TrainingError
+from upsolve.train.logprobs import TokenScores
+from upsolve.train.pack import PackedBatch
+from upsolve.train.shard import Moments, Pass, Whole, blank_copy, nothing, with_weights
+
+__all__ = ["Zero"]
+
+
+class Zero(Whole):
+    """A policy and its value head in the hands of a DeepSpeed engine."""
+
+    lockstep = True
+
+    def __init__(self, *held: Any, settings: dict[str, Any]) -> None:
+        """Hand everything over; ``settings`` are DeepSpeed's own, over ours, ``held`` is what ``Whole`` takes."""
+        super().__init__(*held)
+        try:
+            import deepspeed
+            from deepspeed.runtime.zero import register_external_parameter
+        except ImportError as error:
+            raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
+        self.blank = blank_copy(self.model)
+        scoring, config = Pass(self.model, self.value_head, self.scorer), {**self.defaults(), **settings}
+        register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # is read, not run
+        self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=config)[0]
+        self.optimizer = self.engine.optimizer
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the settings that a run has unless told otherwise."""
+        bf16 = self.accelerator.mixed_precision == "bf16"
+        return {
+            "zero_optimization": {"stage": 3},
+            "gradient_clipping": self.optim.clip_norm,
+            "train_micro_batch_size_per_gpu": 1,  # a batch is as large as it is: nothing is divided by this
+            "torch_autocast": {"enabled": bf16, "dtype": "bfloat16", "lower_precision_safe_modules": []},
+            "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
+            "steps_per_print": 10**9,
+        }
+
+    def score(self, batch: PackedBatch) -> TokenScores:
+        """Score a batch; all processes together, each its own."""
+        return TokenScores(*self.engine(batch))
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add the gradients of this process's share of a step's loss; ``last``: it has no more."""
+        self.engine.set_gradient_accumulation_boundary(last)
+        self.engine.backward(loss * self.accelerator.num_processes)
+
+    def step(self, rate: float) -> float:
+        """Clip the gradients of all, move the weights, and return the norm that the gradients had."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.engine.step()
+        return float(self.engine.get_global_grad_norm())
+
+    def gathered(self, *, keep: bool) -> Any:
+        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. All processes together."""
+        weights = [gathered(parameter, keep=keep) for parameter in self.model.parameters()]
+        return with_weights(self.blank, weights) if keep else None
+
+    def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
+        """Return weights and moments as whole tensors, empty ones in a process that does not keep them. All processes together."""
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        find: Any = safe_get_full_optimizer_state
+        learning, step = self.parameters(), float(self.states()[0]["step"])
+        moments: Moments = {}
+        for at, parameter in enumerate(learning):
+            both = {name: find(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
+            moments[at] = {"step": torch.tensor(step), **{name: each.cpu() for name, each in both.items() if keep}}
+        return [gathered(parameter, keep=keep) for parameter in learning], moments
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return the states of the optimiser inside."""
+        return [*self.optimizer.optimizer.state.values()]
+
+    def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:
+        """Take whole weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
+        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
+
+        learning = self.parameters()
+        for parameter, saved in zip(learning, weights, strict=True):
+            safe_set_full_fp32_param(parameter, saved.to(self.accelerator.device))
+        self.backward(nothing(self.score(example)), last=True)
+        self.step(0.0)  # moves nothing, but gives the optimiser a state, and the weights that the forward pass reads
+        for at, each in moments.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                safe_set_full_optimizer_state(learning[at], each[name].to(self.accelerator.device), name)
+        for state in self.states():
+            step = moments[0]["step"]
+            state["step"] = step.clone() if isinstance(state["step"], Tensor) else int(step)
+
+
+def gathered(parameter: Tensor, *, keep: bool) -> Tensor:
+    """Return a parameter whole and in float32, on the CPU; all processes together."""
+    from deepspeed.runtime.zero import GatheredParameters
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    full = safe_get_full_fp32_param(parameter)
+    if full is not None:
+        return full.cpu() if keep else torch.empty(0)
+    with GatheredParameters([parameter]):  # of what does not learn there is no other
+        return parameter.detach().cpu().clone() if keep else torch.empty(0)
