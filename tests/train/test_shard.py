@@ -193,6 +193,8 @@ def test_deepspeed_is_asked_for_in_the_recipe(recipes, monkeypatch):
         Learner(recipes["stored"])
     with pytest.raises(ValueError, match="shard is fsdp2"):
         ModelConfig(shard="fsdp2", deepspeed={"zero_optimization": {"stage": 2}})
+    with pytest.raises(ValueError, match="1, 2 or 3"):
+        ModelConfig(shard="deepspeed", deepspeed={"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})
 
 
 def test_each_process_holds_half(alone, runs):

@@ -37,9 +37,11 @@ class ModelConfig(Strict):
 
     @model_validator(mode="after")
     def settings_are_read(self) -> Self:
-        """Refuse settings that nobody reads."""
+        """Refuse settings of DeepSpeed that nobody reads, and a stage that spreads nothing."""
         if self.deepspeed and self.shard != "deepspeed":
             raise ValueError(f"deepspeed is set, but shard is {self.shard}: set shard to deepspeed")
+        if self.deepspeed.get("zero_optimization", {"stage": 3}).get("stage") not in (1, 2, 3):
+            raise ValueError("deepspeed.zero_optimization.stage: say 1, 2 or 3")
         return self
 
 
