@@ -129,6 +129,7 @@ class Online:
                 "source.rollout.engine: a server does not get the weights that are trained here; take transformers or vllm"
             )
         self.sample = Followed(folder / "policy", bf16=recipe.model.bf16) if engine == "vllm" else sample
+        self.shares = self.sample is sample  # vLLM is of the first process alone
         self.total = recipe.source.rounds
         judging = judging_of(recipe.verify, lines=recipe.reward.mask_unexecuted)
         wanted = sorted({*judging.analyses, *analyses_needed(recipe.reward)})
@@ -154,23 +155,25 @@ class Online:
         learner, recipe = self.learner, self.learner.recipe
         config = recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size, "seed": seed})
         mine = tasks if learner.leads else []
-        if self.sample is sample:
+        if self.shares:
             mine = tasks[learner.accelerator.process_index :: learner.processes]
-        drawn = self.sample(
-            frozen_copy(policy, torch.bfloat16 if recipe.model.bf16 else torch.float32).to(learner.accelerator.device),
-            learner.codec,
-            mine,
-            config=config,
-            author=f"{recipe.name}: policy in training",
-            on_done=lambda done: self.show("sample", done, len(mine) * config.samples),
-        )
+        drawn: list[Attempt] = []
+        if mine:
+            drawn += self.sample(
+                frozen_copy(policy, torch.bfloat16 if recipe.model.bf16 else torch.float32).to(learner.accelerator.device),
+                learner.codec,
+                mine,
+                config=config,
+                author=f"{recipe.name}: policy in training",
+                on_done=lambda done: self.show("sample", done, len(mine) * config.samples),
+            )
         order = {task.task_id: number for number, task in enumerate(tasks)}
-        return sorted(learner.collected([*drawn]), key=lambda attempt: order[attempt.task_id])
+        return sorted(learner.collected(drawn), key=lambda attempt: order[attempt.task_id])
 
     def next(self, number: int) -> Round:
         """Sample, judge, reward, weigh and lay out; what is stored of this round already is read instead."""
         learner, recipe, started = self.learner, self.learner.recipe, time.monotonic()
-        policy = learner.gathered(everywhere=True)
+        policy = learner.gathered(everywhere=self.shares)
         drawn = self.supply.round(number, lambda tasks, seed: self.draw(policy, tasks, seed))
         encoded, too_long = encode_groups(drawn.cut.groups, learner.codec, recipe)
         known = Known()
