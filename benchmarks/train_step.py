@@ -24,6 +24,7 @@ import torch
 from machine import machine
 from step_ways import DEVICE, WAYS
 
+from upsolve.files import write_text
 from upsolve.types import content_id
 
 RESULTS = Path(__file__).parent / "results"
@@ -73,8 +74,7 @@ def measured(job, turn, work):
         return measure(job)
     file = work / f"{content_id(json.dumps([job, turn], sort_keys=True))}.json"
     if not file.exists():
-        work.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(measure(job)), encoding="utf-8")
+        write_text(file, json.dumps(measure(job)))
     return json.loads(file.read_text(encoding="utf-8"))
 
 

@@ -5,6 +5,7 @@ import pickle
 import signal
 import time
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
@@ -65,13 +66,16 @@ def test_a_stream_is_read_as_workers_become_free():
 
 
 def test_pieces_get_smaller_towards_the_end():
-    assert [*pool.sizes(range(41), 2)] == [8, 8, 7, 5, 4, 3, 2, 1, 1, 1, 1]
-    assert [*pool.sizes(range(3), 2)] == [1, 1, 1]
-    assert [*pool.sizes(range(0), 2)] == []
-    endless = pool.sizes(iter(()), 2)
-    assert [next(endless) for _ in range(9)] == [pool.CHUNK] * 9
-    alone = pool.sizes(range(17), 1)  # nobody waits for it
-    assert [next(alone) for _ in range(3)] == [pool.CHUNK] * 3
+    def sizes(pairs, workers):
+        found = [*pool.pieces(pairs, workers)]
+        assert [*chain(*found)] == [*range(sum(map(len, found)))], "all of them, in order"
+        return [*map(len, found)]
+
+    assert sizes(range(41), 2) == [8, 8, 7, 5, 4, 3, 2, 1, 1, 1, 1]
+    assert sizes(range(3), 2) == [1, 1, 1]
+    assert sizes(range(0), 2) == []
+    assert sizes(iter(range(9 * pool.CHUNK)), 2) == [pool.CHUNK] * 9  # nobody knows how many there are
+    assert sizes(range(17), 1) == [pool.CHUNK, pool.CHUNK, 1]  # nobody waits for it
 
 
 def test_a_stop_does_not_wait_for_what_hangs():

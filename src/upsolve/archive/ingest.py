@@ -12,6 +12,7 @@ from upsolve.archive.rows import BadRow, Row
 from upsolve.archive.sources import codenet, codet, humaneval, jsonl, ldb, mbpp, refactory
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
+from upsolve.files import write_text
 from upsolve.types import Attempt, Task, Verdict, content_id
 
 __all__ = ["SOURCES", "IngestReport", "ingest"]
@@ -130,8 +131,7 @@ def ingest(
 
 def set_aside(bad: list[BadRow], file: Path) -> None:
     """Write down the rows that could not be used."""
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("".join(json.dumps(asdict(row)) + "\n" for row in bad), encoding="utf-8")
+    write_text(file, "".join(json.dumps(asdict(row)) + "\n" for row in bad))
 
 
 def add(archive: Archive, batch: list[Row], tag: str) -> dict[str, int]:

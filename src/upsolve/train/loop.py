@@ -197,7 +197,6 @@ def claim(folder: Path, recipe: Recipe) -> None:
     Raises:
         TrainingError: it holds a run of another recipe.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "recipe.yaml"
     if file.exists() and load_recipe(file) != recipe:
         raise TrainingError(f"{folder}: holds a run of another recipe (see {file}); choose another folder or remove it")

@@ -21,7 +21,7 @@ from upsolve.policy.model import trainable
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Moments", "Pass", "Sharded", "Whole", "nothing", "with_weights"]
+__all__ = ["Moments", "Pass", "Sharded", "Spread", "Whole", "nothing"]
 
 Moments = dict[int, dict[str, Tensor]]
 """State of the optimiser by number of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
@@ -62,9 +62,13 @@ class Whole:
 
     def step(self, rate: float) -> float:
         """Clip the gradients of all, move the weights, and return the norm that the gradients had."""
-        self.share()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        return self.move()
+
+    def move(self) -> float:
+        """Clip and step, at the rate that is set."""
+        self.share()
         norm = float(whole(nn.utils.clip_grad_norm_(self.parameters(), self.optim.clip_norm)))
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -74,9 +78,13 @@ class Whole:
         """Return the policy with all its weights; None in a process that does not keep it. All processes together."""
         return self.model if keep else None
 
+    def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
+        """Return a parameter whole, an empty one in a process that does not keep it. All processes together."""
+        return whole(parameter.detach(), keep=keep)
+
     def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
         """Return weights and moments as whole tensors, empty ones in a process that does not keep them. All processes together."""
-        weights = [whole(parameter.detach(), keep=keep) for parameter in self.parameters()]
+        weights = [self.full(parameter, keep=keep) for parameter in self.parameters()]
         state: Moments = self.optimizer.state_dict()["state"]
         moments = {at: {name: whole(tensor, keep=keep) for name, tensor in each.items()} for at, each in state.items()}
         return weights, moments
@@ -110,14 +118,27 @@ class Pass(nn.Module):
         )
 
 
-class Sharded(Whole):
-    """A policy and its value head, spread over all processes by FSDP2."""
+class Spread(Whole):
+    """What learns, spread over all processes: its weights are put into a copy of the model to have them in one."""
 
     lockstep = True
 
     def spread(self) -> None:
+        """Keep a model without weights."""
+        self.blank = with_weights(self.model, (parameter.to("meta") for parameter in self.model.parameters()))
+
+    def gathered(self, *, keep: bool) -> Any:
+        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. All processes together."""
+        weights = [self.full(parameter, keep=keep) for parameter in self.model.parameters()]
+        return with_weights(self.blank, weights) if keep else None
+
+
+class Sharded(Spread):
+    """A policy and its value head, spread over all processes by FSDP2."""
+
+    def spread(self) -> None:
         """Spread in place: from here on the parameters of both are ``DTensor``."""
-        self.blank = blank_copy(self.model)
+        super().spread()
         self.scoring: Any = Pass(self.model, self.value_head, self.scorer)
         mesh = init_device_mesh(self.accelerator.device.type, (self.accelerator.num_processes,))
         kinds: set[str] = set(self.model._no_split_modules or ())
@@ -134,21 +155,11 @@ class Sharded(Whole):
     def share(self) -> None:
         """Leave gradients alone: the backward pass has added them up."""
 
-    def gathered(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. All processes together."""
-        weights = [whole(parameter.detach(), keep=keep) for parameter in self.model.parameters()]
-        return with_weights(self.blank, weights) if keep else None
-
 
 def nothing(scores: TokenScores) -> Tensor:
     """Return 0 with a gradient of 0 in all that learns: the backward pass of a process that only goes along with others."""
     total = scores.logp_T.sum() if scores.values_T is None else scores.logp_T.sum() + scores.values_T.sum()
     return 0 * total
-
-
-def blank_copy(model: Any) -> Any:
-    """Return a model without the contents of its weights."""
-    return with_weights(model, (parameter.to("meta") for parameter in model.parameters()))
 
 
 def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:

@@ -12,15 +12,13 @@ from torch import Tensor
 from upsolve.errors import TrainingError
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
-from upsolve.train.shard import Moments, Pass, Whole, blank_copy, nothing, with_weights
+from upsolve.train.shard import Moments, Pass, Spread, nothing
 
 __all__ = ["Zero"]
 
 
-class Zero(Whole):
+class Zero(Spread):
     """A policy and its value head in the hands of a DeepSpeed engine."""
-
-    lockstep = True
 
     def __init__(self, *held: Any, settings: dict[str, Any]) -> None:
         """Hand everything over; ``settings`` are DeepSpeed's own, over ours, ``held`` is what ``Whole`` takes."""
@@ -30,7 +28,6 @@ class Zero(Whole):
             from deepspeed.runtime.zero import register_external_parameter
         except ImportError as error:
             raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
-        self.blank = blank_copy(self.model)
         scoring, config = Pass(self.model, self.value_head, self.scorer), {**self.defaults(), **settings}
         register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # is read, not run
         self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=config)[0]
@@ -58,17 +55,21 @@ class Zero(Whole):
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * self.accelerator.num_processes)
 
-    def step(self, rate: float) -> float:
-        """Clip the gradients of all, move the weights, and return the norm that the gradients had."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+    def move(self) -> float:
+        """Clip and step, at the rate that is set."""
         self.engine.step()
         return float(self.engine.get_global_grad_norm())
 
-    def gathered(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. All processes together."""
-        weights = [gathered(parameter, keep=keep) for parameter in self.model.parameters()]
-        return with_weights(self.blank, weights) if keep else None
+    def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
+        """Return a parameter whole and in float32, on the CPU, an empty one in a process that does not keep it. All processes together."""
+        from deepspeed.runtime.zero import GatheredParameters
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        found = safe_get_full_fp32_param(parameter)
+        if found is not None:
+            return found.cpu() if keep else torch.empty(0)
+        with GatheredParameters([parameter]):  # of what does not learn there is no other
+            return parameter.detach().cpu().clone() if keep else torch.empty(0)
 
     def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
         """Return weights and moments as whole tensors, empty ones in a process that does not keep them. All processes together."""
@@ -80,7 +81,7 @@ class Zero(Whole):
         for at, parameter in enumerate(learning):
             both = {name: find(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
             moments[at] = {"step": torch.tensor(step), **{name: each.cpu() for name, each in both.items() if keep}}
-        return [gathered(parameter, keep=keep) for parameter in learning], moments
+        return [self.full(parameter, keep=keep) for parameter in learning], moments
 
     def states(self) -> list[dict[str, Any]]:
         """Return the states of the optimiser inside."""
@@ -98,18 +99,6 @@ class Zero(Whole):
         for at, each in moments.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 safe_set_full_optimizer_state(learning[at], each[name].to(self.accelerator.device), name)
+        step = moments[0]["step"]
         for state in self.states():
-            step = moments[0]["step"]
             state["step"] = step.clone() if isinstance(state["step"], Tensor) else int(step)
-
-
-def gathered(parameter: Tensor, *, keep: bool) -> Tensor:
-    """Return a parameter whole and in float32, on the CPU; all processes together."""
-    from deepspeed.runtime.zero import GatheredParameters
-    from deepspeed.utils import safe_get_full_fp32_param
-
-    full = safe_get_full_fp32_param(parameter)
-    if full is not None:
-        return full.cpu() if keep else torch.empty(0)
-    with GatheredParameters([parameter]):  # of what does not learn there is no other
-        return parameter.detach().cpu().clone() if keep else torch.empty(0)

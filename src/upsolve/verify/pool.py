@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
@@ -17,7 +17,7 @@ from upsolve.verify.limits import Judging
 from upsolve.verify.outcomes import unscored
 from upsolve.verify.worker import Chunk, Hand, LocalHand, judge_chunk
 
-__all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "hands_of", "judged", "look_up", "verify"]
+__all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "hands_of", "judged", "look_up", "pieces", "verify"]
 
 CHUNK = 8
 """Most attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
@@ -117,15 +117,12 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
         IsolationError: a required layer is missing here.
     """
     how = how or Judging()
-    crew, numbered = Crew(how), enumerate(pairs)
+    crew, places = Crew(how), count()
     with open_cache(how.cache) as cache, ThreadPoolExecutor(crew.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
         try:
-            for size in sizes(pairs, crew.size):
-                part = list(islice(numbered, size))
-                if not part:
-                    break
-                known, fresh = look_up(part, cache, how)
+            for part in pieces(pairs, crew.size):
+                known, fresh = look_up([(next(places), pair) for pair in part], cache, how)
                 yield from known
                 if fresh:
                     waiting[threads.submit(crew.work, [pair for _, pair in fresh])] = fresh
@@ -139,12 +136,12 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
             raise
 
 
-def sizes(pairs: Iterable[Any], workers: int) -> Iterator[int]:
-    """Yield how many attempts go out at once: CHUNK, and with several workers no more than half of one's share of what is left."""
-    left = len(pairs) if workers > 1 and isinstance(pairs, Sized) else sys.maxsize
-    while left > 0:
-        yield (size := min(CHUNK, -(-left // (2 * workers))))
-        left -= size
+def pieces(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
+    """Yield what goes out at once: CHUNK of them, and with several workers no more than half of one's share of what is left."""
+    left, rest = len(pairs) if workers > 1 and isinstance(pairs, Sized) else sys.maxsize, iter(pairs)
+    while part := list(islice(rest, min(CHUNK, -(-left // (2 * workers))))):
+        yield part
+        left -= len(part)
 
 
 def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[list[tuple[int, Verdict]], Numbered]:

@@ -19,7 +19,7 @@ from upsolve.verify.door import RefusedError
 from upsolve.verify.fusion import CodeRequest, answer_of, broken, program_of
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.outcomes import JUDGE
-from upsolve.verify.pool import CHUNK, Crew, Numbered, dismiss, hands_of, look_up
+from upsolve.verify.pool import Crew, Numbered, dismiss, hands_of, look_up, pieces
 from upsolve.verify.raw import Program, run_program
 from upsolve.verify.sandbox import demand_layers, server
 
@@ -147,8 +147,7 @@ class Service:
         The threads serve first what was handed in first. A request hands in one chunk, and more only while that is not enough
         to keep all workers busy: so requests take turns, and a new one has few before it.
         """
-        size = max(1, min(CHUNK, len(pairs) // self.size))
-        parts = (pairs[start : start + size] for start in range(0, len(pairs), size))
+        parts = pieces(pairs, self.size)
         at_work: set[asyncio.Future[list[tuple[int, Verdict]]]] = set()
         done = at_work
         try:
