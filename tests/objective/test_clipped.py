@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.clipped import cispo, m2po, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
+from upsolve.objective.clipped import cispo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
 from upsolve.objective.table import LossInputs, clipped_tokens, token_losses
 
 RATIOS = torch.tensor([2.0, 2.0, 0.5, 0.5, 1.1])
@@ -61,11 +61,11 @@ def test_cispo_caps_weights_and_keeps_every_gradient():
 def test_m2po_drops_the_outliers_until_the_second_moment_fits():
     logratio = torch.tensor([0.1, -0.5, 0.0, 0.2])
     # squares 0.01, 0.25, 0, 0.04: all average 0.075; without the largest 0.0166667; of the two least 0.005
-    assert m2po_mask(logratio, threshold=0.08).tolist() == [True, True, True, True]
-    assert m2po_mask(logratio, threshold=0.02).tolist() == [True, False, True, True]
-    assert m2po_mask(logratio, threshold=0.01).tolist() == [True, False, True, False]
-    assert m2po_mask(logratio, threshold=0.0).tolist() == [False, False, True, False]
-    loss = m2po(logratio, torch.tensor([1.0, 1.0, 2.0, -1.0]), threshold=0.02)
+    for threshold, kept in ((0.08, [True] * 4), (0.02, [True, False, True, True]), (0.01, [True, False, True, False])):
+        assert m2po_mask(logratio, m2po_bound(logratio, threshold=threshold)).tolist() == kept
+    assert m2po_mask(logratio, m2po_bound(logratio, threshold=0.0)).tolist() == [False, False, True, False]
+    assert m2po_bound(logratio[:2], threshold=0.001) == -1, "nothing is kept"
+    loss = m2po(logratio, torch.tensor([1.0, 1.0, 2.0, -1.0]), m2po_bound(logratio, threshold=0.02))
     assert loss.tolist() == pytest.approx([-math.exp(0.1), 0.0, -2.0, math.exp(0.2)])
 
 

@@ -200,3 +200,8 @@ class ObjectiveConfig(Strict):
     def needs_old(self) -> bool:
         """True when the loss reads the log-probabilities of the policy that made the attempts, or that first saw the batch."""
         return self.kind in ("ppo_clip", "gspo", "cispo", "m2po") or self.clip.sequence_kl is not None
+
+    @property
+    def needs_level(self) -> bool:
+        """True when the loss takes a number from all attempts of a step together: one reading more where a step has several batches."""
+        return self.kind in ("kto", "m2po")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from upsolve.objective.ratio import mean_by_attempt
 
-__all__ = ["cispo", "gspo", "m2po", "m2po_mask", "opsm_mask", "outside", "ppo_clip", "sequence_logratio"]
+__all__ = ["cispo", "gspo", "m2po", "m2po_bound", "m2po_mask", "opsm_mask", "outside", "ppo_clip", "sequence_logratio"]
 
 
 def ppo_clip(logratio_T: Tensor, advantages_T: Tensor, *, low: float, high: float) -> Tensor:
@@ -47,20 +47,32 @@ def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: floa
     return -logratio_T.detach().exp().clamp(max=cap) * advantages_T * logp_T
 
 
-def m2po_mask(logratio_T: Tensor, *, threshold: float) -> Tensor:
-    """Return bool [T], tokens kept: the largest (log r)^2 go until the mean over the rest is <= threshold (M2PO, 2510.01161).
+def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
+    """Return the largest (log r)^2 to keep, so that the mean over what is kept is <= threshold (M2PO, 2510.01161); -1: nothing is.
 
-    Either sign of log r and of A may go; log r = 0 always stays. The mean is over the tokens given: a micro-batch is masked on
-    its own, so that here, unlike elsewhere, many small batches are not one large one.
+    Equal ones are kept or dropped together; log r = 0 always stays.
+
+    Args:
+        logratio_T: [T], log pi/pi_old.
+        threshold: > 0.
+        count_T: [T], how many equal tokens each stands for; None: one.
     """
-    square_T, order_T = logratio_T.detach().square().sort()
-    mean_T = square_T.cumsum(0) / torch.arange(1, square_T.numel() + 1, device=square_T.device)
-    return torch.zeros_like(mean_T, dtype=torch.bool).scatter(0, order_T, mean_T <= threshold)
+    square_T, order_T = logratio_T.detach().double().square().sort()
+    count_T = torch.ones_like(square_T) if count_T is None else count_T[order_T]
+    mean_T = (square_T * count_T).cumsum(0) / count_T.cumsum(0)
+    last_T = torch.searchsorted(square_T, square_T, right=True) - 1
+    kept = square_T[mean_T[last_T] <= threshold]
+    return kept[-1] if len(kept) else square_T.new_tensor(-1.0)
 
 
-def m2po(logratio_T: Tensor, advantages_T: Tensor, *, threshold: float) -> Tensor:
+def m2po_mask(logratio_T: Tensor, bound: Tensor) -> Tensor:
+    """Return bool [T], tokens kept: (log r)^2 <= bound, whatever the signs of log r and of A (M2PO, 2510.01161)."""
+    return logratio_T.detach().double().square() <= bound
+
+
+def m2po(logratio_T: Tensor, advantages_T: Tensor, bound: Tensor) -> Tensor:
     """loss_t = -M r A, M from ``m2po_mask`` (M2PO, 2510.01161): no clip, only the outliers of a stale batch are dropped."""
-    return -logratio_T.exp() * advantages_T * m2po_mask(logratio_T, threshold=threshold)
+    return -logratio_T.exp() * advantages_T * m2po_mask(logratio_T, bound)
 
 
 def opsm_mask(sequence_logratio_T: Tensor, advantages_T: Tensor, *, threshold: float) -> Tensor:

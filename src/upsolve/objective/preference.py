@@ -27,13 +27,18 @@ def dpo(chosen_K: Tensor, rejected_K: Tensor, *, beta: float = 0.1, label_smooth
     return -(1 - label_smoothing) * logsigmoid(margin_K) - label_smoothing * logsigmoid(-margin_K)
 
 
-def batch_kl(logratio_S: Tensor) -> Tensor:
+def batch_kl(logratio_S: Tensor, count_S: Tensor | None = None) -> Tensor:
     """z = max(0, mean log-ratio), without gradient: the reference point of ``kto`` (2402.01306).
 
-    The source takes the log-ratios of answers put to other prompts. Those of the batch's own attempts spare that pass, and are
-    larger as soon as the policy has learned them.
+    The source takes the log-ratios of answers put to other prompts. Those of the attempts themselves are larger as soon as the
+    policy has learned them.
+
+    Args:
+        logratio_S: [S].
+        count_S: [S], how many equal attempts each stands for; None: one.
     """
-    return logratio_S.detach().mean().clamp(min=0)
+    weights_S = torch.ones_like(logratio_S) if count_S is None else count_S
+    return ((weights_S * logratio_S.detach()).sum() / weights_S.sum()).clamp(min=0)
 
 
 def kto(

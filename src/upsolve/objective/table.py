@@ -5,19 +5,19 @@ A loss that belongs to a whole attempt is spread evenly over its tokens, so that
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from upsolve.config import ObjectiveConfig
-from upsolve.objective.clipped import cispo, gspo, m2po, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
+from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip, sequence_logratio
 from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
 from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
 
-__all__ = ["OBJECTIVES", "LossInputs", "clipped_tokens", "token_losses"]
+__all__ = ["OBJECTIVES", "LossInputs", "clipped_tokens", "level_of", "token_losses", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class LossInputs:
     the objective needs none."""
     group_S: Tensor | None = None
     """int64 [S], the group of each attempt within the batch, rising; None: all are of one. Read by ``rank`` only."""
+    count_S: Tensor | None = None
+    """float [S], how many equal attempts each stands for; None: one. Read by ``level_of`` only: losses are multiplied later."""
+    level: Tensor | None = None
+    """``level_of`` the whole step that the batch is a part of; None: the batch is all of it."""
 
     @property
     def attempts(self) -> int:
@@ -66,6 +70,48 @@ class LossInputs:
 
 
 Loss = Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]
+
+
+def whole(parts: Sequence[LossInputs]) -> LossInputs:
+    """Return batches that make up a step as one, for ``level_of``."""
+
+    def joined(tensors: Sequence[Tensor | None]) -> Tensor | None:
+        there = [tensor for tensor in tensors if tensor is not None]
+        return torch.cat(there) if there else None
+
+    before = torch.tensor([0, *(part.attempts for part in parts)]).cumsum(0)
+    return LossInputs(
+        attempt_T=torch.cat([part.attempt_T + start for part, start in zip(parts, before.tolist(), strict=False)]),
+        advantages_T=torch.cat([part.advantages_T for part in parts]),
+        values_S=torch.cat([part.values_S for part in parts]),
+        reference_T=joined([part.reference_T for part in parts]),
+        old_T=joined([part.old_T for part in parts]),
+        count_S=joined([part.count_S for part in parts]),
+    )
+
+
+def level_of(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return the number that ``kto`` (z) and ``m2po`` (the largest square kept) take from all attempts of a step together.
+
+    Raises:
+        KeyError: the objective takes none.
+    """
+    return inputs.level if inputs.level is not None else LEVELS[config.kind](logp_T.detach(), inputs, config)
+
+
+def kto_level(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
+    """Adapt ``batch_kl`` to a batch."""
+    return batch_kl(sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts), inputs.count_S)
+
+
+def m2po_level(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Adapt ``m2po_bound`` to a batch."""
+    count_T = None if inputs.count_S is None else inputs.count_S[inputs.attempt_T]
+    return m2po_bound(inputs.old_logratio(logp_T), threshold=config.clip.second_moment, count_T=count_T)
+
+
+LEVELS: Mapping[str, Loss] = {"kto": kto_level, "m2po": m2po_level}
+"""A recipe's name -> what it takes from all attempts together; what is not here takes nothing."""
 
 
 def topr_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
@@ -114,12 +160,12 @@ def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
 
 
 def kto_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Adapt ``kto`` to a batch; desirable is what has a positive advantage, and z is of this batch alone."""
+    """Adapt ``kto`` to a batch; desirable is what has a positive advantage."""
     settings = config.preference
     x_S = sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
     desirable_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
     weights = (settings.desirable, settings.undesirable)
-    return inputs.spread(kto(x_S, desirable_S, batch_kl(x_S), beta=settings.beta, weights=weights))
+    return inputs.spread(kto(x_S, desirable_S, level_of(logp_T, inputs, config), beta=settings.beta, weights=weights))
 
 
 def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
@@ -139,7 +185,7 @@ OBJECTIVES: Mapping[str, Loss] = {
     "dro": dro_tokens,
     "gspo": gspo_tokens,
     "kto": kto_tokens,
-    "m2po": lambda logp, i, c: m2po(i.old_logratio(logp), i.advantages_T, threshold=c.clip.second_moment),
+    "m2po": lambda logp, i, c: m2po(i.old_logratio(logp), i.advantages_T, level_of(logp, i, c)),
     "oapl": oapl_tokens,
     "ppo_clip": ppo_tokens,
     "rank": rank_tokens,
@@ -183,7 +229,7 @@ def outside_of_clip(logratio_T: Tensor, inputs: LossInputs, config: ObjectiveCon
 CLIPPED: Mapping[str, Loss] = {
     "cispo": capped,
     "gspo": lambda logp, i, c: outside_of_clip(i.old_sequence_logratio(logp), i, c),
-    "m2po": lambda logp, i, c: ~m2po_mask(i.old_logratio(logp), threshold=c.clip.second_moment),
+    "m2po": lambda logp, i, c: ~m2po_mask(i.old_logratio(logp), level_of(logp, i, c)),
     "ppo_clip": lambda logp, i, c: outside_of_clip(i.old_logratio(logp), i, c),
 }
 """A recipe's name -> which tokens its bound touches; what is not here has no bound."""

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from upsolve.train.pack import PackedBatch
 from upsolve.train.padded import choose_scorer
 from upsolve.train.reference import read_attempts, reference_logps
 from upsolve.train.shard import Sharded, Whole, nothing
-from upsolve.train.step import ByAttempt, Known, sum_gradients
+from upsolve.train.step import ByAttempt, Known, step_level, sum_gradients
 from upsolve.train.tally import merged, step_metrics
 from upsolve.train.zero import Zero
 
@@ -150,6 +151,9 @@ class Learner:
     def step(self, batches: Sequence[PackedBatch], known: Known, rate: float) -> dict[str, float]:
         """Do one optimiser step and return its figures."""
         started, held, process = time.monotonic(), self.learning, self.accelerator.process_index
+        if self.recipe.objective.needs_level and len(batches) > 1:
+            level = step_level(batches, known, self.read(batches)[0], self.recipe.objective)
+            known = replace(known, level=level.to(self.accelerator.device))
         idle = self.idles(len(batches))
         left = len(batches[process :: self.processes]) + idle
 

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from upsolve.config import ObjectiveConfig, OptimConfig
 from upsolve.objective.reduce import REDUCTIONS
-from upsolve.objective.table import LossInputs, clipped_tokens, token_losses
+from upsolve.objective.table import LossInputs, clipped_tokens, level_of, token_losses, whole
 from upsolve.objective.value import clipped_value_loss
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.tally import Tally, count
 
-__all__ = ["ByAttempt", "Known", "learning_rate", "loss_of", "sum_gradients"]
+__all__ = ["ByAttempt", "Known", "learning_rate", "loss_of", "step_level", "sum_gradients"]
 
 Floats = NDArray[np.float32]
 ByAttempt = Mapping[str, Floats]
@@ -39,6 +39,8 @@ class Known:
     """The value head's values at the start of the round."""
     returns: ByAttempt | None = None
     """What these are to become."""
+    level: Tensor | None = None
+    """What ``level_of`` says of all attempts of the step."""
 
 
 def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
@@ -65,7 +67,15 @@ def inputs_of(batch: PackedBatch, known: Known, device: torch.device) -> LossInp
         group_S=torch.from_numpy(batch.group_S).to(device),
         reference_T=tokens_of(batch, known.reference, device),
         old_T=tokens_of(batch, known.old, device),
+        count_S=torch.from_numpy(batch.count_S).to(device),
+        level=known.level,
     )
+
+
+def step_level(batches: Sequence[PackedBatch], known: Known, now: ByAttempt, config: ObjectiveConfig) -> Tensor:
+    """Return ``level_of`` a step's batches together, from the log-probabilities of their attempts before the step."""
+    logp_T = torch.from_numpy(np.concatenate([now[key] for batch in batches for key in batch.keys]))
+    return level_of(logp_T, whole([inputs_of(batch, known, logp_T.device) for batch in batches]), config)
 
 
 def loss_of(
