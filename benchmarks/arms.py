@@ -6,8 +6,9 @@ Sets:
     dense     PPO with a reward for every token, PPO and GRPO with one for the attempt (2605.21180)
     robot     the same three in the robot world
 
-Every arm starts from SmolLM2-135M-Instruct and trains on the embedded archive's tasks of split 1, or on half of the robot's;
-online arms sample the same number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1;
+Every arm starts from SmolLM2-135M-Instruct, in the robot world from what that is after fine-tuning on the reference programs of the
+tasks to train on, and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms sample the same
+number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1;
 of `sources` also those on the way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring.
 What is done is not done again: seeds may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1, and put
 together by a last call with all of them. Writes results/arms_SET.json, and for `sources` docs/arms_sources.svg.
@@ -31,6 +32,8 @@ from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.experiment import split_archive
 from upsolve.train.loop import train
+from upsolve.types import Attempt
+from upsolve.verify.pool import verify
 from upsolve.verify.simulators.tasks import domain_folder, read
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +53,7 @@ COMMON = (
 )
 ROUNDS = {"offline": 0, AFTER: 5}
 """Where not ten: after an offline run half of the rounds are left."""
-GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 8}
+GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 4}
 """Groups of 8 attempts a round."""
 
 
@@ -58,18 +61,40 @@ def recipe_of(arm, name, seed, job):
     """Return the recipe of an arm."""
     rounds = ROUNDS.get(arm, 10)
     seeds = [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
-    own = [f"source.rounds={rounds}", f"source.groups={GROUPS[job.set]}", "monitor.snapshot_every=8"]
+    own = [f"source.rounds={rounds}", f"source.groups={GROUPS[job.set]}"]
+    if job.set == "sources":
+        own.append("monitor.snapshot_every=8")
     if rounds:
         own.append("optim.tokens_per_batch=1024")  # so that two seeds at once fit into 24 GiB
     if arm == "hybrid":
         own.append("data.authors=[smollm2-135m]")  # the policy's own stored attempts, as offline
     if arm == AFTER:
         own.append(f"model.name={job.work / job.set / 'offline' / str(seed) / 'training' / 'model'}")
-    if arm.startswith("PPO"):
-        own.append("optim.epochs=2")
+    if arm in THREE:
+        own += ["optim.epochs=2", "optim.lr=1e-5", "optim.tokens_per_step=2048"]  # the same for all three
     if job.set == "robot":
         own += [f"data.archive={job.work / 'robot-tasks'}", "source.rollout.max_tokens=200", "sample.max_tokens=200"]
+        own += [f"model.name={robot_start(job.work)}", "source.order=random"]
     return load_recipe(ROOT / "recipes" / f"{name}.yaml", [*COMMON, *seeds, *own, *job.given])
+
+
+def robot_tasks(work):
+    """Make the archive of the robot's tasks, with what fine-tuning needs: a program that passes and one that does nothing."""
+    archive = Archive.create(work / "robot-tasks")
+    ingest(archive, "simulator", domain_folder(Path("robot")), sources={"simulator": read})
+    if not archive.attempts():
+        programs = [(task, code) for task in archive.tasks() for code in (task.reference, "def run(robot):\n    pass\n")]
+        pairs = [(task, Attempt(task.task_id, code, author="reference")) for task, code in programs]
+        archive.append(attempts=[attempt for _, attempt in pairs], verdicts=verify(pairs))
+
+
+def robot_start(work):
+    """Return the folder of the policy that has seen the robot world: SFT on the reference programs of the training split."""
+    own = ["seed=0", f"data.archive={work / 'robot-tasks'}", "data.group_size=2", "data.groups_per_task=1"]
+    fit = ["optim.epochs=5", "optim.lr=1e-4", "optim.tokens_per_step=2048", "optim.tokens_per_batch=1024"]
+    recipe = load_recipe(ROOT / "recipes" / "sft.yaml", [*COMMON, *own, *fit])
+    split = split_archive(open_archive(recipe.data.archive), recipe)
+    return train(recipe, split.groups["train"], split.groups["dev"], work / "robot-sft").folder
 
 
 def measured(recipe, tasks, model, file):
@@ -80,27 +105,27 @@ def measured(recipe, tasks, model, file):
     return load_evaluation(file)
 
 
-def run_arm(arm, name, seed, job):
+def run_arm(arm, name, seed, job, part="test"):
     """Train an arm on one seed; return its evaluations by (wall-clock, tokens sampled): the start, of `sources` the way, the end.
 
-    An arm that goes on after another has no start of its own.
+    An arm that goes on after another has no start of its own. ``part`` of the split is measured: held-out tasks, or those trained on.
     """
     folder, recipe = job.work / job.set / arm.replace(", ", "-").replace(" ", "-") / str(seed), recipe_of(arm, name, seed, job)
     split = split_archive(open_archive(recipe.data.archive), recipe)
-    tasks = split.tasks["test"][: job.tasks]
+    tasks, of = split.tasks[part][: job.tasks], "" if part == "test" else f"-{part}"
     trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
     seconds = np.cumsum([row.get("seconds", 0) + row.get("preparing_seconds", 0) for row in trained.metrics])
     tokens = np.cumsum([row.get("sampled_tokens", 0) for row in trained.metrics])
     cost = {int(row["step"]): (s, t) for row, s, t in zip(trained.metrics, seconds, tokens, strict=True) if "loss" in row}
-    start = job.work / f"start-{'robot' if job.set == 'robot' else 'embedded'}" / f"{seed}.json"
+    start = job.work / f"start-{'robot' if job.set == 'robot' else 'embedded'}" / f"{seed}{of}.json"
     points = [] if arm == AFTER else [(0.0, 0, measured(recipe, tasks, recipe.model.name, start))]
     fewer = recipe.model_copy(update={"sample": recipe.sample.model_copy(update={"samples": 4})})
     points += [
         (*cost[int(at.name)], measured(fewer, tasks, at, folder / f"step-{at.name}.json"))
-        for at in sorted((folder / "training" / "snapshots").glob("*") if job.set == "sources" else ())
+        for at in sorted((folder / "training" / "snapshots").glob("*"))
     ]
-    points.append((seconds[-1], tokens[-1], measured(recipe, tasks, trained.folder, folder / "end.json")))
-    print(arm, seed, [round(100 * float(np.mean(list(by_task([e]).values()))), 1) for *_, e in points], flush=True)
+    points.append((seconds[-1], tokens[-1], measured(recipe, tasks, trained.folder, folder / f"end{of}.json")))
+    print(arm, seed, part, [round(100 * float(np.mean(list(by_task([e]).values()))), 1) for *_, e in points], flush=True)
     return points
 
 
@@ -121,6 +146,7 @@ def row_of(arm, runs, others):
     beside = {"start": [points[0][2] for points in runs], **{name: [p[-1][2] for p in other] for name, other in others.items()}}
     return {
         "arm": arm,
+        "tasks": len(ends[0].scores),
         "pass@1": points_of(mean_interval(list(by_task(ends).values()))),
         "difference to": {
             name: points_of(paired_difference(by_task(some), by_task(ends)).difference) for name, some in beside.items()
@@ -135,6 +161,15 @@ def row_of(arm, runs, others):
             [(round(float(s)), int(t), points_of(mean_interval(list(by_task([e]).values())))[0]) for s, t, e in p] for p in runs
         ],
     }
+
+
+def rows_of(runs):
+    """Return a row for the start and for every arm."""
+    starts = [points[:1] for points in next(iter(runs.values()))]
+    rows = [row_of("start", starts, {})]
+    for arm, points in runs.items():
+        rows.append(row_of(arm, points, {name: other for name, other in runs.items() if name != arm}))
+    return rows
 
 
 def after(offline, online):
@@ -162,15 +197,15 @@ def draw(rows, file):
 def main(job):
     """Run a set and write down what it gave."""
     if job.set == "robot":
-        ingest(Archive.create(job.work / "robot-tasks"), "simulator", domain_folder(Path("robot")), sources={"simulator": read})
+        robot_tasks(job.work)
     runs = {arm: [run_arm(arm, name, seed, job) for seed in job.seeds] for arm, name in SETS[job.set].items()}
     if AFTER in runs:
         runs[AFTER] = [after(*pair) for pair in zip(runs["offline"], runs[AFTER], strict=True)]
-    starts = [points[:1] for points in next(iter(runs.values()))]
-    rows = [row_of("start", starts, {})]
-    for arm, points in runs.items():
-        rows.append(row_of(arm, points, {name: other for name, other in runs.items() if name != arm}))
-    said = {"machine": machine(), "set": job.set, "seeds": job.seeds, "tasks": len(starts[0][0][2].scores), "arms": rows}
+    rows = rows_of(runs)
+    said = {"machine": machine(), "set": job.set, "seeds": job.seeds, "arms": rows}
+    if job.set == "robot":
+        seen = {arm: [run_arm(arm, name, seed, job, "train") for seed in job.seeds] for arm, name in SETS[job.set].items()}
+        said["arms, on the tasks trained on"] = rows_of(seen)
     if not job.given:
         file = Path(__file__).parent / "results" / f"arms_{job.set}.json"
         file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -181,7 +181,10 @@ def train(
         collapsed = str(error)
         run.count()
     if not progress.step:
-        raise TrainingError(f"no group to train on: {progress.left_out}")
+        raise TrainingError(
+            f"no group to train on: {progress.left_out}; where all rewards of a group are equal, begin with a policy that passes now "
+            "and then (recipes/sft.yaml), with hints (source.hints), or with a reward of more levels (reward.preset)"
+        )
     policy = learner.gathered()
     if learner.leads:
         finish(run, policy, collapsed)
