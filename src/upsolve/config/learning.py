@@ -150,7 +150,9 @@ class ValueConfig(Strict):
     coefficient: float = Field(default=0.1, gt=0)
     """Weight of its loss beside the policy's."""
     clip: float = Field(default=0.3, gt=0)
-    """How far a value may move from what it was at the start of the round, in units of the reward (2605.21180: 0.3)."""
+    """How far a value may move from what it was at the start of the round, in units of the return (2605.21180: 0.3)."""
+    lr: float = Field(default=1e-4, gt=0)
+    """Learning rate of the head, which begins at zero while the policy does not; it follows ``optim.schedule``."""
 
 
 class PreferenceConfig(Strict):

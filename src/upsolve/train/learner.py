@@ -82,7 +82,7 @@ class Learner:
     def hold(self) -> Whole:
         """Spread what learns over the processes where asked, and make its optimiser."""
         model = self.recipe.model
-        what = (self.model, self.value_head, self.scorer, self.accelerator, self.recipe.optim)
+        what = (self.model, self.value_head, self.scorer, self.accelerator, self.recipe)
         if model.shard == "none" or self.processes == 1:
             return Whole(*what)
         return Sharded(*what) if model.shard == "fsdp2" else Zero(*what, settings=model.deepspeed)

@@ -181,7 +181,7 @@ class Online:
             encoded, known = self.read(number, encoded)
         steps = lay_out(encoded, recipe, number, processes=learner.processes)
         plan = Plan(steps, len(encoded), drawn.cut.left_out + too_long, drawn.cut.flagged)
-        return Round(plan, known, {**drawn.figures, "preparing_seconds": time.monotonic() - started})
+        return Round(plan, known, {**drawn.figures, **value_figures(known), "preparing_seconds": time.monotonic() - started})
 
     def read(self, number: int, encoded: list[EncodedGroup]) -> tuple[list[EncodedGroup], Known]:
         """Find out what the losses read of the attempts, and give tokens their advantages where these are made of values."""
@@ -195,6 +195,16 @@ class Online:
             return encoded, Known(reference=reference, old=old[0])
         encoded, returns = with_gae(encoded, old, reference, learner.recipe)
         return encoded, Known(reference=reference, old=old[0], values=old[1], returns=returns)
+
+
+def value_figures(known: Known) -> dict[str, float]:
+    """Return how good the values of a round's tokens were: means, and 1 - Var(R - V) / Var(R); nothing without a value head."""
+    if known.values is None or known.returns is None:
+        return {}
+    values_T, returns_T = (np.concatenate([some[key] for key in known.values]) for some in (known.values, known.returns))
+    figures = {"value_mean": float(values_T.mean()), "return_mean": float(returns_T.mean())}
+    spread = float(returns_T.var())
+    return {**figures, "value_explained": 1 - float((returns_T - values_T).var()) / spread} if spread else figures
 
 
 def remembered(file: Path, read: Callable[[], Read], *, writes: bool) -> Read:

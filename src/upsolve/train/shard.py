@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from upsolve.config import OptimConfig
+from upsolve.config import Recipe
 from upsolve.policy.model import trainable
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
@@ -33,18 +33,28 @@ class Whole:
     lockstep = False
     """Whether all processes must do as many passes."""
 
-    def __init__(self, model: Any, value_head: Any, scorer: Scorer, accelerator: Accelerator, optim: OptimConfig) -> None:
+    def __init__(self, model: Any, value_head: Any, scorer: Scorer, accelerator: Accelerator, recipe: Recipe) -> None:
         self.model, self.value_head, self.scorer = model, value_head, scorer
-        self.accelerator, self.optim = accelerator, optim
+        self.accelerator, self.optim = accelerator, recipe.optim
         self.spread()
-        self.optimizer = torch.optim.AdamW(self.parameters(), lr=optim.lr, weight_decay=optim.weight_decay)
+        rates = {"policy": recipe.optim.lr, "value": recipe.objective.value.lr}
+        self.optimizer = torch.optim.AdamW(
+            [{"params": part, "factor": rates[name] / recipe.optim.lr} for name, part in self.parts().items()],
+            lr=recipe.optim.lr,
+            weight_decay=recipe.optim.weight_decay,
+        )
 
     def spread(self) -> None:
         """Leave everything where it is."""
 
+    def parts(self) -> dict[str, list[nn.Parameter]]:
+        """Return what learns of the policy and, where there is one, of its value head."""
+        head = {} if self.value_head is None else {"value": [*self.value_head.parameters()]}
+        return {"policy": trainable(self.model), **head}
+
     def parameters(self) -> list[nn.Parameter]:
         """Return what learns."""
-        return [*trainable(self.model), *(self.value_head.parameters() if self.value_head is not None else ())]
+        return [parameter for part in self.parts().values() for parameter in part]
 
     def score(self, batch: PackedBatch) -> TokenScores:
         """Score a batch; where ``lockstep``, all processes together, each its own."""
@@ -61,9 +71,9 @@ class Whole:
             parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
 
     def step(self, rate: float) -> float:
-        """Clip the gradients of all, move the weights, and return the norm that the gradients had."""
+        """Clip the gradients of all, move the weights, and return the norm that the gradients had; the rate is the policy's."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         return self.move()
 
     def move(self) -> float:

@@ -32,6 +32,7 @@ class Zero(Spread):
         register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # is read, not run
         self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=config)[0]
         self.optimizer = self.engine.optimizer
+        self.linked = False
 
     def defaults(self) -> dict[str, Any]:
         """Return the settings that a run has unless told otherwise."""
@@ -58,7 +59,16 @@ class Zero(Spread):
     def move(self) -> float:
         """Clip and step, at the rate that is set."""
         self.engine.step()
+        if not self.linked:
+            self.link()
         return float(self.engine.get_global_grad_norm())
+
+    def link(self) -> None:
+        """Let ``state`` find the moments of all parameters: stages 1 and 2 look for them when only the first group has stepped."""
+        self.linked = True
+        if hasattr(self.optimizer, "_lazy_init_hp_params_optimizer_state"):
+            self.optimizer._hp_optimizer_states_linked = False
+            self.optimizer._lazy_init_hp_params_optimizer_state()
 
     def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
         """Return a parameter whole and in float32, on the CPU, an empty one in a process that does not keep it. All processes together."""
