@@ -23,6 +23,11 @@ from upsolve.types import Group
 __all__ = ["Trained", "claim", "train"]
 
 SUMMARY = "summary.json"
+EQUAL = (
+    "where all rewards of a group are equal, begin with a policy that passes now and then (recipes/sft.yaml), with hints "
+    "(source.hints), or with a reward of more levels (reward.preset)"
+)
+"""What to do about rounds without a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +186,7 @@ def train(
         collapsed = str(error)
         run.count()
     if not progress.step:
-        raise TrainingError(
-            f"no group to train on: {progress.left_out}; where all rewards of a group are equal, begin with a policy that passes now "
-            "and then (recipes/sft.yaml), with hints (source.hints), or with a reward of more levels (reward.preset)"
-        )
+        raise TrainingError(f"no group to train on: {progress.left_out}; {EQUAL}")
     policy = learner.gathered()
     if learner.leads:
         finish(run, policy, collapsed)
