@@ -10,8 +10,9 @@ Every arm starts from SmolLM2-135M-Instruct, in the robot world from what that i
 tasks to train on, and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms sample the same
 number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1;
 of `sources` also those on the way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring.
-What is done is not done again: seeds may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1, and put
-together by a last call with all of them. Writes results/arms_SET.json, and for `sources` docs/arms_sources.svg.
+What is done is not done again: seeds may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1 (of `robot` one
+goes first: it makes the start of all), and put together by a last call with all of them. Writes results/arms_SET.json, and for
+`sources` docs/arms_sources.svg.
 """
 
 import argparse

@@ -17,7 +17,7 @@ from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
 from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
 
-__all__ = ["OBJECTIVES", "LossInputs", "clipped_tokens", "level_of", "token_losses", "whole"]
+__all__ = ["OBJECTIVES", "LossInputs", "clipped_tokens", "level_of", "token_losses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,11 @@ class LossInputs:
         """S."""
         return self.values_S.numel()
 
+    @property
+    def counts_S(self) -> Tensor:  # noqa: N802  S is its axis
+        """Return how many equal attempts each stands for, [S]."""
+        return torch.ones_like(self.values_S) if self.count_S is None else self.count_S
+
     def reference_logratio(self, logp_T: Tensor) -> Tensor:
         """Return [T]: log pi/ref; ValueError without reference log-probabilities."""
         if self.reference_T is None:
@@ -70,48 +75,42 @@ class LossInputs:
 
 
 Loss = Callable[[Tensor, LossInputs, ObjectiveConfig], Tensor]
+Part = tuple[Tensor, LossInputs]
 
 
-def whole(parts: Sequence[LossInputs]) -> LossInputs:
-    """Return batches that make up a step as one, for ``level_of``."""
-
-    def joined(tensors: Sequence[Tensor | None]) -> Tensor | None:
-        there = [tensor for tensor in tensors if tensor is not None]
-        return torch.cat(there) if there else None
-
-    before = torch.tensor([0, *(part.attempts for part in parts)]).cumsum(0)
-    return LossInputs(
-        attempt_T=torch.cat([part.attempt_T + start for part, start in zip(parts, before.tolist(), strict=False)]),
-        advantages_T=torch.cat([part.advantages_T for part in parts]),
-        values_S=torch.cat([part.values_S for part in parts]),
-        reference_T=joined([part.reference_T for part in parts]),
-        old_T=joined([part.old_T for part in parts]),
-        count_S=joined([part.count_S for part in parts]),
-    )
-
-
-def level_of(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+def level_of(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
     """Return the number that ``kto`` (z) and ``m2po`` (the largest square kept) take from all attempts of a step together.
+
+    Args:
+        parts: log-probabilities [T] without gradient, and what a loss reads, of each of the step's batches.
+        config: the objective.
 
     Raises:
         KeyError: the objective takes none.
     """
-    return inputs.level if inputs.level is not None else LEVELS[config.kind](logp_T.detach(), inputs, config)
+    return LEVELS[config.kind](parts, config)
 
 
-def kto_level(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
-    """Adapt ``batch_kl`` to a batch."""
-    return batch_kl(sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts), inputs.count_S)
+def kto_level(parts: Sequence[Part], _config: ObjectiveConfig) -> Tensor:
+    """Adapt ``batch_kl`` to batches."""
+    x_S = torch.cat([sum_by_attempt(i.reference_logratio(logp), i.attempt_T, i.attempts) for logp, i in parts])
+    return batch_kl(x_S, torch.cat([i.counts_S for _, i in parts]))
 
 
-def m2po_level(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Adapt ``m2po_bound`` to a batch."""
-    count_T = None if inputs.count_S is None else inputs.count_S[inputs.attempt_T]
-    return m2po_bound(inputs.old_logratio(logp_T), threshold=config.clip.second_moment, count_T=count_T)
+def m2po_level(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
+    """Adapt ``m2po_bound`` to batches."""
+    logratio_T = torch.cat([i.old_logratio(logp) for logp, i in parts])
+    count_T = torch.cat([i.counts_S[i.attempt_T] for _, i in parts])
+    return m2po_bound(logratio_T, threshold=config.clip.second_moment, count_T=count_T)
 
 
-LEVELS: Mapping[str, Loss] = {"kto": kto_level, "m2po": m2po_level}
+LEVELS: Mapping[str, Callable[[Sequence[Part], ObjectiveConfig], Tensor]] = {"kto": kto_level, "m2po": m2po_level}
 """A recipe's name -> what it takes from all attempts together; what is not here takes nothing."""
+
+
+def level(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return the step's ``level_of``, of a batch that is all of it from the batch."""
+    return level_of([(logp_T.detach(), inputs)], config) if inputs.level is None else inputs.level
 
 
 def topr_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
@@ -165,7 +164,7 @@ def kto_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
     x_S = sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
     desirable_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
     weights = (settings.desirable, settings.undesirable)
-    return inputs.spread(kto(x_S, desirable_S, level_of(logp_T, inputs, config), beta=settings.beta, weights=weights))
+    return inputs.spread(kto(x_S, desirable_S, level(logp_T, inputs, config), beta=settings.beta, weights=weights))
 
 
 def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
@@ -185,7 +184,7 @@ OBJECTIVES: Mapping[str, Loss] = {
     "dro": dro_tokens,
     "gspo": gspo_tokens,
     "kto": kto_tokens,
-    "m2po": lambda logp, i, c: m2po(i.old_logratio(logp), i.advantages_T, level_of(logp, i, c)),
+    "m2po": lambda logp, i, c: m2po(i.old_logratio(logp), i.advantages_T, level(logp, i, c)),
     "oapl": oapl_tokens,
     "ppo_clip": ppo_tokens,
     "rank": rank_tokens,
@@ -229,7 +228,7 @@ def outside_of_clip(logratio_T: Tensor, inputs: LossInputs, config: ObjectiveCon
 CLIPPED: Mapping[str, Loss] = {
     "cispo": capped,
     "gspo": lambda logp, i, c: outside_of_clip(i.old_sequence_logratio(logp), i, c),
-    "m2po": lambda logp, i, c: ~m2po_mask(i.old_logratio(logp), level_of(logp, i, c)),
+    "m2po": lambda logp, i, c: ~m2po_mask(i.old_logratio(logp), level(logp, i, c)),
     "ppo_clip": lambda logp, i, c: outside_of_clip(i.old_logratio(logp), i, c),
 }
 """A recipe's name -> which tokens its bound touches; what is not here has no bound."""

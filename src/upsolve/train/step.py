@@ -14,7 +14,7 @@ from torch import Tensor
 
 from upsolve.config import ObjectiveConfig, OptimConfig
 from upsolve.objective.reduce import REDUCTIONS
-from upsolve.objective.table import LossInputs, clipped_tokens, level_of, token_losses, whole
+from upsolve.objective.table import LossInputs, clipped_tokens, level_of, token_losses
 from upsolve.objective.value import clipped_value_loss
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
@@ -74,8 +74,8 @@ def inputs_of(batch: PackedBatch, known: Known, device: torch.device) -> LossInp
 
 def step_level(batches: Sequence[PackedBatch], known: Known, now: ByAttempt, config: ObjectiveConfig) -> Tensor:
     """Return ``level_of`` a step's batches together, from the log-probabilities of their attempts before the step."""
-    logp_T = torch.from_numpy(np.concatenate([now[key] for batch in batches for key in batch.keys]))
-    return level_of(logp_T, whole([inputs_of(batch, known, logp_T.device) for batch in batches]), config)
+    parts = [(torch.from_numpy(np.concatenate([now[key] for key in batch.keys])), batch) for batch in batches]
+    return level_of([(logp_T, inputs_of(batch, known, logp_T.device)) for logp_T, batch in parts], config)
 
 
 def loss_of(
