@@ -8,11 +8,12 @@ Sets:
 
 Every arm starts from SmolLM2-135M-Instruct, in the robot world from what that is after fine-tuning on the reference programs of the
 tasks to train on, and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms sample the same
-number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1;
-of `sources` also those on the way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring.
-What is done is not done again: seeds may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1 (of `robot` one
-goes first: it makes the start of all), and put together by a last call with all of them. Writes results/arms_SET.json, and for
-`sources` docs/arms_sources.svg.
+number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1; of `sources` also those on the
+way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring.
+
+What is done is not done again: seeds and arms (--arm) may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1
+(of `robot` one goes first: it makes the start of all), and put together by a last call with all of them. It writes
+results/arms_SET.json, and for `sources` docs/arms_sources.svg.
 """
 
 import argparse
@@ -199,14 +200,19 @@ def main(job):
     """Run a set and write down what it gave."""
     if job.set == "robot":
         robot_tasks(job.work)
-    runs = {arm: [run_arm(arm, name, seed, job) for seed in job.seeds] for arm, name in SETS[job.set].items()}
+    parts = ("test", "train") if job.set == "robot" else ("test",)
+    chosen = {arm: name for arm, name in SETS[job.set].items() if arm in (job.arm or SETS[job.set])}
+    runs, *seen = (
+        {arm: [run_arm(arm, name, seed, job, part) for seed in job.seeds] for arm, name in chosen.items()} for part in parts
+    )
+    if job.arm:
+        return
     if AFTER in runs:
         runs[AFTER] = [after(*pair) for pair in zip(runs["offline"], runs[AFTER], strict=True)]
     rows = rows_of(runs)
     said = {"machine": machine(), "set": job.set, "seeds": job.seeds, "arms": rows}
-    if job.set == "robot":
-        seen = {arm: [run_arm(arm, name, seed, job, "train") for seed in job.seeds] for arm, name in SETS[job.set].items()}
-        said["arms, on the tasks trained on"] = rows_of(seen)
+    if seen:
+        said["arms, on the tasks trained on"] = rows_of(*seen)
     if not job.given:
         file = Path(__file__).parent / "results" / f"arms_{job.set}.json"
         file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
@@ -220,6 +226,12 @@ if __name__ == "__main__":
     parser.add_argument("work", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=60)
+    parser.add_argument(
+        "--arm",
+        action="append",
+        choices=sorted({arm for arms in SETS.values() for arm in arms}),
+        help="only this one; no results are written",
+    )
     parser.add_argument(
         "--set",
         dest="given",

@@ -14,6 +14,7 @@ Ways:
     ours, whole rows     the same, but attention over whole rows with a mask
     ours, sdpa           packed rows with PyTorch's fused attention and a mask
     ours, padded         every attempt with its own prompt, padded
+    ours, flex           packed rows with FlexAttention, on GPUs, where ``ours`` is FlashAttention
 """
 
 import ctypes
@@ -29,7 +30,8 @@ import numpy as np
 import torch
 
 from upsolve.config import ObjectiveConfig
-from upsolve.policy.attention import keep_memory
+from upsolve.policy.attention import TREE, keep_memory
+from upsolve.policy.flex import FLEX
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, head_of, hidden_states, token_scores
@@ -40,7 +42,9 @@ from upsolve.train.step import sum_gradients
 __all__ = ["DEVICE", "WAYS"]
 
 WAYS = ("trl", "trl, checkpointing", "trl sft", "ours", "ours, all logits", "ours, whole rows", "ours, sdpa", "ours, padded")
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICE = "cpu"
+if torch.cuda.is_available():
+    DEVICE, WAYS = "cuda", (*WAYS, "ours, flex")
 
 
 def groups_of(job, codec):
@@ -103,7 +107,7 @@ def all_logits(model, batch):
 def ours(job, model, groups):
     """Return a function that does a step of so many groups our way, and returns the loss."""
     if job["way"] != "ours, sdpa" and job["way"] != "ours, padded":
-        model.set_attn_implementation(ways_of(model)[0][0])
+        model.set_attn_implementation({"ours, whole rows": TREE, "ours, flex": FLEX}.get(job["way"], ways_of(model)[0][0]))
     others = {
         "ours, all logits": all_logits,
         "ours, padded": padded_scores,

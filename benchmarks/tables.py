@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+SPEEDS = (("groups_per_second", ".3f"), ("tokens_per_second", ".0f"), ("utilisation", ".2f"))
 
 
 def read(name):
@@ -150,6 +151,28 @@ def languages():
     )
 
 
+def training_step():
+    """Return the tables of a training step: seconds and memory of every way, and the speed of TRL's and of ours."""
+    jobs = read("train_step_cpu")["jobs"]
+    ways = list(max((job["rows"] for job in jobs), key=len))
+    sizes = [[job["shape"] if job["shape"] == "archive" else " / ".join(map(str, job["shape"])), job["G"]] for job in jobs]
+
+    def cells(job, figure, form):
+        rows = [job["rows"].get(way) for way in ways]
+        return [form.format(row[figure]) if row else "–" for row in rows]
+
+    speeds = [
+        [*size, *(f"{row[figure]:{form}}" for way in ("trl", "ours") for figure, form in SPEEDS if (row := job["rows"][way]))]
+        for size, job in zip(sizes, jobs, strict=True)
+    ]
+    parts = [
+        table(["tokens", "G", *ways], [size + cells(job, *figure) for size, job in zip(sizes, jobs, strict=True)])
+        for figure in (("seconds", "{:.1f}"), ("peak_mib", "{:,.0f}"))
+    ]
+    names = [f"{way}: {name}" for way in ("TRL", "ours") for name in ("groups/s", "tokens/s", "utilisation")]
+    return "\n\n".join([*parts, table(["tokens", "G", *names], speeds)])
+
+
 if __name__ == "__main__":
-    for part in (demo, agreement, mbpp, throughput, languages):
+    for part in (demo, agreement, mbpp, throughput, languages, training_step):
         print(f"## {part.__name__}\n\n{part()}\n")

@@ -1,11 +1,12 @@
-"""What a training step costs, beside TRL: python benchmarks/train_step.py TRL_FOLDER [OUT.json] [--quick | --bars | --linear] [--rounds N] [--work DIR]
+"""What a training step costs, beside TRL: python benchmarks/train_step.py TRL_FOLDER [OUT.json] [MODE] [--rounds N] [--work DIR]
 
 TRL_FOLDER holds TRL and what it needs beyond our own requirements (pip install --no-deps --target TRL_FOLDER trl datasets pandas
 multiprocess dill xxhash). What is measured, and how, is said in step_ways.py. A round goes through all jobs and ways, a process each;
 rounds follow each other, so that a machine that gets slower does so for all. Medians count, with the least and the most.
 
-    (no option)  every size and way, one by one: hours
+    (no option)  every size and way, one by one: an hour and a half
     --quick      two sizes, three ways
+    --whole      the whole model instead of its first layers, on a GPU a Qwen2 of 0.5B with random weights: one size, three ways
     --bars       what is promised: speed and memory beside TRL; about half an hour on two quiet cores
     --linear     steps of 1 to 32 groups, AdamW included: time and memory against tokens; about a quarter of an hour
 """
@@ -53,19 +54,22 @@ def matmul_flops():
 def jobs_of(mode):
     """Return what is measured."""
     plain = {"model": "smollm2-135m", "layers": 0, "steps": 1, "groups": 1, "warm": 1, "optimiser": False, "ways": WAYS}
+    if mode == "whole":
+        model = "qwen2-0.5b-random" if DEVICE == "cuda" else plain["model"]
+        return [{**plain, "model": model, "shape": (700, 200), "G": 8, "ways": ("trl", "ours", "ours, padded")}]
     short = {**plain, "layers": 6}
+    real = {**short, "shape": "archive", "groups": 4, "warm": 4}
     if mode == "linear":
         return [{**short, "shape": (200, 200), "G": 8, "groups": n, "optimiser": True, "ways": ("ours",)} for n in SIZES]
     if mode == "bars":
         sizes = [((700, 200), 8), *(((200, 200), g) for g in (4, 8, 16)), ((1500, 150), 4)]
         made = [{**short, "shape": shape, "G": g} for shape, g in sizes]
-        real = [{**short, "shape": "archive", "G": g, "groups": 4, "warm": 4} for g in (4, 8)]
-        return [{**job, "ways": ("trl", "ours", CHECKPOINTING)} for job in (*made, *real)]
-    whole = [{**plain, "shape": shape, "G": 8} for shape in ((700, 200), (200, 200))]
-    shapes = ((700, 200), (200, 200), (1500, 150), "archive")
-    grid = [{**short, "shape": shape, "G": g, "steps": 2} for shape in shapes for g in (4, 8, 16)]
-    few = [{**job, "steps": 1, "ways": ("trl", "ours", "ours, padded")} for job in grid if job["G"] == 8][:2]
-    return few if mode == "quick" else [*whole, *grid]
+        return [{**job, "ways": ("trl", "ours", CHECKPOINTING)} for job in (*made, *({**real, "G": g} for g in (4, 8)))]
+    sizes = ({**short, "shape": shape} for shape in ((700, 200), (200, 200), (1500, 150)))
+    grid = [{**job, "G": g} for job in (*sizes, real) for g in (4, 8, 16)]
+    if mode == "quick":
+        return [{**job, "ways": ("trl", "ours", "ours, padded")} for job in grid if job["G"] == 8][:2]
+    return grid
 
 
 def measured(job, turn, work):
@@ -194,7 +198,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, help="3 with --bars and --linear, else 1")
     parser.add_argument("--work", type=Path, help="folder of what is measured already: a call that was stopped goes on")
     modes = parser.add_mutually_exclusive_group()
-    for name in ("quick", "bars", "linear"):
+    for name in ("quick", "whole", "bars", "linear"):
         modes.add_argument(f"--{name}", action="store_const", const=name, dest="mode", default="all")
     given = parser.parse_args()
     chosen = "" if given.mode in ("all", "quick") else f"{given.mode}_"

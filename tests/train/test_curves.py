@@ -101,7 +101,7 @@ def golden(kind):
 def always(scorer, *, own_attention=False):
     """Return what stands in for ``choose_scorer``."""
 
-    def choose(model, _batch):
+    def choose(model, _batch, _precision):
         if not own_attention:
             model.set_attn_implementation(TREE)
         return scorer

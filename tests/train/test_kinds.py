@@ -1,19 +1,24 @@
 """Kinds of models: packed rows give the log-probabilities and gradients of the plain way, or the plain way is gone, with a warning."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from torch._subclasses import FakeTensorMode
 
-from upsolve.policy.attention import TREE
+from upsolve.errors import ModelError
+from upsolve.policy import varlen
+from upsolve.policy.attention import TREE, places
 from upsolve.policy.flex import FLEX
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import pack
-from upsolve.train.padded import TOLERANCE, choose_scorer, disagreement, padded_scores, prompts_of, sample_of
+from upsolve.train.padded import TOLERANCE, apart, choose_scorer, padded_scores, prompts_of, reading, sample_of
 
 SMALL = {
     "vocab_size": 97,
@@ -88,7 +93,7 @@ def test_packed_rows_give_what_padded_texts_give(kind):
         policy.set_attn_implementation(before)
         return padded_scores(policy, batch)
 
-    assert disagreement(model, batch_of(), (token_scores, plain)) < TOLERANCE
+    assert apart(reading(model, batch_of(), token_scores), reading(model, batch_of(), plain)) < TOLERANCE
 
 
 @pytest.mark.parametrize("kind", ["Gemma2", "Cohere", "Granite"])
@@ -130,7 +135,8 @@ def test_blocks_and_whole_rows_are_the_same(kind):
     model = model_of(kind, **({"sliding_window": 512} if kind == "Gemma2" else {}))
     model.set_attn_implementation(TREE)
     for seed in range(3):
-        assert disagreement(model, batch_of(seed), (token_scores, partial(token_scores, blocks=False))) < 1e-4
+        whole_rows = reading(model, batch_of(seed), partial(token_scores, blocks=False))
+        assert apart(reading(model, batch_of(seed), token_scores), whole_rows) < 1e-4
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -146,12 +152,71 @@ def test_flex_attention_sees_what_the_plain_way_sees(kind):
         assert torch.allclose(token_scores(model, batch).logp_T, plain, atol=TOLERANCE)
 
 
+def by_sequence(query_T, key_S, value_S, query_ends, key_ends, longest_query, longest_key, *, scale, window_size, enable_gqa):
+    """What FlashAttention computes, sequence by sequence: the last query is at the last key and sees so many keys before its own."""
+    assert enable_gqa == (query_T.shape[1] != key_S.shape[1]) and window_size[1] == 0
+    copies, parts = query_T.shape[1] // key_S.shape[1], []
+    for (q0, q1), (k0, k1) in zip(pairwise(query_ends.tolist()), pairwise(key_ends.tolist()), strict=True):
+        assert q1 - q0 <= longest_query and k1 - k0 <= longest_key
+        key, value = (some[k0:k1].repeat_interleave(copies, 1) for some in (key_S, value_S))
+        back = torch.arange(q1 - q0)[:, None] + (k1 - k0) - (q1 - q0) - torch.arange(k1 - k0)
+        unseen = (back < 0) | (back > window_size[0] if window_size[0] >= 0 else False)
+        scores = torch.einsum("qhd,khd->hqk", query_T[q0:q1], key) * scale
+        parts.append(torch.einsum("hqk,khd->qhd", scores.masked_fill(unseen, -torch.inf).softmax(-1), value))
+    assert q1 == len(query_T) and k1 == len(key_S)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"Gemma2"}))  # its scores have a cap
+def test_sequences_see_what_the_plain_way_sees(kind, monkeypatch):
+    """Both passes, with what FlashAttention computes written out; where there is a GPU, the last test has it itself."""
+    monkeypatch.setattr(varlen, "varlen_attn", by_sequence)
+    model, batch = model_of(kind), batch_of()
+    plain = reading(model, batch, padded_scores)
+    model.set_attn_implementation(varlen.VARLEN)
+    assert apart(reading(model, batch, token_scores), plain) < TOLERANCE
+
+
+def test_flash_attention_takes_what_it_is_given():
+    """The call itself, on tensors of a GPU that have shapes and no numbers; queries as autocast leaves them."""
+    batch = batch_of()
+    rows, length = batch.ids_BL.shape
+    real = varlen.sequences(places(batch.group_BL, batch.attempt_BL), length, torch.device("cpu"))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        ends = {name: torch.empty_like(getattr(real, name), device="cuda") for name in ("key_S", "query_ends", "key_ends")}
+        query = torch.empty(rows, 4, length, 16, device="cuda")
+        key, value = (torch.empty(rows, 2, length, 16, dtype=torch.bfloat16, device="cuda") for _ in "kv")
+        out, _ = varlen.ragged(
+            torch.nn.Module(), query, key, value, None, sequences=replace(real, **ends), scaling=0.25, sliding_window=6
+        )
+    assert out.shape == (rows, length, 4, 16) and out.dtype == torch.bfloat16
+
+
+def test_capped_scores_are_not_for_flash_attention():
+    with pytest.raises(ModelError, match="no capped scores"):
+        varlen.ragged(torch.nn.Module(), *[torch.empty(1)] * 3, None, softcap=0.5)
+
+
+def test_ways_are_tried_in_the_precision_of_the_run():
+    """What rounding costs the plain way, a packed way may cost as well; what looks across attempts is far beyond that."""
+    bf16 = partial(torch.autocast, "cpu", torch.bfloat16)
+    assert choose_scorer(model_of("Llama"), batch_of(), bf16) is token_scores
+    model = model_of("Llama")
+    model.model.embed_tokens.register_forward_hook(lambda _module, _given, out: out + 0.1 * out.cumsum(1))
+    with pytest.warns(UserWarning, match="log-probabilities or gradients differ by"):
+        assert choose_scorer(model, batch_of(), bf16) is padded_scores
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("kind", ["Llama", "Qwen2 with a window", "Gemma2"])
-def test_flex_attention_is_the_way_on_gpus(kind):
+def test_the_ways_on_gpus(kind):
     model = model_of(kind, head_dim=16).cuda()
+    own = model.config._attn_implementation
     assert choose_scorer(model, batch_of()) is token_scores
-    assert model.config._attn_implementation == FLEX
+    assert model.config._attn_implementation == FLEX  # float32
+    model.set_attn_implementation(own)
+    assert choose_scorer(model, batch_of(), partial(torch.autocast, "cuda", torch.bfloat16)) is token_scores
+    assert model.config._attn_implementation == (FLEX if kind == "Gemma2" else varlen.VARLEN)
 
 
 def test_the_sample_keeps_prompts_and_is_small():

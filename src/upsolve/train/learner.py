@@ -60,7 +60,7 @@ class Learner:
 
     def check(self, batch: PackedBatch) -> None:
         """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
-        self.scorer, self.example = choose_scorer(self.model, batch), batch
+        self.scorer, self.example = choose_scorer(self.model, batch, self.accelerator.autocast), batch
 
     def begin(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
         """Put adapters and value head on, spread all where asked, make the optimiser, and go on from a folder's checkpoint, if there is one.

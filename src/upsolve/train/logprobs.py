@@ -17,6 +17,7 @@ from torch.nn import functional
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, places
 from upsolve.policy.flex import FLEX, block_mask
+from upsolve.policy.varlen import VARLEN, sequences
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
@@ -166,8 +167,10 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     ids, positions = (torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL))
     told: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
-    if blocks and everything and model.config._attn_implementation == TREE:
-        told["places"] = places(batch.group_BL, batch.attempt_BL)
+    attention = model.config._attn_implementation
+    if attention == VARLEN or (blocks and everything and attention == TREE):
+        rows = places(batch.group_BL, batch.attempt_BL)
+        told |= {"sequences": sequences(rows, ids.shape[1], device)} if attention == VARLEN else {"places": rows}
         told["attention_mask"] = torch.ones(1, 1, 1, 1, dtype=torch.bool)  # four axes: taken as it is, and not looked at
     else:
         told["attention_mask"] = masks(model, batch, device)

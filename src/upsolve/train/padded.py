@@ -4,6 +4,8 @@ Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V v
 """
 
 import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,17 +17,25 @@ from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
 from upsolve.policy.tokens import Codec
+from upsolve.policy.varlen import VARLEN
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import Scorer, TokenScores, token_scores, values_of
 from upsolve.train.pack import PackedBatch, pack
 from upsolve.types import Task
 
-__all__ = ["choose_scorer", "disagreement", "padded_scores", "probe", "prompts_of", "sample_of", "ways_of"]
+__all__ = ["apart", "choose_scorer", "padded_scores", "probe", "prompts_of", "reading", "sample_of", "ways_of"]
 
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
+ROUNDING = 2.0
+"""How many times the plain way's own differences, where a run computes in another precision than that of its weights."""
 TOKENS = 48
 """Longest attempt of the sample."""
+
+Reading = tuple[torch.Tensor, torch.Tensor]
+"""Log-probabilities [T], and the gradient of their mean."""
+Precision = Callable[[], AbstractContextManager[Any]]
+"""Opens the context in which a run computes."""
 
 
 def prompts_of(batch: PackedBatch) -> list[tuple[int, ...]]:
@@ -89,22 +99,22 @@ def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> Enc
     return EncodedGroup(prompt, tuple(EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)) for ids in attempts))
 
 
-def disagreement(model: Any, batch: PackedBatch, ways: tuple[Scorer, Scorer]) -> float:
-    """Return how far two ways of scoring are apart on a batch.
+def reading(model: Any, batch: PackedBatch, way: Scorer) -> Reading:
+    """Return what a way of scoring says of a batch."""
+    logp_T = way(model, batch).logp_T
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    found: Any = torch.autograd.grad(logp_T.mean(), learning, allow_unused=True)
+    return logp_T.detach(), torch.cat([grad.flatten() for grad in found if grad is not None])
+
+
+def apart(some: Reading, others: Reading) -> float:
+    """Return how far two readings are apart.
 
     The larger of: the largest difference of a log-probability, in nats; and the length of the difference of the gradients of the mean
     log-probability, relative to the length of the second.
     """
-    scores: list[torch.Tensor] = []
-    grads: list[torch.Tensor] = []
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for way in ways:
-        logp_T = way(model, batch).logp_T
-        found: Any = torch.autograd.grad(logp_T.mean(), learning, allow_unused=True)
-        scores.append(logp_T.detach())
-        grads.append(torch.cat([grad.flatten() for grad in found if grad is not None]))
-    apart = float((grads[0] - grads[1]).norm() / grads[1].norm())
-    return max(float((scores[0] - scores[1]).abs().max()), apart)
+    gradient = float((some[1] - others[1]).norm() / others[1].norm())
+    return max(float((some[0] - others[0]).abs().max()), gradient)
 
 
 def ways_of(model: Any) -> list[tuple[str, Scorer]]:
@@ -112,32 +122,41 @@ def ways_of(model: Any) -> list[tuple[str, Scorer]]:
     if model.device.type == "cpu":
         return [(TREE, token_scores), (TREE, partial(token_scores, blocks=False))]
     own: str = model.config._attn_implementation
-    return [(FLEX, token_scores), (TREE if own == "eager" else own, token_scores)]
+    return [(name, token_scores) for name in (VARLEN, FLEX, TREE if own == "eager" else own)]
 
 
-def choose_scorer(model: Any, batch: PackedBatch) -> Scorer:
-    """Try the packed ways against the plain one on a sample, and return the first that agrees with it.
+def problem_of(model: Any, sample: PackedBatch, way: Scorer, exact: Reading, checks: Sequence[tuple[Precision, float]]) -> str:
+    """Return what is wrong with a way of scoring: farther from the exact reading than allowed in a precision, or an error; "" if nothing."""
+    try:
+        for precision, allowed in checks:
+            with precision():
+                distance = apart(reading(model, sample, way), exact)
+            if not distance <= allowed:
+                return f"log-probabilities or gradients differ by {distance:.2g}"
+    except (ModelError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        return str(error)
+    return ""
 
-    Where none does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned.
-    The model is left with the attention of the way returned.
+
+def choose_scorer(model: Any, batch: PackedBatch, precision: Precision = nullcontext) -> Scorer:
+    """Try the packed ways on a sample, and return the first that agrees with the plain one.
+
+    Each has to come as near as ``TOLERANCE`` in the precision of the weights, and in that of the run, which opens the context in which it
+    computes, as near as ``ROUNDING`` times what that precision costs the plain way; FlashAttention only knows the second. Where none
+    does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned. The model is left with the
+    attention of the way returned.
     """
     sample, before, problem = sample_of(batch), model.config._attn_implementation, ""
     was_training = model.training
     model.eval()
-
-    def plain(policy: Any, batch: PackedBatch) -> TokenScores:
-        policy.set_attn_implementation(before)
-        return padded_scores(policy, batch)
-
+    exact = reading(model, sample, padded_scores)
+    with precision():
+        rounding = apart(reading(model, sample, padded_scores), exact)
+    checks = [(nullcontext, TOLERANCE), (precision, max(TOLERANCE, ROUNDING * rounding))]
     for attention, way in ways_of(model):
         model.set_attn_implementation(attention)
-        try:
-            apart = disagreement(model, sample, (way, plain))
-            problem = f"log-probabilities or gradients differ by {apart:.2g}" if not apart <= TOLERANCE else ""
-        except (ModelError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-            problem = str(error)
+        problem = problem_of(model, sample, way, exact, checks[attention == VARLEN :])
         if not problem:
-            model.set_attn_implementation(attention)
             model.train(was_training)
             return way
     model.train(was_training)
