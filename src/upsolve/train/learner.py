@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -60,7 +61,11 @@ class Learner:
 
     def check(self, batch: PackedBatch) -> None:
         """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
-        self.scorer, self.example = choose_scorer(self.model, batch, self.accelerator.autocast), batch
+        self.scorer, self.example = choose_scorer(self.model, batch, self.precision), batch
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Open the context in which the run computes."""
+        return self.accelerator.autocast()
 
     def begin(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
         """Put adapters and value head on, spread all where asked, make the optimiser, and go on from a folder's checkpoint, if there is one.
@@ -109,7 +114,7 @@ class Learner:
 
     def scored(self, model: Any, batch: PackedBatch) -> TokenScores:
         """Score a batch under a model."""
-        with self.accelerator.autocast():
+        with self.precision():
             if self.held is not None and model is self.model:
                 return self.held.score(batch)
             return self.scorer(model, batch)
