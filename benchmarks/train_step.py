@@ -4,7 +4,7 @@ TRL_FOLDER holds TRL and what it needs beyond our own requirements (pip install 
 multiprocess dill xxhash). What is measured, and how, is said in step_ways.py. A round goes through all jobs and ways, a process each;
 rounds follow each other, so that a machine that gets slower does so for all. Medians count, with the least and the most.
 
-    (no option)  every size and way, one by one: an hour and a half
+    (no option)  every size and way, one by one: two hours
     --quick      two sizes, three ways
     --whole      the whole model instead of its first layers, on a GPU a Qwen2 of 0.5B with random weights: one size, three ways
     --bars       what is promised: speed and memory beside TRL; about half an hour on two quiet cores
