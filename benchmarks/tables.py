@@ -154,12 +154,11 @@ def languages():
 def training_step():
     """Return the tables of a training step: seconds and memory of every way, and the speed of TRL's and of ours."""
     jobs = read("train_step_cpu")["jobs"]
-    ways = list(max((job["rows"] for job in jobs), key=len))
+    ways = list(jobs[0]["rows"])
     sizes = [[job["shape"] if job["shape"] == "archive" else " / ".join(map(str, job["shape"])), job["G"]] for job in jobs]
 
     def cells(job, figure, form):
-        rows = [job["rows"].get(way) for way in ways]
-        return [form.format(row[figure]) if row else "–" for row in rows]
+        return [form.format(row[figure]) if row else "–" for row in job["rows"].values()]
 
     speeds = [
         [*size, *(f"{row[figure]:{form}}" for way in ("trl", "ours") for figure, form in SPEEDS if (row := job["rows"][way]))]

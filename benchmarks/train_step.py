@@ -201,6 +201,6 @@ if __name__ == "__main__":
     for name in ("quick", "whole", "bars", "linear"):
         modes.add_argument(f"--{name}", action="store_const", const=name, dest="mode", default="all")
     given = parser.parse_args()
-    chosen = "" if given.mode in ("all", "quick") else f"{given.mode}_"
+    chosen = "" if given.mode == "all" else f"{given.mode}_"
     place = given.out or RESULTS / f"train_step_{chosen}{DEVICE}.json"
-    main(given.mode, given.trl, place, given.rounds or (3 if chosen else 1), given.work)
+    main(given.mode, given.trl, place, given.rounds or (3 if given.mode in ("bars", "linear") else 1), given.work)

@@ -61,7 +61,7 @@ class Learner:
 
     def check(self, batch: PackedBatch) -> None:
         """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
-        self.scorer, self.example = choose_scorer(self.model, batch, self.precision), batch
+        self.scorer, self.example = choose_scorer(self.model, batch, self.precision if self.recipe.model.bf16 else None), batch
 
     def precision(self) -> AbstractContextManager[Any]:
         """Open the context in which the run computes."""

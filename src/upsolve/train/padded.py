@@ -138,24 +138,25 @@ def problem_of(model: Any, sample: PackedBatch, way: Scorer, exact: Reading, che
     return ""
 
 
-def choose_scorer(model: Any, batch: PackedBatch, precision: Precision = nullcontext) -> Scorer:
+def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = None) -> Scorer:
     """Try the packed ways on a sample, and return the first that agrees with the plain one.
 
-    Each has to come as near as ``TOLERANCE`` in the precision of the weights, and in that of the run, which opens the context in which it
-    computes, as near as ``ROUNDING`` times what that precision costs the plain way; FlashAttention only knows the second. Where none
-    does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned. The model is left with the
+    Each has to come as near as ``TOLERANCE`` in the precision of the weights, and where a run computes in another ``precision``, as near
+    as ``ROUNDING`` times what that costs the plain way; FlashAttention is only tried in the run's. Where none does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned. The model is left with the
     attention of the way returned.
     """
     sample, before, problem = sample_of(batch), model.config._attn_implementation, ""
     was_training = model.training
     model.eval()
     exact = reading(model, sample, padded_scores)
-    with precision():
-        rounding = apart(reading(model, sample, padded_scores), exact)
-    checks = [(nullcontext, TOLERANCE), (precision, max(TOLERANCE, ROUNDING * rounding))]
+    checks: list[tuple[Precision, float]] = [(nullcontext, TOLERANCE)]
+    if precision is not None:
+        with precision():
+            rounding = apart(reading(model, sample, padded_scores), exact)
+        checks.append((precision, max(TOLERANCE, ROUNDING * rounding)))
     for attention, way in ways_of(model):
         model.set_attn_implementation(attention)
-        problem = problem_of(model, sample, way, exact, checks[attention == VARLEN :])
+        problem = problem_of(model, sample, way, exact, checks[-1:] if attention == VARLEN else checks)
         if not problem:
             model.train(was_training)
             return way
