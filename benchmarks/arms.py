@@ -53,15 +53,15 @@ COMMON = (
     *("sample.samples=8", "sample.temperature=1.0", "sample.top_p=1.0", "sample.max_tokens=120", "monitor.keep=last"),
     *("source.oversample=1", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
 )
-ROUNDS = {"offline": 0, AFTER: 5}
-"""Where not ten: after an offline run half of the rounds are left."""
+ROUNDS = {"offline": 0, AFTER: 5, "dense": 7, "robot": 7}
+"""Of an arm or of a set, where not ten: after an offline run half of the rounds are left."""
 GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 4}
 """Groups of 8 attempts a round."""
 
 
 def recipe_of(arm, name, seed, job):
     """Return the recipe of an arm."""
-    rounds = ROUNDS.get(arm, 10)
+    rounds = ROUNDS.get(arm, ROUNDS.get(job.set, 10))
     seeds = [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
     own = [f"source.rounds={rounds}", f"source.groups={GROUPS[job.set]}"]
     if job.set == "sources":
@@ -240,4 +240,7 @@ if __name__ == "__main__":
         metavar="KEY=VALUE",
         help="changes every recipe; no results are written",
     )
-    main(parser.parse_args())
+    asked = parser.parse_args()
+    if strange := set(asked.arm or ()) - set(SETS[asked.set]):
+        parser.error(f"--arm: {', '.join(sorted(strange))}: the arms of {asked.set} are {'; '.join(SETS[asked.set])}")
+    main(asked)

@@ -200,7 +200,7 @@ class Served:
 def side_by_side(
     work: Callable[[Request], Attempt], wanted: Iterator[Request], most: int, over: Event
 ) -> "SimpleQueue[Attempt | Exception]":
-    """Work on so many requests at once, until ``over``; what comes of each goes into the queue, an exception, too."""
+    """Work on so many requests at once, until ``over`` or an exception; what comes of each goes into the queue, that too."""
     ended: SimpleQueue[Attempt | Exception] = SimpleQueue()
     taking = Lock()
 
@@ -214,6 +214,7 @@ def side_by_side(
                 ended.put(work(request))
             except Exception as error:  # raised again where the attempts are read
                 ended.put(error)
+                over.set()
 
     for _ in range(most):
         Thread(target=run, daemon=True).start()  # daemons: a server that hangs does not keep the program from ending
