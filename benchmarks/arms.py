@@ -136,9 +136,25 @@ def by_task(evaluations):
     return over_seeds([task_pass_at_k(e.scores, 1) for e in evaluations])
 
 
+def executing(evaluations):
+    """Return the share of samples of every task that ran to their end, right or wrong, the mean over evaluations of one way."""
+    return over_seeds(
+        [{s.task_id: (s.passed + s.statuses.get("failed", 0)) / s.samples for s in e.scores if s.samples} for e in evaluations]
+    )
+
+
 def points_of(estimate):
     """Return a mean and its interval in points."""
     return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
+
+
+def figure(name, of, ends, beside):
+    """Return a share of samples by task, and how far it is from that of others."""
+    mine, theirs = of(ends), {other: of(some) for other, some in beside.items()}
+    return {
+        name: points_of(mean_interval(list(mine.values()))),
+        f"{name}, difference to": {other: points_of(paired_difference(one, mine).difference) for other, one in theirs.items()},
+    }
 
 
 def row_of(arm, runs, others):
@@ -149,10 +165,8 @@ def row_of(arm, runs, others):
     return {
         "arm": arm,
         "tasks": len(ends[0].scores),
-        "pass@1": points_of(mean_interval(list(by_task(ends).values()))),
-        "difference to": {
-            name: points_of(paired_difference(by_task(some), by_task(ends)).difference) for name, some in beside.items()
-        },
+        **figure("pass@1", by_task, ends, beside),
+        **figure("executes", executing, ends, beside),
         **{name: round(weighted_mean(scores, name), 3) for name in ("mean_tokens", "mean_entropy")},
         "statuses, %": {name: round(100 * share, 1) for name, share in outcome_mix(scores).items()},
         "errors, %": {name: round(100 * share, 1) for name, share in list(error_mix(scores).items())[:6]},

@@ -172,6 +172,39 @@ def training_step():
     return "\n\n".join([*parts, table(["tokens", "G", *names], speeds)])
 
 
+ARMS = {"sources": "online", "rewards": "tests", "dense": "PPO, outcome", "robot": "PPO, outcome"}
+"""Sets of arms, each with the one that others are compared with."""
+
+
+def arms():
+    """Return the tables of the ways to train."""
+    there = [(name, read(f"arms_{name}"), other) for name, other in ARMS.items() if (RESULTS / f"arms_{name}.json").exists()]
+    keys = ("arms", "arms, on the tasks trained on")
+    return "\n\n".join(
+        f"{name}, {key}:\n\n{arms_table(data[key], other)}" for name, data, other in there for key in keys if key in data
+    )
+
+
+def arms_table(rows, other):
+    """Return the table of one set's arms: shares of samples with intervals, what describes the samples, what they cost."""
+    shares = [what for what in ("pass@1", "executes") if what in rows[0]]
+    lines = []
+    for row in rows:
+        line = [row["arm"]]
+        for what in shares:
+            apart = {name: cell(value, "+") for name, value in row[f"{what}, difference to"].items() if name != row["arm"]}
+            line += [cell(row[what]), apart.get("start", ""), apart.get(other, "")]
+        line += [f"{row['mean_tokens']:.0f}", f"{row['mean_entropy']:.2f}"]
+        line += [row["statuses, %"].get(name, 0.0) for name in ("compile_error", "runtime_error")]
+        line += [row["errors, %"].get(name, "") for name in ("NameError", "TypeError")]
+        line += [f"{row['lint, findings a sample that parses'][name]:.2f}" for name in ("error", "warning", "convention")]
+        line += [", ".join(f"{value:,}" for value in row[name]) for name in ("seconds", "tokens sampled")]
+        lines.append(line)
+    header = [column for what in shares for column in (what, "to the start", f"to {other}")]
+    header += ["length", "entropy", "compile errors", "runtime errors", "NameError", "TypeError"]
+    return table(["", *header, "lint: errors", "warnings", "conventions", "s", "tokens sampled"], lines)
+
+
 if __name__ == "__main__":
-    for part in (demo, agreement, mbpp, throughput, languages, training_step):
+    for part in (demo, arms, agreement, mbpp, throughput, languages, training_step):
         print(f"## {part.__name__}\n\n{part()}\n")
