@@ -53,7 +53,7 @@ COMMON = (
     *("sample.samples=8", "sample.temperature=1.0", "sample.top_p=1.0", "sample.max_tokens=120", "monitor.keep=last"),
     *("source.oversample=1", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
 )
-ROUNDS = {"offline": 0, AFTER: 5, "dense": 7, "robot": 7}
+ROUNDS = {"offline": 0, AFTER: 5, "dense": 7}
 """Of an arm or of a set, where not ten: after an offline run half of the rounds are left."""
 GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 4}
 """Groups of 8 attempts a round."""
@@ -67,7 +67,8 @@ def recipe_of(arm, name, seed, job):
     if job.set == "sources":
         own.append("monitor.snapshot_every=8")
     if rounds:
-        own.append("optim.tokens_per_batch=1024")  # so that two seeds at once fit into 24 GiB
+        most = 2048 if job.set == "robot" else 1024  # a group of the robot's as a whole; two seeds at once fit into 24 GiB
+        own.append(f"optim.tokens_per_batch={most}")
     if arm == "hybrid":
         own.append("data.authors=[smollm2-135m]")  # the policy's own stored attempts, as offline
     if arm == AFTER:
