@@ -3,8 +3,9 @@
 Sets:
     sources   offline alone, online alone, offline then online, hybrid; pass@1 against wall-clock and against tokens sampled
     rewards   GRPO with LoRA rewarded by tests, by lint, by both (2605.30478)
-    dense     PPO with a reward for every token, PPO and GRPO with one for the attempt (2605.21180)
-    robot     the same three in the robot world
+    dense     PPO with a reward for every token, PPO and GRPO with one for the attempt (2605.21180); PPO with the same parts of a
+              reward as the first, their weighted sum on the last token
+    robot     the first three of these in the robot world
 
 Every arm starts from SmolLM2-135M-Instruct, in the robot world from what that is after fine-tuning on the reference programs of the
 tasks to train on, and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms sample the same
@@ -33,6 +34,7 @@ from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_differe
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.experiment import split_archive
+from upsolve.reward.formula import PRESETS
 from upsolve.train.loop import train
 from upsolve.types import Attempt
 from upsolve.verify.pool import verify
@@ -40,11 +42,12 @@ from upsolve.verify.simulators.tasks import domain_folder, read
 
 ROOT = Path(__file__).parents[1]
 THREE = {"PPO, dense": "ppo_dense", "PPO, outcome": "ppo", "GRPO": "grpo"}
+AT_END = "PPO, dense at the end"
 AFTER = "offline, then online"
 SETS = {
     "sources": {"offline": "demo", "online": "grpo", AFTER: "grpo", "hybrid": "hybrid"},
     "rewards": {"tests": "rlvr_tests", "lint": "rlvr_lint", "both": "rlvr_both"},
-    "dense": THREE,
+    "dense": {**THREE, AT_END: "ppo"},
     "robot": {**THREE, "PPO, dense": "robot"},
 }
 """Arms by name, each with its recipe."""
@@ -73,8 +76,10 @@ def recipe_of(arm, name, seed, job):
         own.append("data.authors=[smollm2-135m]")  # the policy's own stored attempts, as offline
     if arm == AFTER:
         own.append(f"model.name={job.work / job.set / 'offline' / str(seed) / 'training' / 'model'}")
-    if arm in THREE:
-        own += ["optim.epochs=2", "optim.lr=1e-5", "optim.tokens_per_step=2048"]  # the same for all three
+    if arm == AT_END:
+        own += ["reward.preset=dense", *(f"reward.credit.{part}=last" for part in PRESETS["dense"])]
+    if job.set in ("dense", "robot"):
+        own += ["optim.epochs=2", "optim.lr=1e-5", "optim.tokens_per_step=2048"]  # the same for all
     if job.set == "robot":
         own += [f"data.archive={job.work / 'robot-tasks'}", "source.rollout.max_tokens=200", "sample.max_tokens=200"]
         own += [f"model.name={robot_start(job.work)}", "source.order=random"]
