@@ -5,6 +5,8 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 SPEEDS = (("groups_per_second", ".3f"), ("tokens_per_second", ".0f"), ("utilisation", ".2f"))
+ARMS = {"sources": "online", "rewards": "tests", "dense": "PPO, outcome", "robot": "PPO, outcome"}
+"""Sets of arms, each with the one that others are compared with."""
 
 
 def read(name):
@@ -170,10 +172,6 @@ def training_step():
     ]
     names = [f"{way}: {name}" for way in ("TRL", "ours") for name in ("groups/s", "tokens/s", "utilisation")]
     return "\n\n".join([*parts, table(["tokens", "G", *names], speeds)])
-
-
-ARMS = {"sources": "online", "rewards": "tests", "dense": "PPO, outcome", "robot": "PPO, outcome"}
-"""Sets of arms, each with the one that others are compared with."""
 
 
 def arms():

@@ -142,8 +142,9 @@ def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = 
     """Try the packed ways on a sample, and return the first that agrees with the plain one.
 
     Each has to come as near as ``TOLERANCE`` in the precision of the weights, and where a run computes in another ``precision``, as near
-    as ``ROUNDING`` times what that costs the plain way; FlashAttention is only tried in the run's. Where none does, or they cannot be gone with this kind of model, a warning says why and the plain way is returned. The model is left with the
-    attention of the way returned.
+    as ``ROUNDING`` times what that costs the plain way; FlashAttention is only tried in the run's. Where none does, or they cannot be
+    gone with this kind of model, a warning says why and the plain way is returned. The model is left with the attention of the way
+    returned.
     """
     sample, before, problem = sample_of(batch), model.config._attn_implementation, ""
     was_training = model.training
