@@ -56,7 +56,7 @@ COMMON = (
     *("sample.samples=8", "sample.temperature=1.0", "sample.top_p=1.0", "sample.max_tokens=120", "monitor.keep=last"),
     *("source.oversample=1", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
 )
-ROUNDS = {"offline": 0, AFTER: 5, "dense": 7}
+ROUNDS = {"offline": 0, AFTER: 5, "dense": 7, "robot": 7}
 """Of an arm or of a set, where not ten: after an offline run half of the rounds are left."""
 GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 4}
 """Groups of 8 attempts a round."""

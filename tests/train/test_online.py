@@ -233,6 +233,28 @@ def test_tasks_come_by_their_pass_rate_and_in_the_end_all(tmp_path, order, first
     assert {task.task_id for task in Supply(some, judged_groups([0, 9, 2, 6]), tmp_path, judge=list).pool(0)} == {"t2", "t3"}
 
 
+def test_too_few_tasks_are_told_before_anything_is_sampled(tmp_path):
+    def supply(**source):
+        return Supply(Recipe(source=SourceConfig(rounds=2, **source)), judged_groups([0, 9, 2, 6]), tmp_path, judge=list)
+
+    with pytest.raises(ConfigError, match=r"source\.solved \[0\.3, 0\.5\]: of the 4 tasks to train on none"):
+        supply(groups=1, solved=(0.3, 0.5)).check()
+    with pytest.warns(UserWarning, match="it has 4 groups of new samples, not 5"):
+        supply(groups=5).check()
+    supply(groups=4).check()
+    supply(groups=5, solved=(0.3, 0.5), mix={"archive": 1}).check()  # nothing is sampled
+    supply(groups=5, mix={"archive": 1, "policy": 4}).check()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_empty_training_split_is_told_before_a_model_is_loaded(tmp_path, count):
+    recipe = Recipe.model_validate(
+        {"data": {"archive": "some-archive"}, "model": {"name": "nowhere"}, "source": {"rounds": count}}
+    )
+    with pytest.raises(TrainingError, match="nothing of some-archive is in the training split"):
+        train(recipe, [], [], tmp_path)
+
+
 def test_more_tasks_are_tried_until_enough_groups_tell_something(tmp_path):
     def draw(tasks, _seed):
         return [Attempt(task.task_id, f"{task.task_id} {k}", token_ids=(k,)) for task in tasks for k in range(4)]

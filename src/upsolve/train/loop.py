@@ -174,6 +174,8 @@ def train(
     claim(place, recipe)
     if done := load_trained(place):
         return done
+    if not groups:
+        raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
     learner = Learner(recipe)
     rounds = rounds_of(learner, groups, place, show or quiet)
     progress = learner.begin(place, keep_start=recipe.objective.needs_reference and recipe.source.rounds > 0)

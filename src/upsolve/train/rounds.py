@@ -119,7 +119,7 @@ class Online:
         """Open the sources of a run that lives in a folder.
 
         Raises:
-            ConfigError: what is to sample does not have the weights that are trained here.
+            ConfigError: what is to sample does not have the weights that are trained here, or there is no task to sample at.
         """
         self.learner, self.folder, recipe = learner, folder, learner.recipe
         self.show = show if learner.leads else quiet
@@ -136,6 +136,7 @@ class Online:
         self.judging = replace(judging, analyses=tuple(wanted))
         with learner.accelerator.main_process_first():  # one makes the archive of what is sampled
             self.supply = Supply(recipe, groups, folder, self.judge, writes=learner.leads)
+        self.supply.check()
         learner.check(probe(learner.codec, groups[0].task))
 
     def judge(self, pairs: Sequence[tuple[Task, Attempt]]) -> list[Verdict]:

@@ -5,6 +5,7 @@ and so does the next offline run.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe
 from upsolve.config.online import Kind, SourceConfig
+from upsolve.errors import ConfigError
 from upsolve.train.groups import Cut, passed, weigh
 from upsolve.train.pairs import cut_pairs, cut_stored
 from upsolve.types import Attempt, Group, Task, Verdict
@@ -91,6 +93,24 @@ class Supply:
         self.tasks = [g.task for g in groups if (rate := rates[g.task.task_id]) is None or low <= rate <= high]
         sign = -1 if recipe.source.order == "easy_first" else 1
         self.by_rate = sorted(self.tasks, key=lambda task: sign * (0.5 if (r := rates[task.task_id]) is None else r))
+
+    def check(self) -> None:
+        """Warn where a round is to have more groups than there are tasks to sample at.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        source = self.recipe.source
+        wanted = max(shares(source, number)["policy"] for number in range(source.rounds))
+        if wanted and not self.tasks:
+            raise ConfigError(
+                f"source.solved {[*source.solved]}: of the {len(self.groups)} tasks to train on none has such a pass rate in the archive"
+            )
+        if wanted > len(self.tasks):
+            warnings.warn(
+                f"source.groups: a round takes a task once, so it has {len(self.tasks)} groups of new samples, not {wanted}",
+                stacklevel=2,
+            )
 
     def round(self, number: int, draw: Draw) -> Drawn:
         """Return the groups of a round; what is stored already is not sampled again."""
