@@ -32,9 +32,10 @@ import torch
 from upsolve.config import ObjectiveConfig
 from upsolve.policy.attention import TREE, keep_memory
 from upsolve.policy.flex import FLEX
+from upsolve.policy.head import head_of
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.logprobs import TokenScores, head_of, hidden_states, token_scores
+from upsolve.train.logprobs import TokenScores, hidden_states, token_scores
 from upsolve.train.pack import pack
 from upsolve.train.padded import padded_scores, ways_of
 from upsolve.train.step import sum_gradients

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from upsolve.config import SampleConfig
+from upsolve.policy.draw import draw
+from upsolve.policy.generate import generated
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import draw, sample
+from upsolve.policy.sample import sample
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]
@@ -80,3 +84,16 @@ def test_an_attempt_does_not_depend_on_what_else_is_sampled(tiny_model):
     fewer = CONFIG.model_copy(update={"samples": 1, "batch": 1})
     assert {(a.task_id, a.code) for a in sample(model, codec, TASKS, config=fewer)} < together
     assert list(sample(model, codec, [], config=CONFIG)) == []
+
+
+def test_generate_gives_the_attempts_that_lanes_give(tiny_model):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    plain = [attempt for ended in generated(model, codec, TASKS, CONFIG) for attempt in ended]
+    lanes = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=CONFIG)}
+    assert len(plain) == 9
+    for attempt in plain:
+        twin = lanes[attempt.token_ids]
+        numbers = {"behavior_logp": twin.behavior_logp, "entropy": twin.entropy}
+        assert replace(attempt, **numbers) == twin
+        assert attempt.behavior_logp == pytest.approx(twin.behavior_logp, abs=1e-3)
+        assert attempt.entropy == pytest.approx(twin.entropy, abs=1e-4)

@@ -1,4 +1,4 @@
-"""Kinds of models: packed rows give the log-probabilities and gradients of the plain way, or the plain way is gone, with a warning."""
+"""Kinds of models: packed rows and lanes give what the plain way gives, or the plain way is gone, with a warning."""
 
 import warnings
 from dataclasses import replace
@@ -11,14 +11,19 @@ import torch
 import transformers
 from torch._subclasses import FakeTensorMode
 
+from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
 from upsolve.policy import varlen
 from upsolve.policy.attention import TREE, places
 from upsolve.policy.flex import FLEX
+from upsolve.policy.lanes import ATTENTION, LaneCache, decode_step, prefill, problem_of
+from upsolve.policy.model import load_codec
+from upsolve.policy.sample import sample
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import pack
 from upsolve.train.padded import TOLERANCE, apart, choose_scorer, padded_scores, prompts_of, reading, sample_of
+from upsolve.types import Task
 
 SMALL = {
     "vocab_size": 97,
@@ -57,6 +62,13 @@ KINDS = {
     "Cohere": {"logit_scale": 0.25},
     "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
 }
+ODD = {
+    "GptOss": {"num_local_experts": 1, "num_experts_per_tok": 1},  # sinks
+    "Mamba": {"state_size": 4},
+    "Qwen3Next": {"mlp_only_layers": [0, 1, 2, 3]},
+    "Bloom": {},
+}
+"""Kinds that lanes cannot serve."""
 
 
 def model_of(kind, **more):
@@ -64,7 +76,9 @@ def model_of(kind, **more):
     config_name = {"Gemma3": "Gemma3TextConfig"}.get(name, f"{name}Config")
     model_name = {"GPT2": "GPT2LMHeadModel"}.get(name, f"{name}ForCausalLM")
     torch.manual_seed(0)
-    model = getattr(transformers, model_name)(getattr(transformers, config_name)(**{**SMALL, **KINDS.get(kind, {}), **more}))
+    model = getattr(transformers, model_name)(
+        getattr(transformers, config_name)(**{**SMALL, **{**KINDS, **ODD}.get(kind, {}), **more})
+    )
     for parameter in model.parameters():  # far from zero, so that a cap, a window or a factor that is missed shows
         torch.nn.init.normal_(parameter, std=0.3)
     return model.eval()
@@ -106,12 +120,45 @@ def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
     assert torch.allclose(packed.logit_variance_T, plain.logit_variance_T, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_lanes_give_what_the_model_gives(kind):
+    """Two lanes of different length, longer than any window, of which the shorter one goes on alone."""
+    model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
+    own = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    before = model.config._attn_implementation
+    assert not problem_of(model, ids) and model.config._attn_implementation == before
+    model.set_attn_implementation(ATTENTION)
+    cache, places = LaneCache(2, model.device), torch.tensor([11, 3])
+    for lane, place in enumerate(places.tolist()):
+        cache.fill(lane, prefill(model, cache, ids[: place + 1]))
+    for _ in range(10):
+        now = torch.tensor(ids)[places]
+        assert (decode_step(model, cache, now).log_softmax(-1) - own[places]).abs().max() < TOLERANCE
+        places += 1
+    cache.keep([1])
+    assert (decode_step(model, cache, torch.tensor([ids[13]])).log_softmax(-1) - own[13]).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_models_that_lanes_cannot_serve_are_sampled_by_their_own_generate(kind, tiny_model):
+    codec, task = load_codec(tiny_model), Task("t", "Add.")
+    model = model_of(kind, vocab_size=264)
+    with pytest.warns(UserWarning, match="lanes do not work with this model"):
+        attempts = list(sample(model, codec, [task], config=SampleConfig(samples=5, max_tokens=12, batch=3)))
+    assert len(attempts) == 5 and len({attempt.token_ids for attempt in attempts}) > 1
+    prompt = codec.prompt(task).ids_P
+    for attempt in attempts:
+        ids = attempt.token_ids
+        assert attempt.tokens == len(ids) <= 12 and (attempt.truncated or ids[-1] in (0, 257))
+        with torch.inference_mode():
+            logp = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
+        assert attempt.behavior_logp == pytest.approx(float(logp[range(len(ids)), ids].sum()), abs=1e-2)
+
+
 def test_models_that_cannot_share_a_prompt_go_the_padded_way():
-    model = transformers.MambaForCausalLM(
-        transformers.MambaConfig(vocab_size=97, hidden_size=32, state_size=4, num_hidden_layers=2, pad_token_id=0)
-    )
     with pytest.warns(UserWarning, match="packed rows do not work with this model"):
-        assert choose_scorer(model, batch_of()) is padded_scores
+        assert choose_scorer(model_of("Mamba"), batch_of()) is padded_scores
 
 
 def test_a_head_with_a_bias_goes_the_padded_way():

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
-__all__ = ["TREE", "Place", "keep_memory", "places"]
+__all__ = ["TREE", "Place", "keep_memory", "odd_layers", "places", "tree_attention"]
 
 TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
@@ -146,6 +146,11 @@ def tree_attention(
 
 
 AttentionInterface.register(TREE, tree_attention)
+
+
+def odd_layers(config: Any) -> list[str]:
+    """Return the kinds of a model's layers that are no attention to all that came before, or to a window of it (recurrent, chunked)."""
+    return sorted({*(getattr(config, "layer_types", None) or ())} - {"full_attention", "sliding_attention"})
 
 
 def keep_memory() -> None:

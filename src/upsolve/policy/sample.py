@@ -1,137 +1,25 @@
-"""Sample attempts from a policy.
+"""Sample attempts from a policy: in lanes, or, with a model that cannot, by transformers' own ``generate``."""
 
-Legend: B lanes, V vocabulary, N most likely tokens kept for the nucleus.
-"""
-
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from upsolve.config import SampleConfig
 from upsolve.policy.attention import keep_memory
-from upsolve.policy.lanes import ATTENTION, LaneCache, decode_step, prefill
+from upsolve.policy.draw import Draws
+from upsolve.policy.generate import generated
+from upsolve.policy.lanes import ATTENTION, LaneCache, Read, decode_step, prefill, problem_of
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec, EncodedPrompt
 from upsolve.types import Attempt, Task
 
-__all__ = ["draw", "sample"]
+__all__ = ["sample"]
 
-NUCLEUS = 128
-
-
-def draw(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, top_p: float) -> Tensor:
-    """Draw one token a row: softmax(logits / temperature) cut to the smallest set with mass >= top_p (1904.09751).
-
-    The set is looked for among the 128 most likely tokens. Temperature 0 takes the most likely token.
-
-    Args:
-        logits_BV: [B, V] float32.
-        uniform_B: [B] float32, the noise: uniform in [0, 1).
-        temperature: >= 0.
-        top_p: (0, 1].
-
-    Returns:
-        Token ids [B], int64.
-    """
-    if temperature == 0:
-        return logits_BV.argmax(-1)
-    if top_p >= 1:
-        return invert((logits_BV / temperature).softmax(-1), uniform_B)
-    probabilities, index = (logits_BV / temperature).softmax(-1).topk(min(NUCLEUS, logits_BV.shape[-1]), dim=-1)
-    before = probabilities.cumsum(-1) - probabilities
-    kept = probabilities.masked_fill(before >= top_p, 0)
-    return index.gather(-1, invert(kept, uniform_B)[:, None])[:, 0]
-
-
-def invert(weights_BN: Tensor, uniform_B: Tensor) -> Tensor:
-    """Draw an index a row, as likely as its weight: invert the cumulative sum. torch.multinomial takes 40 times as long here."""
-    total = weights_BN.cumsum(-1)
-    return torch.searchsorted(total, uniform_B[:, None] * total[:, -1:], right=True)[:, 0].clamp(max=total.shape[-1] - 1)
-
-
-@dataclass(slots=True)
-class Lane:
-    """An attempt being decoded."""
-
-    task: Task
-    noise: Random
-    ids: list[int] = field(default_factory=list[int])
-    logp: float = 0.0
-    entropy: float = 0.0
-
-
-class Decoder:
-    """The state of one call of ``sample``."""
-
-    def __init__(self, model: Any, codec: Codec, config: SampleConfig) -> None:
-        self.model, self.codec, self.config = model, codec, config
-        self.stop = torch.from_numpy(codec.stop_mask(model.config.vocab_size)).to(model.device)
-        self.lanes: list[Lane | None] = []
-
-    def start(self, lanes: int) -> None:
-        """Allocate the lanes."""
-        self.lanes = [None] * lanes
-        self.cache = LaneCache(self.model, lanes)
-        self.tokens_B = torch.zeros(lanes, dtype=torch.long, device=self.model.device)
-
-    def refill(self, jobs: Iterator[tuple[Request, EncodedPrompt, list[Any]]]) -> None:
-        """Give every free lane the next attempt; drop lanes once the work runs out and half of them are idle."""
-        for index, lane in enumerate(self.lanes):
-            if lane is None and (job := next(jobs, None)) is not None:
-                request, prompt, read = job
-                if not read:
-                    read.extend(prefill(self.model, self.cache, prompt.ids_P))
-                self.cache.fill(index, read)
-                self.tokens_B[index] = prompt.ids_P[-1]
-                self.lanes[index] = Lane(request.task, Random(request.seed))
-        busy = [index for index, lane in enumerate(self.lanes) if lane is not None]
-        if busy and len(busy) * 2 <= len(self.lanes):
-            self.cache.keep(busy)
-            self.tokens_B = self.tokens_B[torch.tensor(busy, device=self.tokens_B.device)]
-            self.lanes = [self.lanes[index] for index in busy]
-
-    def step(self) -> list[Attempt]:
-        """Decode one token a lane and return the attempts that ended."""
-        idle = torch.tensor([lane is None for lane in self.lanes], device=self.tokens_B.device)
-        self.cache.length_B.masked_fill_(idle, 0)  # idle lanes run on the spot
-        logits = decode_step(self.model, self.cache, self.tokens_B)
-        noise = [0.0 if lane is None else lane.noise.getrandbits(24) / 2**24 for lane in self.lanes]  # float32 holds 24 bits
-        uniform = torch.tensor(noise, device=logits.device)
-        tokens = draw(logits, uniform, temperature=self.config.temperature, top_p=self.config.top_p)
-        logp = logits.log_softmax(-1)
-        entropy = torch.einsum("bv,bv->b", logits.softmax(-1), logp).neg().tolist()
-        chosen = logp.gather(-1, tokens[:, None])[:, 0].tolist()
-        self.tokens_B = tokens
-        ended: list[Attempt] = []
-        for index, (token, stops) in enumerate(zip(tokens.tolist(), self.stop[tokens].tolist(), strict=True)):
-            lane = self.lanes[index]
-            if lane is None:
-                continue
-            lane.ids.append(token)
-            lane.logp += chosen[index]
-            lane.entropy += entropy[index]
-            if stops or len(lane.ids) >= self.config.max_tokens:
-                ended.append(self.finish(lane, truncated=not stops))
-                self.lanes[index] = None
-        return ended
-
-    def finish(self, lane: Lane, *, truncated: bool) -> Attempt:
-        """Turn a lane into an attempt."""
-        return Attempt(
-            task_id=lane.task.task_id,
-            code=self.codec.decode(lane.ids),
-            language=lane.task.language or "python",
-            author=str(self.model.name_or_path),
-            behavior_logp=min(lane.logp, 0.0),
-            tokens=len(lane.ids),
-            entropy=max(lane.entropy / len(lane.ids), 0.0),
-            truncated=truncated,
-            token_ids=tuple(lane.ids),
-        )
+Job = tuple[Request, EncodedPrompt, Read]
+"""An attempt wanted, its prompt, and where that is kept once it is read."""
 
 
 @torch.inference_mode()
@@ -148,7 +36,7 @@ def sample(
 
     ``behavior_logp`` and ``entropy`` are those of the untempered distribution. The noise of an attempt is its own
     (``upsolve.policy.request``), so up to rounding it does not matter what else is sampled; same model, tasks, config and thread
-    count give the same attempts.
+    count give the same attempts. Whether lanes give what the model gives is tried first; where they do not, there is a warning.
 
     Args:
         model: a causal language model of transformers, in the dtype to sample in.
@@ -158,37 +46,70 @@ def sample(
         author: who the attempts are by; empty means the model's own name.
         on_done: called with the number of attempts ended so far.
     """
+    if not tasks:
+        return
     keep_memory()
-    jobs = job_stream(codec, tasks, config)
-    decoder = Decoder(model, codec, config)
-    before = model.config._attn_implementation
-    model.set_attn_implementation(ATTENTION)
     model.eval()
+    if problem := problem_of(model, codec.prompt(tasks[0]).ids_P):
+        warnings.warn(f"lanes do not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2)
+    way, done = generated if problem else in_lanes, 0
+    for ended in way(model, codec, tasks, config):
+        for attempt in ended:
+            done += 1
+            yield replace(attempt, author=author) if author else attempt
+        if on_done:
+            on_done(done)
+
+
+def in_lanes(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
+    """Yield the attempts that ended, token by token; the model has the attention of lanes meanwhile."""
+    before, jobs = model.config._attn_implementation, jobs_of(codec, tasks, config)
+    decoder = Decoder(model, codec, config, lanes=min(config.batch, len(tasks) * config.samples))
+    model.set_attn_implementation(ATTENTION)
     try:
-        decoder.start(min(config.batch, len(tasks) * config.samples))
         decoder.refill(jobs)
-        done = 0
-        while any(lane is not None for lane in decoder.lanes):
-            for attempt in decoder.step():
-                done += 1
-                yield attempt if not author else named(attempt, author)
-            if on_done:
-                on_done(done)
+        while decoder.draws.busy:
+            yield decoder.step()
             decoder.refill(jobs)
     finally:
         model.set_attn_implementation(before)
 
 
-def named(attempt: Attempt, author: str) -> Attempt:
-    """Return the attempt under another author's name."""
-    from dataclasses import replace
-
-    return replace(attempt, author=author)
-
-
-def job_stream(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[tuple[Request, EncodedPrompt, list[Any]]]:
-    """Yield every attempt wanted, the attempts of a task together; the list is where its read prompt is kept."""
+def jobs_of(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[Job]:
+    """Yield every attempt wanted, those of a task together."""
     for task in tasks:
-        prompt, read = codec.prompt(task), list[Any]()
+        prompt, read = codec.prompt(task), Read()
         for request in requests([task], config):
             yield request, prompt, read
+
+
+class Decoder:
+    """The lanes of one call."""
+
+    def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, lanes: int) -> None:
+        self.model, self.draws = model, Draws(model, codec, config, lanes)
+        self.cache = LaneCache(lanes, model.device)
+        self.tokens_B = torch.zeros(lanes, dtype=torch.long, device=model.device)
+
+    def refill(self, jobs: Iterator[Job]) -> None:
+        """Give every free lane the next attempt; drop lanes once the work runs out and half of them are idle."""
+        for index, row in enumerate(self.draws.rows):
+            if row is None and (job := next(jobs, None)) is not None:
+                request, prompt, read = job
+                if not read:
+                    read.update(prefill(self.model, self.cache, prompt.ids_P))
+                self.cache.fill(index, read)
+                self.tokens_B[index] = prompt.ids_P[-1]
+                self.draws.begin(index, request)
+        busy = self.draws.busy
+        if busy and len(busy) * 2 <= len(self.draws.rows):
+            self.cache.keep(busy)
+            self.tokens_B = self.tokens_B[torch.tensor(busy, device=self.tokens_B.device)]
+            self.draws.rows = [self.draws.rows[index] for index in busy]
+
+    def step(self) -> list[Attempt]:
+        """Decode one token a lane and return the attempts that ended."""
+        idle = torch.tensor([row is None for row in self.draws.rows], device=self.tokens_B.device)
+        self.cache.length_B.masked_fill_(idle, 0)  # idle lanes run on the spot
+        self.tokens_B, ended = self.draws.take(decode_step(self.model, self.cache, self.tokens_B))
+        return ended

@@ -55,6 +55,7 @@ class Learner:
             kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
         )
         self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device))
+        self.attention: str = self.model.config._attn_implementation
         self.value_head: Any = None
         self.frozen: Any = None
         self.held: Whole | None = None
@@ -107,6 +108,12 @@ class Learner:
     def processes(self) -> int:
         """Return how many there are."""
         return self.accelerator.num_processes
+
+    def sampled(self, policy: Any) -> Any:
+        """Return a copy of the policy to sample from, in the precision of the run and with the attention that the model came with."""
+        copied = frozen_copy(policy, torch.bfloat16 if self.recipe.model.bf16 else torch.float32).to(self.accelerator.device)
+        copied.set_attn_implementation(self.attention)
+        return copied
 
     def score(self, batch: PackedBatch) -> TokenScores:
         """Score a batch in the precision of the run."""

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from upsolve.errors import ModelError
-from upsolve.policy.attention import TREE, places
+from upsolve.policy.attention import TREE, odd_layers, places
 from upsolve.policy.flex import FLEX, block_mask
+from upsolve.policy.head import Head, head_of
 from upsolve.policy.varlen import VARLEN, sequences
 from upsolve.train.pack import PackedBatch
 
@@ -62,9 +62,8 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
     Raises:
         ModelError: it has layers of another kind (recurrent, chunked).
     """
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if odd := kinds - {"full_attention", "sliding_attention"}:
-        raise ModelError(f"layers of the kind {', '.join(sorted(odd))} cannot share a prompt")
+    if odd := odd_layers(config):
+        raise ModelError(f"layers of the kind {', '.join(odd)} cannot share a prompt")
     window: int | None = getattr(config, "sliding_window", None)
     return None if window is None or int(positions_BL.max()) < window else window
 
@@ -80,42 +79,6 @@ def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
     if window is not None and getattr(config, "layer_types", None):
         return {"full_attention": make(None), "sliding_attention": make(window)}
     return make(window)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """From hidden states to logits: cap(scale W h), with cap(x) = c tanh(x / c), or x where c is None."""
-
-    weight_VD: Tensor
-    """W."""
-    scale: float
-    """Factor of the logits."""
-    cap: float | None
-    """c."""
-
-    def logits(self, hidden_TD: Tensor) -> Tensor:
-        """Return float32 [T, V]."""
-        logits = functional.linear(hidden_TD, self.weight_VD).float()
-        if self.scale != 1.0:
-            logits *= self.scale
-        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
-
-    def slope(self, logits_TV: Tensor) -> Tensor | float:
-        """Return d logits / d (W h)."""
-        return self.scale if self.cap is None else self.scale * (1 - (logits_TV / self.cap).square())
-
-
-def head_of(model: Any) -> Head:
-    """Return the head of a model.
-
-    Raises:
-        ModelError: it is more than a matrix, a factor and a cap.
-    """
-    head, config = model.get_output_embeddings(), model.config.get_text_config()
-    if getattr(head, "bias", None) is not None:
-        raise ModelError("a head with a bias")
-    scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", None) or 1.0)
-    return Head(head.weight, scale, getattr(config, "final_logit_softcapping", None))
 
 
 class ScoreTokens(torch.autograd.Function):
@@ -196,7 +159,10 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
     Raises:
         ModelError: this kind of model cannot; ``upsolve.train.padded.padded_scores`` can.
     """
-    head, hidden = head_of(model), hidden_states(model, batch, blocks=blocks)
+    head = head_of(model)
+    if head.bias_V is not None:
+        raise ModelError("a head with a bias")
+    hidden = hidden_states(model, batch, blocks=blocks)
     # indexing with [] would add up gradients in whatever order the threads come; index_select keeps one order
     picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
     target, weight = torch.from_numpy(batch.target_T).to(hidden.device), head.weight_VD

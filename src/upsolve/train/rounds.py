@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from upsolve.advantage import gae, less_kl, whiten
 from upsolve.config import Recipe
 from upsolve.errors import ConfigError
-from upsolve.policy.model import frozen_copy
 from upsolve.policy.sample import sample
 from upsolve.policy.vllm import Followed
 from upsolve.reward.formula import analyses_needed
@@ -161,7 +159,7 @@ class Online:
         drawn: list[Attempt] = []
         if mine:
             drawn += self.sample(
-                frozen_copy(policy, torch.bfloat16 if recipe.model.bf16 else torch.float32).to(learner.accelerator.device),
+                learner.sampled(policy),
                 learner.codec,
                 mine,
                 config=config,
