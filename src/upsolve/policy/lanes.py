@@ -3,7 +3,8 @@
 Every lane decodes one attempt. A lane that ends takes the next attempt at once, so nobody waits for the longest; a prompt
 is read once for all its attempts. Works through transformers' attention interface, no model file is patched.
 
-Legend: B lanes, H key-value heads, R query heads a key-value head, L cache length, D head size, V vocabulary.
+Legend: B lanes, H key-value heads, R query heads a key-value head, P prompt tokens, L cache length, D head size, V vocabulary,
+N tokens tried.
 """
 
 from typing import Any
