@@ -1,7 +1,9 @@
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import completion_text, extract_code, messages, opening
+from upsolve.policy.tokens import Codec
 from upsolve.types import Task, TestCase, TestKind
 
 TASK = Task("t", " Add one. ", tuple(TestCase(TestKind.CALL, f"f({i})", str(i + 1), hidden=i == 1) for i in range(6)), "f")
@@ -40,3 +42,15 @@ def test_completion_and_decoding_are_inverse(tiny_model):
         assert codec.decode(list(ids)) == code
         spans = codec.offsets(code)
         assert len(spans) == len(ids) and spans[0][0] == 0 and spans[-1][1] == len(completion_text(code))
+
+
+def test_a_prompt_begins_as_the_tokenizer_begins_a_text_unless_a_template_says_how(tiny_model):
+    codec = load_codec(tiny_model)
+    plain, tokenizer = codec.prompt(TASK).ids_P, codec.tokenizer
+    tokenizer.bos_token = "!"
+    assert Codec(tokenizer).prompt(TASK).ids_P == plain, "a tokenizer that begins no text with it"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("! $A", special_tokens=[("!", tokenizer.bos_token_id)])
+    assert Codec(tokenizer).prompt(TASK).ids_P == (tokenizer.bos_token_id, *plain)
+    assert Codec(tokenizer).completion("x = 1") == codec.completion("x = 1")
+    tokenizer.chat_template = "{{ messages[0].content + '\n\n' }}"
+    assert Codec(tokenizer).prompt(TASK).ids_P == plain

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from upsolve.policy.prompt import CLOSE, completion_text, messages, opening
-from upsolve.types import Attempt, Task, content_id
+from upsolve.types import Attempt, Task
 
 __all__ = ["Codec", "EncodedPrompt"]
 
@@ -26,6 +26,12 @@ class EncodedPrompt:
     """Chat template, statement and the opened answer."""
 
 
+def own_begin(tokenizer: Any) -> tuple[int, ...]:
+    """Return the token for the beginning of a text where a tokenizer puts it before each, else nothing."""
+    first = tuple(tokenizer("a")["input_ids"][:1])
+    return first if first == (tokenizer.bos_token_id,) else ()
+
+
 class Codec:
     """A tokenizer with the project's one way of writing prompts and completions."""
 
@@ -38,6 +44,7 @@ class Codec:
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} has no fast version; character offsets need one")
         self.tokenizer = tokenizer
+        self.begin = () if tokenizer.chat_template else own_begin(tokenizer)
         self.completion = lru_cache(maxsize=200_000)(self._completion)
 
     def prompt_text(self, task: Task) -> str:
@@ -49,9 +56,9 @@ class Codec:
         return str(text) + opening(task)
 
     def prompt(self, task: Task) -> EncodedPrompt:
-        """Encode the prompt of a task."""
+        """Encode the prompt of a task; without a chat template, which would say how it begins, as the tokenizer itself begins a text."""
         ids = self.tokenizer(self.prompt_text(task), add_special_tokens=False)["input_ids"]
-        return EncodedPrompt(task.task_id, tuple(ids))
+        return EncodedPrompt(task.task_id, (*self.begin, *ids))
 
     def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
         text = completion_text(code) if closed else code
@@ -93,9 +100,3 @@ class Codec:
         for index in self.tokenizer.all_special_ids:
             mask[index] = True
         return mask
-
-    @property
-    def fingerprint(self) -> str:
-        """Content id of the tokenizer and the prompt form, part of every cache key."""
-        probe = "def f(x):\n    return 'é' * 3"
-        return content_id(type(self.tokenizer).__name__, str(len(self.tokenizer)), str(self._completion(probe)))
