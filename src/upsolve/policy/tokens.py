@@ -46,6 +46,7 @@ class Codec:
         self.tokenizer = tokenizer
         self.begin = () if tokenizer.chat_template else own_begin(tokenizer)
         self.completion = lru_cache(maxsize=200_000)(self._completion)
+        self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
 
     def prompt_text(self, task: Task) -> str:
         """Return the prompt of a task, up to where its code begins."""
@@ -92,11 +93,10 @@ class Codec:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text.partition(CLOSE)[0] if CLOSE in text else text.removesuffix("```")
 
-    def stop_mask(self, vocabulary: int) -> np.ndarray:
+    def _stop_mask(self, vocabulary: int) -> np.ndarray:
         """Return a bool array [vocabulary]: tokens after which a completion may be over (a fence, or end of text)."""
         mask = np.zeros(vocabulary, dtype=bool)
         for index in range(min(vocabulary, len(self.tokenizer))):
             mask[index] = "```" in self.tokenizer.decode([index])
-        for index in self.tokenizer.all_special_ids:
-            mask[index] = True
+        mask[[index for index in self.tokenizer.all_special_ids if index < vocabulary]] = True
         return mask
