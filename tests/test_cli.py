@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from upsolve.cli.main import main
+
 TASK = {
     "kind": "task",
     "task_id": "a",
@@ -21,6 +23,21 @@ def upsolve(*words, code=0):
     done = subprocess.run([sys.executable, "-m", "upsolve", *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+@pytest.fixture
+def here(monkeypatch, capfd):
+    """The same in this process, which has imported what models need already."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["upsolve", *map(str, words)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        said = "".join(capfd.readouterr())
+        assert not done.value.code, said
+        return said
+
+    return run
 
 
 @pytest.fixture
@@ -45,18 +62,18 @@ def test_ingest_verify_look_and_export(archive, tmp_path):
     assert "already" in upsolve("ingest", "jsonl", tmp_path / "in.jsonl", archive)
 
 
-def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path):
+def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):
     settings = ["--set", "sample.samples=2", "--set", "sample.max_tokens=8"]
     upsolve("sample", archive, "--model", tiny_model, *settings)
-    assert "attempts     4" in upsolve("archive", "info", archive)
-    assert "0 attempts added" in upsolve("sample", archive, "--model", tiny_model, *settings)
-    assert "1 attempts added" in upsolve("sample", archive, "--model", tiny_model, *settings, "--set", "sample.samples=3")
+    assert "attempts     4" in here("archive", "info", archive)
+    assert "0 attempts added" in here("sample", archive, "--model", tiny_model, *settings)
+    assert "1 attempts added" in here("sample", archive, "--model", tiny_model, *settings, "--set", "sample.samples=3")
     recipe = tmp_path / "r.yaml"
     recipe.write_text("evaluate: {tasks: 2, ks: [1, 2]}\n")
     for name in ("one", "two"):
-        said = upsolve("eval", recipe, "--model", tiny_model, "--name", name, "--out", tmp_path, *settings)
+        said = here("eval", recipe, "--model", tiny_model, "--name", name, "--out", tmp_path, *settings)
         assert "pass@2" in said
-    said = upsolve("report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path / "r.html")
+    said = here("report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path / "r.html")
     assert "told from chance" in said and "<svg" in (tmp_path / "r.html").read_text()
 
 
