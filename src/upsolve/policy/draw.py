@@ -75,6 +75,11 @@ class Draws:
         """Return the rows that are not free."""
         return [index for index, row in enumerate(self.rows) if row is not None]
 
+    @property
+    def free_B(self) -> Tensor:  # noqa: N802  B is its axis
+        """Return which rows are free, bool [B]."""
+        return torch.tensor([row is None for row in self.rows], device=self.stops_V.device)
+
     def begin(self, index: int, request: Request) -> None:
         """Give a row to an attempt; its noise is its own."""
         self.rows[index] = Row(request.task, Random(request.seed))

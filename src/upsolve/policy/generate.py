@@ -43,8 +43,8 @@ class Ended(StoppingCriteria):
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Any:
         """Return bool [B]."""
-        del scores
-        return torch.tensor([row is None for row in self.draws.rows], device=input_ids.device)
+        del input_ids, scores
+        return self.draws.free_B
 
 
 def generated(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:

@@ -109,7 +109,6 @@ class Decoder:
 
     def step(self) -> list[Attempt]:
         """Decode one token a lane and return the attempts that ended."""
-        idle = torch.tensor([row is None for row in self.draws.rows], device=self.tokens_B.device)
-        self.cache.length_B.masked_fill_(idle, 0)  # idle lanes run on the spot
+        self.cache.length_B.masked_fill_(self.draws.free_B, 0)  # idle lanes run on the spot
         self.tokens_B, ended = self.draws.take(decode_step(self.model, self.cache, self.tokens_B))
         return ended

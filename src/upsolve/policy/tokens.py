@@ -23,7 +23,7 @@ class EncodedPrompt:
     task_id: str
     """The task."""
     ids_P: tuple[int, ...]
-    """Chat template, statement and the opened answer."""
+    """Chat template (without one, the tokenizer's own beginning), statement and the opened answer."""
 
 
 def own_begin(tokenizer: Any) -> tuple[int, ...]:
