@@ -17,7 +17,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 .PHONY: demo test test-languages test-vllm check install clean
 
 demo: install
-	$(BIN)/upsolve run recipes/demo.yaml --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
+	$(BIN)/upsolve run demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
 
 test: install
 	$(BIN)/ruff check src tests tools benchmarks

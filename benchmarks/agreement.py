@@ -16,7 +16,7 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.types import Status
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 SETS = (
     ("ldb/mbpp", "ldb", "ldb/mbpp"),

@@ -37,7 +37,7 @@ from upsolve.experiment import split_archive
 from upsolve.reward.formula import PRESETS
 from upsolve.train.loop import train
 from upsolve.types import Attempt
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 from upsolve.verify.simulators.tasks import domain_folder, read
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +83,7 @@ def recipe_of(arm, name, seed, job):
     if job.set == "robot":
         own += [f"data.archive={job.work / 'robot-tasks'}", "source.rollout.max_tokens=200", "sample.max_tokens=200"]
         own += [f"model.name={robot_start(job.work)}", "source.order=random"]
-    return load_recipe(ROOT / "recipes" / f"{name}.yaml", [*COMMON, *seeds, *own, *job.given])
+    return load_recipe(name, [*COMMON, *seeds, *own, *job.given])
 
 
 def robot_tasks(work):
@@ -100,7 +100,7 @@ def robot_start(work):
     """Return the folder of the policy that has seen the robot world: SFT on the reference programs of the training split."""
     own = ["seed=0", f"data.archive={work / 'robot-tasks'}", "data.group_size=2", "data.groups_per_task=1"]
     fit = ["optim.epochs=5", "optim.lr=1e-4", "optim.tokens_per_step=2048", "optim.tokens_per_batch=1024"]
-    recipe = load_recipe(ROOT / "recipes" / "sft.yaml", [*COMMON, *own, *fit])
+    recipe = load_recipe("sft", [*COMMON, *own, *fit])
     split = split_archive(open_archive(recipe.data.archive), recipe)
     return train(recipe, split.groups["train"], split.groups["dev"], work / "robot-sft").folder
 

@@ -18,7 +18,7 @@ from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import judged
+from upsolve.verify.pool.pool import judged
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 WORK = "import time\nend = time.process_time() + 0.02\nwhile time.process_time() < end:\n    pass\n"

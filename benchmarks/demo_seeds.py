@@ -43,7 +43,7 @@ def main(work, out):
     """Run the seeds and write what they gave."""
     runs, rows = [], []
     for seed in SEEDS:
-        recipe = load_recipe(ROOT / "recipes/demo.yaml", [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed")])
+        recipe = load_recipe("demo", [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed")])
         before, after, trained = run_recipe(recipe, work / f"seed-{seed}", progress=show)
         runs.append((before, after))
         row = {"seed": seed, "steps": trained.steps, "kept_step": trained.kept_step}

@@ -15,7 +15,7 @@ from machine import machine
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.languages import languages
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 HOW = Judging(Limits(wall_seconds=20, cpu_seconds=10))
 

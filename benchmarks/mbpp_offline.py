@@ -27,7 +27,7 @@ from upsolve.experiment import split_archive
 from upsolve.train.loop import train
 from upsolve.train.monitor import read_log
 from upsolve.types import Task
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 METHODS = ("sft", "rloo", "group_norm", "exp_advantage", "topr")
 SEEDS = (0, 1, 2)
@@ -46,7 +46,6 @@ SETTINGS = [
     "sample.max_tokens=160",
     "sample.batch=128",
 ]
-RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 def prepare(data, work):
@@ -70,7 +69,7 @@ def prepare(data, work):
 
 def recipe_of(method, seed, work):
     """Return the settings of one run."""
-    file = RECIPES / f"{method}.yaml" if method != "base" else None
+    file = method if method != "base" else None
     own = [f"data.archive={work / 'archive'}", *(f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed"))]
     return load_recipe(file, [*SETTINGS, *own])
 

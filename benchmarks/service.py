@@ -19,8 +19,8 @@ from statistics import quantiles
 from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.client import Remote
 from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.service.client import Remote
 
 CLIENTS, EACH = 4, 2500
 LIMITS = Limits(wall_seconds=0.25, cpu_seconds=1)

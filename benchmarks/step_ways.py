@@ -37,7 +37,7 @@ from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, hidden_states, token_scores
 from upsolve.train.pack import pack
-from upsolve.train.padded import padded_scores, ways_of
+from upsolve.train.reference_scorer import padded_scores, ways_of
 from upsolve.train.step import sum_gradients
 
 __all__ = ["DEVICE", "WAYS"]

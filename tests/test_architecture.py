@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
 FILES = sorted(file for file in SOURCE.rglob("*.py") if file.parts[-3] != "attacks")
-GROUND = ("types", "errors", "files", "config", "__init__")
+GROUND = ("types", "errors", "files", "config", "plugins", "__init__")
 ORDER = [
     "archive",
     "verify",

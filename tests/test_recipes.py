@@ -6,12 +6,12 @@ import pytest
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import load_recipe
+from upsolve.config.recipe import RECIPES, load_recipe
 from upsolve.experiment import split_archive
 from upsolve.train.loop import train
 from upsolve.verify.simulators.tasks import domain_folder, read
 
-RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
+FILES = sorted(RECIPES.glob("*.yaml"))
 SMALL = [
     "model.bf16=false",
     "data.train=0.05",
@@ -30,7 +30,7 @@ def test_the_documented_recipes_are_there():
     wanted = {"demo", "sft", "rloo", "group_norm", "exp_advantage", "topr", "asymre", "oapl", "awr", "dft"}
     wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot"}
     wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both", "dpo", "dpo_focal", "kto", "rank"}
-    assert {path.stem for path in RECIPES} == wanted
+    assert {path.stem for path in FILES} == wanted
     text = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text()
     assert all(f"`{name}`" in text for name in wanted)
 
@@ -38,7 +38,7 @@ def test_the_documented_recipes_are_there():
 @pytest.mark.filterwarnings(
     "ignore:.is_gradient_checkpointing:FutureWarning"
 )  # peft reads an attribute that transformers renames
-@pytest.mark.parametrize("file", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     recipe = load_recipe(file, [*SMALL, f"model.name={tiny_model}"])

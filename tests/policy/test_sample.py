@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.draw import draw
 from upsolve.policy.generate import generated
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
+from upsolve.policy.sampling import draw
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]

@@ -19,7 +19,7 @@ from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestK
 from upsolve.verify.analysis.source import Source
 from upsolve.verify.analysis.syntax import syntax as find_syntax
 from upsolve.verify.limits import Judging
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"), TestCase(TestKind.CALL, "g(f(2))", "3")), "f")
 ALL = ("complexity: x", "lint: x", "security: x", "syntax: x", "types: x")

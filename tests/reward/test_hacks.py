@@ -14,7 +14,7 @@ from upsolve.reward.formula import reward
 from upsolve.reward.hacks import DETECTORS, hacks
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind
 from upsolve.verify.attacks import LIMITS, attacks, task_of, tries
-from upsolve.verify.judge import judge_all
+from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.limits import Judging
 
 EVERY = tuple(DETECTORS)

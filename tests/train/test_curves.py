@@ -17,7 +17,7 @@ from upsolve.train.encode import merged
 from upsolve.train.logprobs import token_scores
 from upsolve.train.loop import train
 from upsolve.train.pack import plan_steps
-from upsolve.train.padded import padded_scores
+from upsolve.train.reference_scorer import padded_scores
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 GOLDEN = {
@@ -128,7 +128,7 @@ SWITCHES = {
     "head in small chunks": ("upsolve.train.logprobs.CHUNK", 7),
     "head in one chunk": ("upsolve.train.logprobs.CHUNK", 10_000),
     "equal attempts apart": ("upsolve.train.encode.merged", tuple),
-    "plan for three processes": ("upsolve.train.plan.plan_steps", for_three),
+    "plan for three processes": ("upsolve.train.schedule.plan_steps", for_three),
 }
 
 

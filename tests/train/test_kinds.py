@@ -15,14 +15,14 @@ from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
 from upsolve.policy import varlen
 from upsolve.policy.attention import TREE, places
+from upsolve.policy.batched_decode import ATTENTION, LaneCache, decode_step, prefill, problem_of
 from upsolve.policy.flex import FLEX
-from upsolve.policy.lanes import ATTENTION, LaneCache, decode_step, prefill, problem_of
 from upsolve.policy.model import load_codec
 from upsolve.policy.sample import sample
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import pack
-from upsolve.train.padded import TOLERANCE, apart, choose_scorer, padded_scores, prompts_of, reading, sample_of
+from upsolve.train.reference_scorer import TOLERANCE, apart, choose_scorer, padded_scores, prompts_of, reading, sample_of
 from upsolve.types import Task
 
 SMALL = {

@@ -23,7 +23,7 @@ from upsolve.experiment import split_archive
 from upsolve.policy.model import load_codec
 from upsolve.train.learner import Learner
 from upsolve.train.loop import train
-from upsolve.train.plan import plan_epochs
+from upsolve.train.schedule import plan_epochs
 
 OPTIM = {"tokens_per_step": 3000, "tokens_per_batch": 1000, "row_tokens": 1000, "lr": 1e-3, "schedule": "constant"}
 STORED = {

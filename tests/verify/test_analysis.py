@@ -18,10 +18,10 @@ from upsolve.verify.analysis.security import security
 from upsolve.verify.analysis.source import Source, source_of
 from upsolve.verify.analysis.syntax import syntax
 from upsolve.verify.analysis.typing import types
+from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.limits import ANALYSES as NAMES
 from upsolve.verify.limits import Judging
-from upsolve.verify.outcomes import unscored
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "1"),), "f")
 UNUSED = "import os\n\n\ndef f(x):\n    return x\n"

@@ -13,20 +13,21 @@ from pathlib import Path
 import pytest
 
 from upsolve.types import Attempt, Status
-from upsolve.verify import doctor, sandbox
+from upsolve.verify import doctor
 from upsolve.verify.attacks import HONEST_BASH, HONEST_PYTHON, LIMITS, WANTS, Attack, Try, attacks, traces, tries
 from upsolve.verify.doctor import Check, attacked, checks
-from upsolve.verify.judge import judge, judge_all
+from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import Judging
-from upsolve.verify.process import Server
+from upsolve.verify.sandbox import runner as sandbox
+from upsolve.verify.sandbox.process import Server
 
 HOW = Judging(LIMITS)
 AS_NOBODY = """
 import json
 from concurrent.futures import ThreadPoolExecutor
-from upsolve.verify import sandbox
+from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.attacks import LIMITS, traces, tries
-from upsolve.verify.judge import judge_all
+from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.limits import Judging
 before, todo = traces(), [one for one in tries() if one.attack.language != "c"]
 with ThreadPoolExecutor(3) as threads:
@@ -93,7 +94,7 @@ def as_nobody(code):
     python = python_for_nobody()
     with tempfile.TemporaryDirectory(prefix="upsolve-nobody-") as place:
         Path(place).chmod(0o755)
-        source = Path(sandbox.__file__).parents[2]
+        source = Path(sandbox.__file__).parents[3]
         shutil.copytree(source, Path(place) / "src", ignore=shutil.ignore_patterns("embedded", "__pycache__"))
         env = {"PYTHONPATH": f"{place}/src", "PATH": os.environ["PATH"], "HOME": place}
         command = [*NOBODY, python, "-c", code]

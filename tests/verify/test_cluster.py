@@ -10,7 +10,7 @@ from ray.cluster_utils import Cluster
 import ray
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 second = cluster.add_node(num_cpus=1)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.verify.compare import decode, equal, lines_match, literal, tokens_match
-from upsolve.verify.values import plain
+from upsolve.verify.judge.compare import decode, equal, lines_match, literal, tokens_match
+from upsolve.verify.sandbox.values import plain
 
 
 def shown(value):

@@ -4,9 +4,9 @@ import time
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge import judge
+from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2))
 

@@ -9,7 +9,7 @@ import pytest
 from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import languages
-from upsolve.verify.judge import judge, judge_all
+from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import Judging, Limits
 
 HOW = Judging(Limits(wall_seconds=10, cpu_seconds=5))

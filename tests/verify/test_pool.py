@@ -11,10 +11,10 @@ import pytest
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify import pool
-from upsolve.verify.cache import VerdictCache
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import judged, verify
+from upsolve.verify.pool import pool
+from upsolve.verify.pool.cache import VerdictCache
+from upsolve.verify.pool.pool import judged, verify
 
 FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2), workers=2)
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
@@ -90,9 +90,9 @@ def test_a_stop_does_not_wait_for_what_hangs():
     assert statuses(verify(attempts(3), FAST)) == EXPECTED[:3]
 
 
-def kill_workers_of(crews):
-    for hand in crews:
-        os.kill(hand.process.pid, signal.SIGKILL)
+def kill_workers_of(batches):
+    for worker in batches:
+        os.kill(worker.process.pid, signal.SIGKILL)
 
 
 def test_a_lost_worker_is_replaced_and_nothing_is_lost():
@@ -104,12 +104,12 @@ def test_a_lost_worker_is_replaced_and_nothing_is_lost():
 def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeypatch):
     class Doomed:
         def call(self, *_):
-            raise pool.HandLostError("gone")
+            raise pool.WorkerLostError("gone")
 
         def close(self):
             pass
 
-    monkeypatch.setattr(pool, "LocalHand", Doomed)
+    monkeypatch.setattr(pool, "LocalWorker", Doomed)
     monkeypatch.setitem(pool.idle, "local", [])
     verdicts = verify(attempts(3), FAST)
     assert statuses(verdicts) == ["unscored"] * 3 and "gone" in verdicts[0].error_message
@@ -118,7 +118,7 @@ def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeyp
 def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
     how = replace(FAST, cache=tmp_path / "v.sqlite")
     first = verify(attempts(10), how)
-    monkeypatch.setattr(pool, "LocalHand", None)  # nothing may be judged from here on
+    monkeypatch.setattr(pool, "LocalWorker", None)  # nothing may be judged from here on
     monkeypatch.setitem(pool.idle, "local", [])
     assert verify(attempts(10), how) == first
     renamed = replace(TASK, task_id="other")

@@ -11,11 +11,11 @@ import pytest
 
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify import sandbox
-from upsolve.verify.cgroup import ControlGroup
-from upsolve.verify.judge import judge
+from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.process import Server
+from upsolve.verify.sandbox import runner as sandbox
+from upsolve.verify.sandbox.cgroup import ControlGroup
+from upsolve.verify.sandbox.process import Server
 
 LIMITS = Judging(Limits(wall_seconds=5, cpu_seconds=2))
 

@@ -20,9 +20,9 @@ import pytest
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.client import remote
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
+from upsolve.verify.service.client import remote
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -35,8 +35,8 @@ LOOP = Attempt("t", "def f(x):\n    while True: pass\n")
 SERVE = ("-m", "upsolve", "verify", "--serve", "--port", "0", "--workers", "2")
 SMALL = """
 from upsolve.verify.limits import Judging
-from upsolve.verify.service import serve
-from upsolve.verify.shared import Bounds, Service
+from upsolve.verify.service.app import serve
+from upsolve.verify.service.scheduler import Bounds, Service
 serve(Service(Judging(workers=2), bounds=Bounds(body_bytes=100_000, attempts=40, waiting=60)), port=0,
       say=lambda text: print(text, flush=True))
 """
@@ -223,7 +223,7 @@ def test_when_too_many_wait_the_next_come_back_later(small):
 
 def opened(server, pairs, seconds, token=TOKEN):
     """Send a request and read only the beginning of its answer."""
-    from upsolve.verify.client import body_of
+    from upsolve.verify.service.client import body_of
 
     line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     body = body_of(pairs, Judging(Limits(wall_seconds=seconds, cpu_seconds=5)))
@@ -263,7 +263,7 @@ def test_what_a_client_that_left_has_asked_is_dropped(server):
 
 
 def test_a_client_that_takes_nothing_is_let_go(tmp_path):
-    short = "from upsolve.verify import door, shared\ndoor.STALL_SECONDS, shared.BEAT_SECONDS = 0.5, 0.2\n"
+    short = "from upsolve.verify.service import auth_middleware, scheduler\nauth_middleware.STALL_SECONDS, scheduler.BEAT_SECONDS = 0.5, 0.2\n"
     wide = SMALL.replace("body_bytes=100_000, attempts=40, waiting=60", "attempts=30_000, waiting=30_000")
     server = Server(tmp_path, "-c", short + wide)
     bad = [{"task_id": "t", "code": "", "\u0001" * 80: 1}] * 19_999
@@ -446,7 +446,7 @@ def all_below(pid):
 
 
 def workers_of(pid):
-    return [child for child in children(pid) if "verify.worker" in read(f"/proc/{child}/cmdline")]
+    return [child for child in children(pid) if "verify.pool.worker" in read(f"/proc/{child}/cmdline")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -13,7 +13,7 @@ from test_attacks import as_nobody
 from upsolve.archive.store import open_archive
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, TestCase, TestKind
-from upsolve.verify.judge import judge
+from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.simulators.checks import Step, Trace, all_checks, parse_check
 from upsolve.verify.simulators.contract import broken, replayed
@@ -288,7 +288,7 @@ def run(robot):
     "close the pipes": "import os\ndef run(robot):\n    os.closerange(3, 99)",
     "leave": "import os\ndef run(robot):\n    os._exit(0)",
     "import the domain": "import world",
-    "import the player": "import player",
+    "import the world host": "import world_host",
     "import upsolve": "import upsolve.verify.simulators.robot.world",
     "kill the tester": "import os, signal\ndef run(robot):\n    os.kill(-1, signal.SIGKILL)",
     "reach into the world": "def run(robot):\n    robot.world.things['cup'] = 'kitchen'",
@@ -324,7 +324,7 @@ def test_attacks_pass_nowhere_for_a_plain_user():
     tests = [(test.input, test.expected) for test in SECRET.tests]
     said = as_nobody(
         "import json\nfrom upsolve.types import Attempt, Task, TestCase, TestKind\n"
-        "from upsolve.verify.judge import judge\nfrom upsolve.verify.limits import Judging, Limits\n"
+        "from upsolve.verify.judge.plans import judge\nfrom upsolve.verify.limits import Judging, Limits\n"
         f"tests = tuple(TestCase(TestKind.SIMULATION, *test) for test in {tests!r})\n"
         f"task, how = Task('t', '', tests, 'run', setup={SECRET.setup!r}), Judging(Limits(wall_seconds=3, cpu_seconds=1))\n"
         f"tried = { ({**tried, 'honest': CUP.reference})!r}\n"

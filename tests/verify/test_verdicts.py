@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.compare import close, first_difference, floats_match, output_matches
-from upsolve.verify.judge import judge
+from upsolve.verify.judge.compare import close, first_difference, floats_match, output_matches
+from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
 
 HOW = Judging(Limits(wall_seconds=6, cpu_seconds=5))

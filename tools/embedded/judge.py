@@ -13,7 +13,7 @@ from upsolve.archive.split import find_leaks, split_tasks
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.types import Attempt
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 EMBEDDED = Path(__file__).parents[2] / "src/upsolve/archive/embedded"
 

@@ -60,8 +60,8 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
     from upsolve.archive.store import Archive
     from upsolve.types import Status, Verdict
     from upsolve.verify.analysis.analyst import tools
-    from upsolve.verify.outcomes import JUDGE
-    from upsolve.verify.pool import judged
+    from upsolve.verify.judge.outcomes import JUDGE
+    from upsolve.verify.pool.pool import judged
 
     store, wanted = Archive(archive), set(tools(how.analyses))
     earlier = (v for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)

@@ -21,8 +21,8 @@ TokenFile = Annotated[Path | None, typer.Option(help="--serve: file with the tok
 
 def start(how: "Judging", host: str, port: int, token_file: Path | None) -> None:
     """Serve until stopped; what a request does not say is as the command line says."""
-    from upsolve.verify.service import serve
-    from upsolve.verify.shared import Service
+    from upsolve.verify.service.app import serve
+    from upsolve.verify.service.scheduler import Service
 
     serve(Service(how, token=token_of(token_file)), host, port, say=typer.echo)
 

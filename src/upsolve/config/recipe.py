@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError
 from upsolve.files import write_text
 
-__all__ = ["Recipe", "cache_folder", "dump_recipe", "load_recipe", "recipe_yaml"]
+__all__ = ["RECIPES", "Recipe", "cache_folder", "dump_recipe", "load_recipe", "recipe_file", "recipe_yaml"]
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+"""The recipes that come with the package, one file each."""
 
 
 class Recipe(Strict):
@@ -42,17 +46,36 @@ class Recipe(Strict):
         return tuple(k for k in self.evaluate.ks if k <= self.sample.samples)
 
 
-def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe (None: the defaults) and apply ``stage.key=value`` overrides.
+def recipe_file(name: str | Path) -> Path:
+    """Return the file of a recipe: a path, or the name of a recipe that comes with the package.
 
     Raises:
-        ConfigError: no such file, bad YAML, an unknown key or a value out of range; names the file and the key.
+        ConfigError: there is no such file and no such name; lists the names that are close, or all of them.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    known = {file.stem: file for file in sorted(RECIPES.glob("*.yaml"))}
+    if str(name) in known:
+        return known[str(name)]
+    close = [path.stem] if path.stem in known else get_close_matches(path.stem, known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"recipes that come with upsolve: {', '.join(known)}"
+    raise ConfigError(f"{name}: no such recipe; {hint}")
+
+
+def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and apply ``stage.key=value`` overrides.
+
+    Args:
+        path: a YAML file, or the name of a recipe that comes with the package, such as ``rloo``; None: the defaults.
+        overrides: applied in order; the value is YAML.
+
+    Raises:
+        ConfigError: no such recipe, bad YAML, an unknown key or a value out of range; names the file and the key.
     """
     try:
-        data: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path else None
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such recipe") from error
-    except (OSError, yaml.YAMLError) as error:
+        data: Any = yaml.safe_load(recipe_file(path).read_text(encoding="utf-8")) if path else None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     data = {} if data is None else data
     if not isinstance(data, dict):

@@ -14,7 +14,7 @@ from upsolve.policy.engines import sampler
 from upsolve.train.rounds import Show, quiet
 from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
 from upsolve.verify.configured import judging_of
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 __all__ = ["evaluate"]
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
 from upsolve.config import SampleConfig
-from upsolve.policy.draw import Draws
 from upsolve.policy.request import requests
+from upsolve.policy.sampling import Draws
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 

@@ -9,10 +9,10 @@ import torch
 
 from upsolve.config import SampleConfig
 from upsolve.policy.attention import keep_memory
-from upsolve.policy.draw import Draws
+from upsolve.policy.batched_decode import ATTENTION, LaneCache, Read, decode_step, prefill, problem_of
 from upsolve.policy.generate import generated
-from upsolve.policy.lanes import ATTENTION, LaneCache, Read, decode_step, prefill, problem_of
 from upsolve.policy.request import Request, requests
+from upsolve.policy.sampling import Draws
 from upsolve.policy.tokens import Codec, EncodedPrompt
 from upsolve.types import Attempt, Task
 

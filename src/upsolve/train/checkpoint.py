@@ -7,7 +7,7 @@ import torch
 
 from upsolve.errors import TrainingError
 from upsolve.train.pack import PackedBatch
-from upsolve.train.shard import Whole
+from upsolve.train.placement import Replicated
 
 __all__ = ["Progress", "restore", "save"]
 
@@ -38,7 +38,7 @@ class Progress:
     """What was flagged in these, by what flagged it."""
 
 
-def save(folder: Path, held: Whole, progress: Progress, *, writes: bool = True) -> None:
+def save(folder: Path, held: Replicated, progress: Progress, *, writes: bool = True) -> None:
     """Write a checkpoint over the last one, atomically; it holds whole tensors and does not tell how they were spread.
 
     Where they are spread over processes, all call this and one writes.
@@ -52,7 +52,7 @@ def save(folder: Path, held: Whole, progress: Progress, *, writes: bool = True) 
     temporary.replace(folder / FILE)
 
 
-def restore(folder: Path, held: Whole, example: PackedBatch) -> Progress:
+def restore(folder: Path, held: Replicated, example: PackedBatch) -> Progress:
     """Load the checkpoint of a folder into what learns and its optimiser; without one, start at step 0.
 
     ``example`` is any batch that the policy can score.

@@ -19,15 +19,15 @@ from upsolve.errors import TrainingError
 from upsolve.policy.attention import keep_memory
 from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, value_head, with_adapters
 from upsolve.train import checkpoint
+from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.monitor import held_out
 from upsolve.train.pack import PackedBatch
-from upsolve.train.padded import choose_scorer
+from upsolve.train.placement import Fsdp2, Replicated, nothing
 from upsolve.train.reference import read_attempts, reference_logps
-from upsolve.train.shard import Sharded, Whole, nothing
+from upsolve.train.reference_scorer import choose_scorer
 from upsolve.train.step import ByAttempt, Known, step_level, sum_gradients
-from upsolve.train.tally import merged, step_metrics
-from upsolve.train.zero import Zero
+from upsolve.train.step_metrics import merged, step_metrics
 
 __all__ = ["Learner"]
 
@@ -58,7 +58,7 @@ class Learner:
         self.attention: str = self.model.config._attn_implementation
         self.value_head: Any = None
         self.frozen: Any = None
-        self.held: Whole | None = None
+        self.held: Replicated | None = None
 
     def check(self, batch: PackedBatch) -> None:
         """Try the ways of scoring on a batch and keep the fastest that is right; see ``choose_scorer``."""
@@ -85,16 +85,16 @@ class Learner:
         self.held = self.hold()
         return checkpoint.restore(folder, self.held, self.example)
 
-    def hold(self) -> Whole:
+    def hold(self) -> Replicated:
         """Spread what learns over the processes where asked, and make its optimiser."""
         model = self.recipe.model
         what = (self.model, self.value_head, self.scorer, self.accelerator, self.recipe)
         if model.shard == "none" or self.processes == 1:
-            return Whole(*what)
-        return Sharded(*what) if model.shard == "fsdp2" else Zero(*what, settings=model.deepspeed)
+            return Replicated(*what)
+        return Fsdp2(*what) if model.shard == "fsdp2" else DeepSpeed(*what, settings=model.deepspeed)
 
     @property
-    def learning(self) -> Whole:
+    def learning(self) -> Replicated:
         """Return what is trained, as this process holds it: not before ``begin``."""
         assert self.held is not None
         return self.held

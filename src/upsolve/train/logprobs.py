@@ -157,7 +157,7 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
             rows with a mask.
 
     Raises:
-        ModelError: this kind of model cannot; ``upsolve.train.padded.padded_scores`` can.
+        ModelError: this kind of model cannot; ``upsolve.train.reference_scorer.padded_scores`` can.
     """
     head = head_of(model)
     if head.bias_V is not None:

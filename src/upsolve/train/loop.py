@@ -15,8 +15,8 @@ from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
 from upsolve.train.monitor import Log, check_health, read_log, warn_of_clipping
 from upsolve.train.pack import PackedBatch
-from upsolve.train.plan import plan_heldout
 from upsolve.train.rounds import Round, Show, quiet, rounds_of
+from upsolve.train.schedule import plan_heldout
 from upsolve.train.step import learning_rate
 from upsolve.types import Group
 
@@ -24,7 +24,7 @@ __all__ = ["Trained", "claim", "train"]
 
 SUMMARY = "summary.json"
 EQUAL = (
-    "where all rewards of a group are equal, begin with a policy that passes now and then (recipes/sft.yaml), with hints "
+    "where all rewards of a group are equal, begin with a policy that passes now and then (sft), with hints "
     "(source.hints), or with a reward of more levels (reward.preset)"
 )
 """What to do about rounds without a signal."""

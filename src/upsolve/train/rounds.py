@@ -22,14 +22,14 @@ from upsolve.reward.formula import analyses_needed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups
 from upsolve.train.learner import Learner
 from upsolve.train.pack import PackedBatch, plan_steps
-from upsolve.train.padded import probe
-from upsolve.train.plan import Plan, plan_epochs
 from upsolve.train.reference import save_arrays
+from upsolve.train.reference_scorer import probe
+from upsolve.train.schedule import Plan, plan_epochs
 from upsolve.train.sources import Supply
 from upsolve.train.step import ByAttempt, Known
 from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.verify.configured import judging_of
-from upsolve.verify.pool import verify
+from upsolve.verify.pool.pool import verify
 
 __all__ = ["Offline", "Online", "Round", "Rounds", "Show", "quiet", "rounds_of", "with_gae"]
 

@@ -18,7 +18,7 @@ from upsolve.objective.table import LossInputs, clipped_tokens, level_of, token_
 from upsolve.objective.value import clipped_value_loss
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
-from upsolve.train.tally import Tally, count
+from upsolve.train.step_metrics import Tally, count
 
 __all__ = ["ByAttempt", "Known", "learning_rate", "loss_of", "step_level", "sum_gradients"]
 

@@ -8,8 +8,8 @@ from itertools import count, groupby
 from upsolve.types import Status, Verdict
 from upsolve.verify.attacks import LIMITS, Try, honest, traces, tries
 from upsolve.verify.limits import Judging
-from upsolve.verify.pool import verify
-from upsolve.verify.sandbox import REQUIRED
+from upsolve.verify.pool.pool import verify
+from upsolve.verify.sandbox.runner import REQUIRED
 
 __all__ = ["Check", "attacked", "checks", "layers"]
 

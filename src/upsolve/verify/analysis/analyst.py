@@ -22,7 +22,7 @@ from upsolve.verify.analysis.security import security
 from upsolve.verify.analysis.source import Source, source_of
 from upsolve.verify.analysis.syntax import syntax
 from upsolve.verify.analysis.typing import types
-from upsolve.verify.called import HandLostError, ask, end, serve, start
+from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
 
 __all__ = ["ANY_LANGUAGE", "TOOLS", "Analyst", "analyse", "main", "tools"]
 
@@ -129,7 +129,7 @@ class Analyst:
             except TimeoutError as error:
                 self.close()
                 return str(error)
-            except HandLostError:
+            except WorkerLostError:
                 self.close()
                 return LOST
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from upsolve.types import Attempt, Status, Task
-from upsolve.verify.judge import judge_all
+from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.limits import Judging
 from upsolve.verify.simulators.checks import Trace
 from upsolve.verify.simulators.domain import ENTRY_POINT, Domain, domain_of

@@ -13,10 +13,10 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, TestKind, Verdict
+from upsolve.verify.judge.outcomes import function_outcomes, verdict
 from upsolve.verify.limits import Judging
-from upsolve.verify.outcomes import function_outcomes, verdict
-from upsolve.verify.process import Job
-from upsolve.verify.sandbox import Exit, run_jobs
+from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.runner import Exit, run_jobs
 from upsolve.verify.simulators.checks import Check, Step, Trace, all_checks
 from upsolve.verify.simulators.domain import ENTRY_POINT, domain_of
 

@@ -28,7 +28,7 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify import child, tester
+    from upsolve.verify.sandbox import child, tester
 else:
     import child
     import tester

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from upsolve import __version__
 from upsolve.errors import JudgeError
 from upsolve.types import Verdict
-from upsolve.verify.asked import Asked, judging_of, pairs_of
-from upsolve.verify.cache import VerdictCache
-from upsolve.verify.called import HandLostError
-from upsolve.verify.door import RefusedError
-from upsolve.verify.fusion import CodeRequest, answer_of, broken, program_of
+from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.outcomes import JUDGE
-from upsolve.verify.pool import Crew, Numbered, dismiss, hands_of, look_up, pieces
-from upsolve.verify.raw import Program, run_program
-from upsolve.verify.sandbox import demand_layers, server
+from upsolve.verify.pool.cache import VerdictCache
+from upsolve.verify.pool.pool import Batch, Numbered, dismiss, look_up, pieces, worker_count
+from upsolve.verify.pool.rpc import WorkerLostError
+from upsolve.verify.sandbox.runner import demand_layers, server
+from upsolve.verify.service.auth_middleware import RefusedError
+from upsolve.verify.service.run_code import Program, run_program
+from upsolve.verify.service.sandbox_fusion import CodeRequest, answer_of, broken, program_of
+from upsolve.verify.service.schemas import Asked, judging_of, pairs_of
 
 __all__ = ["Bounds", "Service"]
 
@@ -54,29 +54,29 @@ class Service:
 
     def __init__(self, how: Judging, *, token: str = "", bounds: Bounds | None = None) -> None:
         self.how, self.token, self.bounds = how, token.encode(), bounds or Bounds()
-        self.size = hands_of(how)
+        self.size = worker_count(how)
         self.threads = ThreadPoolExecutor(self.size)
         self.cache = VerdictCache(how.cache) if how.cache else None
         self.cache_guard = threading.Lock()
-        self.crews: dict[Crew, int] = {}
+        self.batches: dict[Batch, int] = {}
         self.handed_in: set[asyncio.Future[Any]] = set()
         self.layers: tuple[str, ...] = ()
 
     def start(self) -> None:
         """Start all workers; IsolationError when a required layer is missing."""
-        with self.admitted(0, self.how) as crew:
-            found = [self.threads.submit(crew.call, layers, self.how) for _ in range(self.size)]
+        with self.admitted(0, self.how) as batch:
+            found = [self.threads.submit(batch.call, layers, self.how) for _ in range(self.size)]
             self.layers = [future.result() for future in found][-1]
 
     @property
     def waiting(self) -> int:
         """Return how many attempts are not judged yet."""
-        return sum(self.crews.values())
+        return sum(self.batches.values())
 
     def stop(self) -> None:
         """End what is at work: the answers to all requests end here."""
-        for crew in [*self.crews]:
-            crew.stop()
+        for batch in [*self.batches]:
+            batch.stop()
 
     def close(self) -> None:
         """End all workers, whatever they do."""
@@ -101,19 +101,19 @@ class Service:
         }
 
     @contextlib.contextmanager
-    def admitted(self, count: int, how: Judging) -> Generator[Crew]:
+    def admitted(self, count: int, how: Judging) -> Generator[Batch]:
         """Count attempts as waiting while they are; what is still at work when that ends is ended, too."""
         if count > self.bounds.attempts:
             raise RefusedError(413, f"attempts: {count} are more than a request may hold: {self.bounds.attempts}")
         if self.waiting + count > self.bounds.waiting:
             raise RefusedError(429, f"{self.waiting} attempts wait already; come back later")
-        crew = Crew(how)
-        self.crews[crew] = count
+        batch = Batch(how)
+        self.batches[batch] = count
         try:
-            yield crew
+            yield batch
         finally:
-            del self.crews[crew]
-            crew.stop()
+            del self.batches[batch]
+            batch.stop()
 
     def read(self, asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
         """Return what a request wants judged, the verdicts on what cannot be, and how."""
@@ -125,26 +125,26 @@ class Service:
     async def verify(self, asked: Asked) -> AsyncGenerator[bytes]:
         """Yield an empty first piece when a request is let in, then verdicts as lines, and last how many there were."""
         pairs, bad, how = await asyncio.to_thread(self.read, asked)
-        with self.admitted(len(asked.attempts), how) as crew:
+        with self.admitted(len(asked.attempts), how) as batch:
             yield b""
-            self.crews[crew] -= len(bad)
+            self.batches[batch] -= len(bad)
             yield lines(bad)
             try:
-                async with contextlib.aclosing(self.judged(pairs, crew)) as verdicts:
+                async with contextlib.aclosing(self.judged(pairs, batch)) as verdicts:
                     async for found in verdicts:
-                        self.crews[crew] -= len(found)
+                        self.batches[batch] -= len(found)
                         yield lines(found) or b"\n"
-            except HandLostError:  # we are stopping: without its last line, the answer is one to ask for again
+            except WorkerLostError:  # we are stopping: without its last line, the answer is one to ask for again
                 return
             except Exception as error:  # whatever it was, the client must be told
                 yield json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
                 return
         yield json.dumps({"done": len(asked.attempts)}).encode() + b"\n"
 
-    async def judged(self, pairs: Numbered, crew: Crew) -> AsyncGenerator[list[tuple[int, Verdict]]]:
+    async def judged(self, pairs: Numbered, batch: Batch) -> AsyncGenerator[list[tuple[int, Verdict]]]:
         """Yield verdicts as they come, and nothing when none has come for a while.
 
-        The threads serve first what was handed in first. A request hands in one chunk, and more only while that is not enough
+        The threads serve first what was handed in first. A request workers in one chunk, and more only while that is not enough
         to keep all workers busy: so requests take turns, and a new one has few before it.
         """
         parts = pieces(pairs, self.size)
@@ -153,7 +153,7 @@ class Service:
         try:
             while True:
                 while (not at_work or len(self.handed_in) <= self.size) and (part := next(parts, None)):
-                    at_work.add(self.hand_in(self.work, crew, part))
+                    at_work.add(self.hand_in(self.work, batch, part))
                 if not at_work:
                     return
                 done, at_work = await asyncio.wait(at_work, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -170,15 +170,15 @@ class Service:
         future.add_done_callback(self.handed_in.discard)
         return future
 
-    def work(self, crew: Crew, part: Numbered) -> list[tuple[int, Verdict]]:
+    def work(self, batch: Batch, part: Numbered) -> list[tuple[int, Verdict]]:
         """Judge a chunk on a worker, but for what is known."""
         with self.cache_guard:
-            known, fresh = look_up(part, self.cache, crew.how)
-        verdicts = crew.work([pair for _, pair in fresh]) if fresh else []
+            known, fresh = look_up(part, self.cache, batch.how)
+        verdicts = batch.work([pair for _, pair in fresh]) if fresh else []
         judged = [(place, pair, verdict) for (place, pair), verdict in zip(fresh, verdicts, strict=True)]
         if self.cache and judged:
             with self.cache_guard:
-                self.cache.keep([(*pair, verdict) for _, pair, verdict in judged], crew.how)
+                self.cache.keep([(*pair, verdict) for _, pair, verdict in judged], batch.how)
         return [*known, *((place, verdict) for place, _, verdict in judged)]
 
     async def run_code(self, request: CodeRequest, receive: Callable[[], Any]) -> dict[str, Any]:
@@ -187,8 +187,8 @@ class Service:
             program, how = program_of(request, self.how, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
-        with self.admitted(1, how) as crew:
-            work = self.hand_in(run_once, crew, program)
+        with self.admitted(1, how) as batch:
+            work = self.hand_in(run_once, batch, program)
             left = asyncio.ensure_future(until_gone(receive))
             try:
                 await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -209,13 +209,13 @@ def lines(found: list[tuple[int, Verdict]]) -> bytes:
     return b"".join(json.dumps({"place": place, **asdict(verdict)}).encode() + b"\n" for place, verdict in found)
 
 
-def run_once(crew: Crew, program: Program) -> dict[str, Any]:
+def run_once(batch: Batch, program: Program) -> dict[str, Any]:
     """Run a program on a worker, once more when that is lost."""
     problem = ""
     for _ in range(2):
         try:
-            return answer_of(crew.call(run_program, program, crew.how), crew.how)
-        except (HandLostError, JudgeError) as error:
+            return answer_of(batch.call(run_program, program, batch.how), batch.how)
+        except (WorkerLostError, JudgeError) as error:
             problem = str(error)
     return broken(problem)
 

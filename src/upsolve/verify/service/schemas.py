@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from upsolve.archive.sources.jsonl import record_of
 from upsolve.types import Attempt, Status, Task, TestCase, Verdict, content_id
+from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.outcomes import JUDGE
-from upsolve.verify.pool import Numbered
+from upsolve.verify.pool.pool import Numbered
 
 __all__ = ["Asked", "judging_of", "pairs_of"]
 

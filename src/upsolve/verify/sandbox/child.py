@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the f
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.values import plain
+    from upsolve.verify.sandbox.values import plain
 else:
     from values import plain
 

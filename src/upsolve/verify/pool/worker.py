@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.called import HandLostError, ask, end, serve, start
-from upsolve.verify.judge import judge_all
+from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.limits import Judging
+from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
 
-__all__ = ["Hand", "LocalHand", "judge_chunk", "main"]
+__all__ = ["LocalWorker", "Worker", "judge_chunk", "main"]
 
 Chunk = Sequence[tuple[Task, Attempt]]
 T = TypeVar("T")
 
 
-class Hand(Protocol):
+class Worker(Protocol):
     """Something that does one piece of work at a time."""
 
     def call(self, work: Callable[..., T], *args: Any) -> T:
-        """Return what a function of a module gives elsewhere; raises HandLostError when the process it ran in is gone."""
+        """Return what a function of a module gives elsewhere; raises WorkerLostError when the process it ran in is gone."""
         ...
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ def take_core() -> int:
     return core
 
 
-class LocalHand:
+class LocalWorker:
     """A process on this machine, bound to one core."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class LocalHand:
         """Send a function with its arguments and wait for what it returns."""
         try:
             return ask(self.process, work, *args)
-        except HandLostError:
+        except WorkerLostError:
             self.close()
             raise
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from upsolve.verify.judge.programs import COMPILE_SECONDS, encoded
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.programs import COMPILE_SECONDS, encoded
-from upsolve.verify.raw import Program, Ran
-from upsolve.verify.sandbox import Exit
+from upsolve.verify.sandbox.runner import Exit
+from upsolve.verify.service.run_code import Program, Ran
 
 __all__ = ["CodeRequest", "answer_of", "broken", "program_of"]
 

@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify import child
+    from upsolve.verify.sandbox import child
 else:
     import child
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.compare import answers, first_difference, output_matches, shown
-from upsolve.verify.sandbox import Exit
+from upsolve.verify.judge.compare import answers, first_difference, output_matches, shown
+from upsolve.verify.sandbox.runner import Exit
 
 __all__ = [
     "ENDED",

@@ -14,20 +14,20 @@ from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
-from upsolve.verify.across import BUILTINS, called_names
-from upsolve.verify.compare import literal, tolerance_of
-from upsolve.verify.languages import PYTHON, language
-from upsolve.verify.limits import Judging
-from upsolve.verify.outcomes import (
+from upsolve.verify.judge.compare import literal, tolerance_of
+from upsolve.verify.judge.cross_process import BUILTINS, called_names
+from upsolve.verify.judge.outcomes import (
     ClaimError,
     forged,
     function_outcomes,
     unscored,
     verdict,
 )
-from upsolve.verify.process import SLOTS, Job
-from upsolve.verify.programs import Plan, in_language, run_programs
-from upsolve.verify.sandbox import Exit, run_jobs
+from upsolve.verify.judge.programs import Plan, in_language, run_programs
+from upsolve.verify.languages import PYTHON, language
+from upsolve.verify.limits import Judging
+from upsolve.verify.sandbox.process import SLOTS, Job
+from upsolve.verify.sandbox.runner import Exit, run_jobs
 from upsolve.verify.simulators.plan import parsed, run_simulation, simulates
 
 __all__ = ["judge", "judge_all"]

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from upsolve.errors import UpsolveError
 
-__all__ = ["HandLostError", "ask", "end", "serve", "start"]
+__all__ = ["WorkerLostError", "ask", "end", "serve", "start"]
 
 T = TypeVar("T")
 Process = subprocess.Popen[bytes]
 
 
-class HandLostError(Exception):
+class WorkerLostError(Exception):
     """A process that worked for us has gone."""
 
 
@@ -39,7 +39,7 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
     """Return what a function of a module gives there; what upsolve raises there on purpose is raised here.
 
     Raises:
-        HandLostError: the process is gone.
+        WorkerLostError: the process is gone.
         TimeoutError: no answer came within ``seconds``; the process is still at it.
     """
     assert process.stdin and process.stdout
@@ -49,7 +49,7 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
         answered = select.select([process.stdout], [], [], seconds)[0]
         said: Any = pickle.load(process.stdout) if answered else None  # noqa: S301  written by our own process
     except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise HandLostError(f"a judging process ended: {error!r}") from error
+        raise WorkerLostError(f"a judging process ended: {error!r}") from error
     if not answered:
         raise TimeoutError(f"no answer within {seconds:g} s")
     if isinstance(said, BaseException):

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any, TypeVar
 
 from upsolve.errors import JudgeError
-from upsolve.verify.called import HandLostError
+from upsolve.verify.pool.rpc import WorkerLostError
 
-__all__ = ["RayHand", "places"]
+__all__ = ["RayWorker", "places"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def task_of(work: Callable[..., Any]) -> Any:
     return ray().remote(num_cpus=1, max_retries=0, enable_task_events=False)(work)
 
 
-class RayHand:
+class RayWorker:
     """Does one piece of work at a time, as a task on any free core of the cluster.
 
     Ray keeps the processes of its tasks, so the sandbox in them stays warm.
@@ -58,7 +58,7 @@ class RayHand:
         except library.exceptions.RayTaskError as error:
             raise error.cause from error
         except library.exceptions.RayError as error:
-            raise HandLostError(f"a process of the cluster is gone: {error}") from error
+            raise WorkerLostError(f"a process of the cluster is gone: {error}") from error
         finally:
             self.task = None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import JudgeError
-from upsolve.verify.cgroup import ControlGroup
+from upsolve.verify.sandbox.cgroup import ControlGroup
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
 
@@ -112,7 +112,7 @@ class Server:
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
-        server = bundle("server", "values", "child", "player", "tester").hex()
+        server = bundle("server", "values", "child", "world_host", "tester").hex()
         own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.syscalls import seccomp_filter
+    from upsolve.verify.sandbox.syscalls import seccomp_filter
 else:
     from syscalls import seccomp_filter
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
 from upsolve.verify.limits import Judging
-from upsolve.verify.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
-from upsolve.verify.process import Job
-from upsolve.verify.sandbox import Exit
+from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.runner import Exit
 
 __all__ = ["COMPILE_SECONDS", "Plan", "build_job", "encoded", "in_language", "run_job", "run_programs"]
 

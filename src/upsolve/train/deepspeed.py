@@ -12,23 +12,23 @@ from torch import Tensor
 from upsolve.errors import TrainingError
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
-from upsolve.train.shard import Moments, Pass, Spread, nothing
+from upsolve.train.placement import Distributed, Moments, ScoringModule, nothing
 
-__all__ = ["Zero"]
+__all__ = ["DeepSpeed"]
 
 
-class Zero(Spread):
+class DeepSpeed(Distributed):
     """A policy and its value head in the hands of a DeepSpeed engine."""
 
     def __init__(self, *held: Any, settings: dict[str, Any]) -> None:
-        """Hand everything over; ``settings`` are DeepSpeed's own, over ours, ``held`` is what ``Whole`` takes."""
+        """Hand everything over; ``settings`` are DeepSpeed's own, over ours, ``held`` is what ``Replicated`` takes."""
         super().__init__(*held)
         try:
             import deepspeed
             from deepspeed.runtime.zero import register_external_parameter
         except ImportError as error:
             raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
-        scoring, config = Pass(self.model, self.value_head, self.scorer), {**self.defaults(), **settings}
+        scoring, config = ScoringModule(self.model, self.value_head, self.scorer), {**self.defaults(), **settings}
         register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # is read, not run
         self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=config)[0]
         self.optimizer = self.engine.optimizer

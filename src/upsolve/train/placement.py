@@ -21,13 +21,13 @@ from upsolve.policy.model import trainable
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Moments", "Pass", "Sharded", "Spread", "Whole", "nothing"]
+__all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "nothing"]
 
 Moments = dict[int, dict[str, Tensor]]
 """State of the optimiser by number of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
 
 
-class Whole:
+class Replicated:
     """What learns, with its optimiser, whole in each process; gradients are added up over all."""
 
     lockstep = False
@@ -109,7 +109,7 @@ class Whole:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
-class Pass(nn.Module):
+class ScoringModule(nn.Module):
     """Scoring as a module: our scorers go past a model's own forward, where the embedding and the head would be gathered."""
 
     def __init__(self, model: Any, value_head: Any, scorer: Scorer) -> None:
@@ -128,7 +128,7 @@ class Pass(nn.Module):
         )
 
 
-class Spread(Whole):
+class Distributed(Replicated):
     """What learns, spread over all processes: its weights are put into a copy of the model to have them in one."""
 
     lockstep = True
@@ -143,13 +143,13 @@ class Spread(Whole):
         return with_weights(self.blank, weights) if keep else None
 
 
-class Sharded(Spread):
+class Fsdp2(Distributed):
     """A policy and its value head, spread over all processes by FSDP2."""
 
     def spread(self) -> None:
         """Spread in place: from here on the parameters of both are ``DTensor``."""
         super().spread()
-        self.scoring: Any = Pass(self.model, self.value_head, self.scorer)
+        self.scoring: Any = ScoringModule(self.model, self.value_head, self.scorer)
         mesh = init_device_mesh(self.accelerator.device.type, (self.accelerator.num_processes,))
         kinds: set[str] = set(self.model._no_split_modules or ())
         layers = [module for module in self.model.modules() if type(module).__name__ in kinds]

@@ -20,7 +20,7 @@ from upsolve.verify.limits import Limits
 
 __all__ = ["HONEST_BASH", "HONEST_PYTHON", "LIMITS", "WANTS", "Attack", "Try", "attacks", "honest", "traces", "tries"]
 
-FOLDER = Path(__file__).parent / "attacks"
+FOLDER = Path(__file__).parent
 WANTS = ("fake pass", "escape", "exhaust", "interfere")
 """What attacks are after, in the order in which they are tried."""
 LIMITS = Limits(wall_seconds=2, cpu_seconds=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.verify.limits import Judging, Limits
-from upsolve.verify.process import SLOTS, Job, RenewError, Server
+from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 
 __all__ = ["REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
 

@@ -10,14 +10,14 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.cache import VerdictCache, open_cache
-from upsolve.verify.called import HandLostError
-from upsolve.verify.cluster import RayHand, places
+from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.limits import Judging
-from upsolve.verify.outcomes import unscored
-from upsolve.verify.worker import Chunk, Hand, LocalHand, judge_chunk
+from upsolve.verify.pool.cache import VerdictCache, open_cache
+from upsolve.verify.pool.cluster import RayWorker, places
+from upsolve.verify.pool.rpc import WorkerLostError
+from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 
-__all__ = ["CHUNK", "Crew", "Numbered", "dismiss", "hands_of", "judged", "look_up", "pieces", "verify"]
+__all__ = ["CHUNK", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
 
 CHUNK = 8
 """Most attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
@@ -26,7 +26,7 @@ AHEAD = 2
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
 T = TypeVar("T")
 
-idle: dict[str, list[Hand]] = {"local": [], "ray": []}
+idle: dict[str, list[Worker]] = {"local": [], "ray": []}
 """Workers that wait for the next batch; they end with this process."""
 guard = threading.Lock()
 
@@ -35,74 +35,74 @@ guard = threading.Lock()
 def dismiss() -> None:
     """End all workers that wait."""
     with guard:
-        for hands in idle.values():
-            while hands:
-                hands.pop().close()
+        for workers in idle.values():
+            while workers:
+                workers.pop().close()
 
 
-def hands_of(how: Judging) -> int:
+def worker_count(how: Judging) -> int:
     """Return how many pieces of work are done at once."""
     return how.workers or (places() if how.executor == "ray" else os.cpu_count() or 1)
 
 
-class Crew:
+class Batch:
     """Workers of one batch."""
 
     def __init__(self, how: Judging) -> None:
         self.how = how
-        self.size = hands_of(how)
+        self.size = worker_count(how)
         self.stopped = False
-        self.busy: set[Hand] = set()
+        self.busy: set[Worker] = set()
 
-    def take(self) -> Hand:
+    def take(self) -> Worker:
         """Return a worker: one that waits, or a new one."""
         with guard:
             if self.stopped:
-                raise HandLostError("the batch was stopped")
+                raise WorkerLostError("the batch was stopped")
             waiting = idle[self.how.executor]
-            hand = waiting.pop() if waiting else (RayHand() if self.how.executor == "ray" else LocalHand())
-            self.busy.add(hand)
-        return hand
+            worker = waiting.pop() if waiting else (RayWorker() if self.how.executor == "ray" else LocalWorker())
+            self.busy.add(worker)
+        return worker
 
     def work(self, chunk: Chunk) -> list[Verdict]:
         """Judge a chunk; when a worker is lost, each of its attempts is tried alone, once, and then left unscored."""
         try:
             return self.call(judge_chunk, chunk, self.how)
-        except HandLostError as error:
+        except WorkerLostError as error:
             if self.stopped:
                 raise
             if len(chunk) > 1:
                 return [verdict for pair in chunk for verdict in self.work([pair])]
             return self.again(chunk, error)
 
-    def again(self, chunk: Chunk, error: HandLostError) -> list[Verdict]:
+    def again(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
         """Try one attempt a last time."""
         try:
             return self.call(judge_chunk, chunk, self.how)
-        except HandLostError:
+        except WorkerLostError:
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
     def call(self, work: Callable[..., T], *args: Any) -> T:
-        """Do one piece of work on a worker; raises HandLostError when that is lost."""
-        hand = self.take()
+        """Do one piece of work on a worker; raises WorkerLostError when that is lost."""
+        worker = self.take()
         try:
-            result = hand.call(work, *args)
-        except HandLostError:
+            result = worker.call(work, *args)
+        except WorkerLostError:
             with guard:
-                self.busy.discard(hand)
+                self.busy.discard(worker)
             raise
         with guard:
-            self.busy.discard(hand)
+            self.busy.discard(worker)
             if not self.stopped:  # else it has been closed
-                idle[self.how.executor].append(hand)
+                idle[self.how.executor].append(worker)
         return result
 
     def stop(self) -> None:
         """End what is at work."""
         with guard:
             self.stopped = True
-            for hand in self.busy:
-                hand.close()
+            for worker in self.busy:
+                worker.close()
 
 
 def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
@@ -117,21 +117,21 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
         IsolationError: a required layer is missing here.
     """
     how = how or Judging()
-    crew, places = Crew(how), count()
-    with open_cache(how.cache) as cache, ThreadPoolExecutor(crew.size) as threads:
+    batch, places = Batch(how), count()
+    with open_cache(how.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
         try:
-            for part in pieces(pairs, crew.size):
+            for part in pieces(pairs, batch.size):
                 known, fresh = look_up([(next(places), pair) for pair in part], cache, how)
                 yield from known
                 if fresh:
-                    waiting[threads.submit(crew.work, [pair for _, pair in fresh])] = fresh
-                while len(waiting) >= crew.size * AHEAD:
+                    waiting[threads.submit(batch.work, [pair for _, pair in fresh])] = fresh
+                while len(waiting) >= batch.size * AHEAD:
                     yield from finished(waiting, cache, how)
             while waiting:
                 yield from finished(waiting, cache, how)
         except BaseException:
-            crew.stop()
+            batch.stop()
             threads.shutdown(wait=True, cancel_futures=True)
             raise
 

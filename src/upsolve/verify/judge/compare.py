@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from upsolve.verify.values import Opaque, plain, value_of
+from upsolve.verify.sandbox.values import Opaque, plain, value_of
 
 __all__ = [
     "answers",

@@ -14,11 +14,11 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify import child, player, values
+    from upsolve.verify.sandbox import child, values, world_host
 else:
     import child
-    import player
     import values
+    import world_host
 
 __all__ = ["SERVANT_GONE", "run"]
 
@@ -136,7 +136,7 @@ def run(job: dict[str, Any]) -> int:
     channel = Channel()
     try:
         if "worlds" in job:
-            player.play(job, channel)
+            world_host.play(job, channel)
             return 0
         said = channel.reply()
         if "ready" not in said:

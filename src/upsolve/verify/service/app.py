@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from upsolve import __version__
 from upsolve.errors import ConfigError, JudgeError
-from upsolve.verify.asked import Asked
-from upsolve.verify.door import Door, RefusedError
-from upsolve.verify.fusion import CodeRequest
-from upsolve.verify.shared import Service
+from upsolve.verify.service.auth_middleware import Door, RefusedError
+from upsolve.verify.service.sandbox_fusion import CodeRequest
+from upsolve.verify.service.scheduler import Service
+from upsolve.verify.service.schemas import Asked
 
 __all__ = ["application", "serve"]
 

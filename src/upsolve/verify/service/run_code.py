@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upsolve.errors import JudgeError
+from upsolve.verify.judge.programs import COMPILE_SECONDS, build_job, encoded, run_job
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging
-from upsolve.verify.process import Job
-from upsolve.verify.programs import COMPILE_SECONDS, build_job, encoded, run_job
-from upsolve.verify.sandbox import Exit, run_jobs
+from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.runner import Exit, run_jobs
 
 __all__ = ["Program", "Ran", "run_program"]
 

@@ -31,7 +31,7 @@ __all__ = ["PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 
 PYTHON = ("", "python", "python3", "py")
 """Names that mean Python, which has a sandbox of its own and no file here."""
-FOLDER = Path(__file__).parent / "languages"
+FOLDER = Path(__file__).parent
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the sandbox finds programs: homes cannot be seen there."""
 

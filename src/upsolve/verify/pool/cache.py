@@ -12,8 +12,8 @@ from upsolve.archive.schema import from_row
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
+from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging
-from upsolve.verify.outcomes import JUDGE
 
 __all__ = ["VerdictCache", "open_cache"]
 

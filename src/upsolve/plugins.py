@@ -1,0 +1,121 @@
+"""Records that a recipe names: built in, ``package.module:attribute``, an entry point, or the record itself.
+
+One table a kind maps the built-in names to records. Whoever wants another objective, component, engine, ... writes a record of that
+kind and names it; nothing here or there has to be changed (``docs/extending.md``).
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+__all__ = ["KINDS", "Kind", "find", "load", "named", "names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of record that can be extended."""
+
+    table: str
+    """``module:attribute`` of the mapping from built-in names to records; it imports neither torch nor transformers."""
+    record: str
+    """``module:attribute`` of the class of the records."""
+
+    @property
+    def group(self) -> str:
+        """Entry-point group in which other packages offer records of this kind, such as ``upsolve.objectives``."""
+        return next(f"upsolve.{name}s" for name, kind in KINDS.items() if kind is self)
+
+
+KINDS: Mapping[str, Kind] = {
+    "advantage": Kind("upsolve.advantage:ADVANTAGES", "upsolve.advantage:Advantage"),
+    "component": Kind("upsolve.reward.components:COMPONENTS", "upsolve.reward.components:Component"),
+    "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
+    "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
+    "language": Kind("upsolve.verify.languages:LANGUAGES", "upsolve.verify.languages:Language"),
+    "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
+    "source": Kind("upsolve.archive.ingest:SOURCES", "upsolve.archive.ingest:Source"),
+}
+"""Kind -> where its table and its class are."""
+
+
+def load(path: str) -> Any:
+    """Import ``package.module:attribute``; the current folder is searched first, so that a single file is enough.
+
+    Raises:
+        ValueError: there is no such module or attribute; says which.
+    """
+    module, _, attribute = path.partition(":")
+    if "" not in sys.path and "." not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: cannot import {module} ({error}); a file of your own must be in this folder or installed"
+        ) from error
+    except AttributeError as error:
+        raise ValueError(f"{path}: module {module} has no {attribute}") from error
+
+
+def names(kind: str) -> list[str]:
+    """Return the names that a recipe may use without a module: built in, and offered by installed packages."""
+    built_in: Mapping[str, Any] = load(KINDS[kind].table)
+    return sorted({*built_in, *(point.name for point in entry_points(group=KINDS[kind].group))})
+
+
+def find(kind: str, name: Any) -> Any:
+    """Return the record of a name; a record is returned as it is.
+
+    Raises:
+        ValueError: nothing has this name (lists what is close), or what has it is no record of this kind.
+    """
+    where = KINDS[kind]
+    record = name
+    if isinstance(name, str):
+        built_in: Mapping[str, Any] = load(where.table)
+        if name in built_in:
+            return built_in[name]
+        offered = [point for point in entry_points(group=where.group) if point.name == name]
+        if ":" in name:
+            record = load(name)
+        elif offered:
+            record = offered[0].load()
+        else:
+            close = get_close_matches(name, names(kind), n=3) or names(kind)
+            raise ValueError(f"no {kind} {name!r}; did you mean {', '.join(close)}, or package.module:attribute?")
+    if not isinstance(record, load(where.record)):
+        raise ValueError(f"{name!r} is a {type(record).__name__}, not a record of the class {where.record}")
+    return record
+
+
+def named(kind: str) -> Any:
+    """Return the pydantic type of a recipe's key that names a record of a kind; it holds the name, or the record that was passed."""
+    return Annotated[Any, BeforeValidator(partial(checked, kind)), PlainSerializer(partial(spelled, kind), return_type=str)]
+
+
+def checked(kind: str, value: Any) -> Any:
+    """Return a name or a record, once it is known to be one of this kind."""
+    find(kind, value)
+    return value
+
+
+def spelled(kind: str, value: Any) -> str:
+    """Return the name of a record for a recipe's file: where a loaded module holds it."""
+    if isinstance(value, str):
+        return value
+    built_in: Mapping[str, Any] = load(KINDS[kind].table)
+    for name, record in built_in.items():
+        if record is value:
+            return name
+    for module in [*sys.modules.values()]:
+        for attribute, held in [*getattr(module, "__dict__", {}).items()]:
+            if held is value:
+                return f"{module.__name__}:{attribute}"
+    raise ValueError(f"a {kind} passed in Python must be an attribute of a module, so that a run can be resumed: {value!r}")

@@ -1,0 +1,1 @@
+"""What decides about an attempt: plans of runs, comparison, verdicts."""

@@ -1,0 +1,1 @@
+"""Judge many attempts at once: workers, cache, Ray."""

@@ -1,0 +1,1 @@
+"""Run untrusted code: the confined server process and its side here."""
