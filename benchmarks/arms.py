@@ -26,6 +26,7 @@ import numpy as np
 from machine import machine
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.evaluate.benchmarks import evaluate
@@ -33,7 +34,6 @@ from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, w
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
-from upsolve.experiment import split_archive
 from upsolve.reward.formula import PRESETS
 from upsolve.train.loop import train
 from upsolve.types import Attempt
@@ -101,7 +101,7 @@ def robot_start(work):
     own = ["seed=0", f"data.archive={work / 'robot-tasks'}", "data.group_size=2", "data.groups_per_task=1"]
     fit = ["optim.epochs=5", "optim.lr=1e-4", "optim.tokens_per_step=2048", "optim.tokens_per_batch=1024"]
     recipe = load_recipe("sft", [*COMMON, *own, *fit])
-    split = split_archive(open_archive(recipe.data.archive), recipe)
+    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     return train(recipe, split.groups["train"], split.groups["dev"], work / "robot-sft").folder
 
 
@@ -119,7 +119,7 @@ def run_arm(arm, name, seed, job, part="test"):
     An arm that goes on after another has no start of its own. ``part`` of the split is measured: held-out tasks, or those trained on.
     """
     folder, recipe = job.work / job.set / arm.replace(", ", "-").replace(" ", "-") / str(seed), recipe_of(arm, name, seed, job)
-    split = split_archive(open_archive(recipe.data.archive), recipe)
+    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     tasks, of = split.tasks[part][: job.tasks], "" if part == "test" else f"-{part}"
     trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
     seconds = np.cumsum([row.get("seconds", 0) + row.get("preparing_seconds", 0) for row in trained.metrics])

@@ -16,6 +16,7 @@ from machine import machine
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.sources import mbpp
+from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
 from upsolve.evaluate.benchmarks import evaluate
@@ -23,7 +24,6 @@ from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
-from upsolve.experiment import split_archive
 from upsolve.train.loop import train
 from upsolve.train.monitor import read_log
 from upsolve.types import Task
@@ -123,7 +123,7 @@ def main(data, work, out):
     """Run everything, seed by seed, and write the table."""
     work.mkdir(parents=True, exist_ok=True)
     archive = prepare(data, work)
-    split = split_archive(archive, recipe_of("base", 0, work))
+    split = split_archive(archive, recipe_of("base", 0, work).data)
     info = {name: len(tasks) for name, tasks in split.tasks.items()}
     done = {}
     for seed in SEEDS:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config.recipe import RECIPES, load_recipe
-from upsolve.experiment import split_archive
 from upsolve.train.loop import train
 from upsolve.verify.simulators.tasks import domain_folder, read
 
@@ -49,7 +49,7 @@ def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
         folder = tmp_path / "robot"
         ingest(Archive.create(folder), "simulator", domain_folder(Path("robot")), sources={"simulator": read})
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"archive": str(folder), "train": 0.6})})
-    split = split_archive(open_archive(recipe.data.archive), recipe)
+    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     trained = train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")
     assert trained.steps == 2 and not trained.collapsed
     assert trained.metrics[0]["grad_norm"] > 0

@@ -13,7 +13,7 @@ import torch
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
-from upsolve.experiment import sample_archive
+from upsolve.policy.collect import sample_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.request import requests
@@ -266,13 +266,13 @@ def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_mo
     with pytest.raises(
         ModelError, match=r"127.0.0.1.* asked 2 times .* task b .*Start the server and run the same command again"
     ):
-        sample_archive(recipe, archive, model=tiny_model)
+        sample_attempts(archive, recipe, model=tiny_model)
     assert sum(a.count for a in archive.attempts()) == 4  # three at a, one at b
     server.always = None
-    assert sample_archive(recipe, archive, model=tiny_model) == 5
+    assert sample_attempts(archive, recipe, model=tiny_model) == 5
     assert len(server.drawn) == 9  # no seed was drawn twice
     assert {t: sum(a.count for a in archive.attempts() if a.task_id == t) for t in "abc"} == {"a": 3, "b": 3, "c": 3}
-    assert sample_archive(recipe, archive, model=tiny_model) == 0
+    assert sample_attempts(archive, recipe, model=tiny_model) == 0
 
 
 def test_log_probabilities_count_only_when_there_is_one_a_token():

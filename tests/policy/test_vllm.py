@@ -16,7 +16,7 @@ import torch
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ModelError
-from upsolve.experiment import sample_archive
+from upsolve.policy.collect import sample_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model, save_model
 from upsolve.types import Attempt, Task
@@ -118,10 +118,10 @@ def test_a_vllm_server_that_is_killed_and_started_again(folder, tmp_path):
                 server.__exit__()
 
         with pytest.raises(ModelError, match="Start the server and run the same command again"):
-            sample_archive(recipe, archive, model=folder, progress=kill_at_three)
+            sample_attempts(archive, recipe, model=folder, progress=kill_at_three)
     assert sum(a.count for a in archive.attempts()) == 3
     with server:
-        assert sample_archive(recipe, archive, model=folder) == 5
+        assert sample_attempts(archive, recipe, model=folder) == 5
         attempts = archive.attempts()
         assert sum(a.count for a in attempts) == 8 and {a.author for a in attempts} == {folder}
         check(attempts, folder)

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import Recipe
 from upsolve.errors import TrainingError
-from upsolve.experiment import run_recipe, split_archive
+from upsolve.experiment import run_recipe
 from upsolve.train.loop import train
 
 SETTINGS = {
@@ -40,7 +41,7 @@ def losses(folder):
 
 
 def run(recipe, folder):
-    split = split_archive(open_archive("embedded"), recipe)
+    split = split_archive(open_archive("embedded"), recipe.data, untried=recipe.source.rounds > 0)
     return train(recipe, split.groups["train"], split.groups["dev"], folder)
 
 

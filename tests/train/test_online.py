@@ -14,10 +14,10 @@ import pytest
 import torch
 import yaml
 
+from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
-from upsolve.experiment import split_archive
 from upsolve.policy.model import load_codec
 from upsolve.train import rounds
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
@@ -46,7 +46,7 @@ def recipe_for(model, **stages):
 
 
 def run(recipe, folder):
-    split = split_archive(open_archive("embedded"), recipe)
+    split = split_archive(open_archive("embedded"), recipe.data, untried=recipe.source.rounds > 0)
     return train(recipe, split.groups["train"], split.groups["dev"], folder)
 
 

@@ -16,10 +16,10 @@ import yaml
 from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
-from upsolve.experiment import split_archive
 from upsolve.policy.model import load_codec
 from upsolve.train.learner import Learner
 from upsolve.train.loop import train
@@ -53,7 +53,7 @@ class StoppedError(Exception):
 
 
 def groups_of(recipe):
-    return split_archive(open_archive("embedded"), recipe).groups
+    return split_archive(open_archive("embedded"), recipe.data, untried=recipe.source.rounds > 0).groups
 
 
 def own_part(tensor):

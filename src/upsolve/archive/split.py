@@ -3,9 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from upsolve.types import Task, content_id
+from upsolve.archive.store import Archive
+from upsolve.config import DataConfig
+from upsolve.errors import ConfigError
+from upsolve.types import Group, Task, content_id
 
-__all__ = ["Leak", "find_leaks", "split_tasks"]
+__all__ = ["Leak", "Split", "find_leaks", "split_archive", "split_tasks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """An archive split by task."""
+
+    tasks: dict[str, list[Task]]
+    """Tasks of ``train``, ``dev`` and ``test``."""
+    groups: dict[str, list[Group]]
+    """The same tasks, each with all of its attempts; tasks without attempts are missing unless asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +81,28 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
             elif len(mine & theirs) >= threshold * len(mine | theirs):
                 leaks.append(Leak(task.task_id, other.task_id, "nearly the same prompt"))
     return leaks
+
+
+def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) -> Split:
+    """Split an archive into training, dev and test tasks, with their groups.
+
+    Args:
+        archive: the archive to split.
+        data: shares and seed of the split.
+        untried: add training tasks without attempts as empty groups; online training samples them.
+
+    Raises:
+        ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split.
+    """
+    shares = {"train": data.train, "dev": data.dev, "test": 1 - data.train - data.dev}
+    if shares["test"] <= 0:
+        raise ConfigError("data.train + data.dev must be below 1: the rest is the test split")
+    tasks = split_tasks(archive.tasks(), shares, seed=data.split_seed)
+    split_of = {task.task_id: split for split, members in tasks.items() for task in members}
+    groups: dict[str, list[Group]] = {split: [] for split in shares}
+    for group in archive.groups():
+        groups[split_of[group.task.task_id]].append(group)
+    if untried:
+        tried = {group.task.task_id for group in groups["train"]}
+        groups["train"] += [Group(task, (), ()) for task in tasks["train"] if task.task_id not in tried]
+    return Split(tasks, groups)

@@ -38,11 +38,11 @@ def train(recipe: RecipeFile, out: Out = Path("runs/train"), settings: Settings 
     from upsolve.config import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
+    from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
-    from upsolve.experiment import split_archive
     from upsolve.train.loop import train as train_policy
 
-    split = split_archive(open_archive(loaded.data.archive), loaded)
+    split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=loaded.source.rounds > 0)
     with bars() as progress:
         trained = train_policy(
             loaded,
@@ -69,10 +69,10 @@ def sample(
 
     loaded = load_recipe(recipe, settings or [])
     from upsolve.archive.store import Archive
-    from upsolve.experiment import sample_archive
+    from upsolve.policy.collect import sample_attempts
 
     with bars() as progress:
-        added = sample_archive(loaded, Archive(archive), model=model, progress=progress)
+        added = sample_attempts(Archive(archive), loaded, model=model, progress=progress)
     typer.echo(f"{added} attempts added")
 
 
@@ -88,12 +88,12 @@ def evaluate(
     from upsolve.config import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
+    from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
     from upsolve.evaluate.benchmarks import evaluate as measure
     from upsolve.evaluate.runs import save_evaluation
-    from upsolve.experiment import split_archive
 
-    split = split_archive(open_archive(loaded.data.archive), loaded)
+    split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=loaded.source.rounds > 0)
     tasks = split.tasks[loaded.evaluate.split][: loaded.evaluate.tasks or None]
     keep = out / f"{name}.samples.jsonl"
     keep.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from upsolve.config import Recipe
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.files import write_text
 from upsolve.policy.engines import sampler
-from upsolve.train.rounds import Show, quiet
+from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
 from upsolve.verify.configured import judging_of
 from upsolve.verify.pool.pool import verify
@@ -29,7 +29,7 @@ def evaluate(
     model: str,
     name: str,
     keep: Path | None = None,
-    progress: Show | None = None,
+    progress: OnProgress | None = None,
 ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
     """Measure a model on tasks.
 
@@ -48,7 +48,7 @@ def evaluate(
         The evaluation, and the samples with their verdicts.
     """
     started = time.monotonic()
-    report = progress or quiet
+    report = progress or no_progress
     unfinished = keep and keep.with_name(f"{keep.stem}.{fingerprint(recipe, tasks, model)}")
     attempts = draw_samples(recipe, tasks, model, unfinished, report)
     verdicts = judge_samples(recipe, tasks, attempts, report)
@@ -77,7 +77,9 @@ def fingerprint(recipe: Recipe, tasks: Sequence[Task], model: str) -> str:
     return content_id(model, made, str(recipe.model.bf16), recipe.sample.model_dump_json(), *asked)
 
 
-def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: Path | None, report: Show) -> list[Attempt]:
+def draw_samples(
+    recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: Path | None, report: OnProgress
+) -> list[Attempt]:
     """Return the samples in the order of the tasks; portions that are written down in a folder are read."""
     total, found = len(tasks) * recipe.sample.samples, list[Attempt]()
     draw = None
@@ -101,7 +103,7 @@ def draw_samples(recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: 
     return found
 
 
-def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: Show) -> list[Verdict]:
+def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
     """Return their verdicts, with Ruff's findings whatever else the recipe asks for."""
     judging = judging_of(recipe.verify)
     by_id = {task.task_id: task for task in tasks}

@@ -11,11 +11,12 @@ from typing import Any
 from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import CollapseError, TrainingError
 from upsolve.files import write_text
+from upsolve.progress import OnProgress, no_progress
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
 from upsolve.train.monitor import Log, check_health, read_log, warn_of_clipping
 from upsolve.train.pack import PackedBatch
-from upsolve.train.rounds import Round, Show, quiet, rounds_of
+from upsolve.train.rounds import Round, rounds_of
 from upsolve.train.schedule import plan_heldout
 from upsolve.train.step import learning_rate
 from upsolve.types import Group
@@ -153,7 +154,7 @@ def train(
     folder: str | Path,
     *,
     on_step: OnStep | None = None,
-    show: Show | None = None,
+    show: OnProgress | None = None,
 ) -> Trained:
     """Train a policy on judged groups; a run that was stopped goes on where it was, bit by bit on one processor kind.
 
@@ -177,7 +178,7 @@ def train(
     if not groups:
         raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
     learner = Learner(recipe)
-    rounds = rounds_of(learner, groups, place, show or quiet)
+    rounds = rounds_of(learner, groups, place, show or no_progress)
     progress = learner.begin(place, keep_start=recipe.objective.needs_reference and recipe.source.rounds > 0)
     run = Run(learner, progress, place, plan_heldout(heldout, recipe, learner.codec))
     collapsed = ""

@@ -18,6 +18,7 @@ from upsolve.config import Recipe
 from upsolve.errors import ConfigError
 from upsolve.policy.sample import sample
 from upsolve.policy.vllm import Followed
+from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import analyses_needed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups
 from upsolve.train.learner import Learner
@@ -31,7 +32,7 @@ from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.verify.configured import judging_of
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["Offline", "Online", "Round", "Rounds", "Show", "quiet", "rounds_of", "with_gae"]
+__all__ = ["Offline", "Online", "Round", "Rounds", "rounds_of", "with_gae"]
 
 Floats = NDArray[np.float32]
 Read = tuple[ByAttempt, ByAttempt]
@@ -63,15 +64,7 @@ class Rounds(Protocol):
         ...
 
 
-Show = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and how much there is."""
-
-
-def quiet(_what: str, _done: int, _all: int) -> None:
-    """Show no progress."""
-
-
-def rounds_of(learner: Learner, groups: Sequence[Group], folder: Path, show: Show) -> Rounds:
+def rounds_of(learner: Learner, groups: Sequence[Group], folder: Path, show: OnProgress) -> Rounds:
     """Return the rounds a recipe asks for; the learner is still the frozen start, and its way of scoring is chosen here."""
     return Online(learner, groups, folder, show) if learner.recipe.source.rounds else Offline(learner, groups)
 
@@ -113,14 +106,14 @@ class Offline:
 class Online:
     """Rounds of sample, judge, train."""
 
-    def __init__(self, learner: Learner, groups: Sequence[Group], folder: Path, show: Show) -> None:
+    def __init__(self, learner: Learner, groups: Sequence[Group], folder: Path, show: OnProgress) -> None:
         """Open the sources of a run that lives in a folder.
 
         Raises:
             ConfigError: what is to sample does not have the weights that are trained here, or there is no task to sample at.
         """
         self.learner, self.folder, recipe = learner, folder, learner.recipe
-        self.show = show if learner.leads else quiet
+        self.show = show if learner.leads else no_progress
         engine = recipe.source.rollout.engine
         if engine == "server":
             raise ConfigError(
