@@ -149,6 +149,13 @@ class Attempt(Record):
     token_ids: tuple[int, ...] | None = None
     """What was sampled, in the author's tokens: another way to write the code than its tokenizer's own in one case of twenty. None if
     not sampled, or not known."""
+    token_logps: tuple[float, ...] | None = None
+    """Log-probability of each of ``token_ids`` under the sampler's own distribution before temperature and nucleus, nats, <= 0;
+    ``behavior_logp`` is their sum. None where the engine gives none, or not one for each token."""
+
+    def __post_init__(self) -> None:
+        if self.token_logps is not None and len(self.token_logps) != len(self.token_ids or ()):
+            raise ValueError(f"attempt: {len(self.token_logps)} token_logps, {len(self.token_ids or ())} token_ids")
 
     @property
     def attempt_id(self) -> str:

@@ -8,7 +8,7 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.sources import codenet, humaneval, jsonl
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.types import Status, TestKind
+from upsolve.types import Attempt, Status, TestKind
 
 STATEMENT = """<h1>A  B</h1>
 <p>x<sup>2</sup> &le; <var>n</var>
@@ -172,7 +172,9 @@ def test_an_export_comes_back_as_it_was(tmp_path):
         "codenet",
         codenet_tree(tmp_path / "tree", [("Python", "py", "Accepted", "print(3)"), ("Python", "py", "Runtime Error", "1/0")]),
     )
-    assert jsonl.write(archive, tmp_path / "out.jsonl") == 5
+    task = archive.tasks()[0].task_id
+    archive.append(attempts=[Attempt(task, "x", behavior_logp=-3.5, token_ids=(4, 7), token_logps=(-1.25, -2.25))])
+    assert jsonl.write(archive, tmp_path / "out.jsonl") == 6
     other = Archive.create(tmp_path / "two")
     assert ingest(other, "jsonl", tmp_path / "out.jsonl").bad == 0
     assert (other.tasks(), other.attempts(), other.verdicts()) == (archive.tasks(), archive.attempts(), archive.verdicts())

@@ -42,6 +42,15 @@ def test_what_is_written_is_read(tmp_path):
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+sampled = st.lists(st.tuples(st.integers(0, 2**31 - 1), st.floats(-1e3, 0)))
+
+
+def with_tokens(attempt, tokens):
+    """Give an attempt its tokens, and their log-probabilities where the first token is even."""
+    ids, logps = tuple(zip(*tokens, strict=True)) or ((), ())
+    return replace(attempt, token_ids=ids, token_logps=logps if sum(ids[:1]) % 2 == 0 else None)
+
+
 attempts = st.builds(
     Attempt,
     task_id=texts,
@@ -53,9 +62,9 @@ attempts = st.builds(
     tokens=st.none() | st.integers(1, 2**40),
     entropy=st.none() | st.floats(0, 20),
     truncated=st.booleans(),
-    token_ids=st.none() | st.lists(st.integers(0, 2**31 - 1)).map(tuple),
     count=st.integers(1, 9),
 )
+attempts = attempts | st.builds(with_tokens, attempts, sampled)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -126,7 +135,22 @@ def test_an_archive_of_the_first_version_is_read_and_gets_the_new_one_when_writt
     archive = Archive(tmp_path)
     assert [task.compare for task in archive.tasks()] == ["lines"] * len(archive.tasks())
     archive.append(attempts=[GOOD])
-    assert archive.meta() == {"schema": 4, "ingested": ["x"]}
+    assert archive.meta() == {"schema": 5, "ingested": ["x"]}
+
+
+def test_attempts_of_the_fourth_version_have_no_log_probabilities_of_tokens(tmp_path):
+    archive = Archive.create(tmp_path)
+    archive.append(attempts=[replace(GOOD, token_ids=(1, 2), token_logps=(-0.25, -3.0))])
+    (part,) = archive.parts("attempts")
+    pq.write_table(pq.read_table(part).drop_columns(["token_logps"]), part)
+    assert archive.attempts() == [replace(GOOD, token_ids=(1, 2))]
+
+
+def test_log_probabilities_that_are_not_one_a_token_are_refused():
+    with pytest.raises(ValueError, match="3 token_logps, 2 token_ids"):
+        replace(GOOD, token_ids=(1, 2), token_logps=(-0.25, -3.0, -1.0))
+    with pytest.raises(ValueError, match="1 token_logps, 0 token_ids"):
+        replace(GOOD, token_logps=(-0.25,))
 
 
 def test_verdicts_of_the_second_version_are_read(tmp_path):

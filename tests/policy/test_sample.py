@@ -40,11 +40,11 @@ def test_without_a_nucleus_every_token_has_its_probability():
 
 
 def plain(model, codec, task, ids):
-    """Untempered log-probabilities and mean entropy of ids, by the model's own forward pass."""
+    """Untempered log-probabilities [R] and mean entropy of ids, by the model's own forward pass."""
     prompt = codec.prompt(task).ids_P
     logp = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
     entropy = -(logp.exp() * logp).sum(-1).mean()
-    return float(logp[torch.arange(len(ids)), torch.tensor(ids)].sum()), float(entropy)
+    return logp[torch.arange(len(ids)), torch.tensor(ids)].tolist(), float(entropy)
 
 
 @torch.inference_mode()
@@ -59,8 +59,9 @@ def test_samples_carry_the_log_probability_and_entropy_of_their_tokens(tiny_mode
         for _ in range(attempt.tokens):
             picked.append(int(model(torch.tensor([ids + picked])).logits[0, -1].argmax()))
         assert attempt.code == codec.decode(picked)
-        logp, entropy = plain(model, codec, task, picked)
-        assert attempt.behavior_logp == pytest.approx(logp, abs=1e-3)
+        logps, entropy = plain(model, codec, task, picked)
+        assert attempt.token_logps == pytest.approx(logps, abs=1e-4)
+        assert attempt.behavior_logp == pytest.approx(sum(logps), abs=1e-3)
         assert attempt.entropy == pytest.approx(entropy, abs=1e-4)
 
 
@@ -93,7 +94,7 @@ def test_generate_gives_the_attempts_that_lanes_give(tiny_model):
     assert len(plain) == 9
     for attempt in plain:
         twin = lanes[attempt.token_ids]
-        numbers = {"behavior_logp": twin.behavior_logp, "entropy": twin.entropy}
+        numbers = {"behavior_logp": twin.behavior_logp, "entropy": twin.entropy, "token_logps": twin.token_logps}
         assert replace(attempt, **numbers) == twin
-        assert attempt.behavior_logp == pytest.approx(twin.behavior_logp, abs=1e-3)
+        assert attempt.token_logps == pytest.approx(twin.token_logps, abs=1e-4)
         assert attempt.entropy == pytest.approx(twin.entropy, abs=1e-4)

@@ -18,7 +18,7 @@ from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.request import requests
 from upsolve.policy.sample import sample
-from upsolve.policy.served import LONGEST_WAIT_SECONDS, Served, summed
+from upsolve.policy.served import LONGEST_WAIT_SECONDS, Served, ids_of, logps_of
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement"), Task("c", "middle")]
@@ -140,7 +140,9 @@ def test_sampled_ids_are_kept_where_the_server_gives_them(server):
     found = list(served(server, extra={"return_token_ids": True})(TASKS, config=CONFIG))
     drawn = {(request.task.task_id, tuple(server.drawn[request.seed])) for request in requests(TASKS, CONFIG)}
     assert {(attempt.task_id, attempt.token_ids) for attempt in found} == drawn
-    assert all(attempt.token_ids is None for attempt in served(server)(TASKS, config=CONFIG))
+    for attempt in found:
+        assert len(attempt.token_logps) == attempt.tokens and sum(attempt.token_logps) == pytest.approx(attempt.behavior_logp)
+    assert all(attempt.token_ids is None and attempt.token_logps is None for attempt in served(server)(TASKS, config=CONFIG))
 
 
 @torch.inference_mode()
@@ -276,12 +278,19 @@ def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_mo
 
 
 def test_log_probabilities_count_only_when_there_is_one_a_token():
-    assert summed({"token_logprobs": [-1.0, -0.5]}, 2) == -1.5
-    assert summed({"content": [{"logprob": -1.0}, {"logprob": -0.25}]}, None) == -1.25
-    assert summed({"token_logprobs": [-1.0, -0.5]}, 3) is None  # the fence's is missing
-    assert summed({"token_logprobs": [None, -0.5]}, 2) is None
-    assert summed({"token_logprobs": []}, None) is None
-    assert summed(None, 2) is None
+    assert logps_of({"token_logprobs": [-1.0, -0.5]}, 2) == (-1.0, -0.5)
+    assert logps_of({"content": [{"logprob": -1.0}, {"logprob": -0.25}]}, None) == (-1.0, -0.25)
+    assert logps_of({"token_logprobs": [-1.0, -0.5]}, 3) is None  # the fence's is missing
+    assert logps_of({"token_logprobs": [None, -0.5]}, 2) is None
+    assert logps_of({"token_logprobs": []}, None) is None
+    assert logps_of(None, 2) is None
+
+
+def test_ids_are_read_in_the_form_of_vllm_and_of_llama_cpp():
+    assert ids_of({"token_ids": [3, 4]}) == (3, 4)
+    assert ids_of({"logprobs": {"content": [{"id": 3, "logprob": -1.0}, {"id": 4, "logprob": -2.0}]}}) == (3, 4)
+    assert ids_of({"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}}) is None  # OpenAI gives the text alone
+    assert ids_of({"logprobs": None}) is None
 
 
 def test_wrong_settings_are_named(tiny, monkeypatch):

@@ -10,11 +10,11 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 
 __all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "from_row", "to_table"]
 
-SCHEMA = 4
+SCHEMA = 5
 """Version written into every archive; those before it are read as well.
 
 2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings;
-4 added attempts.token_ids.
+4 added attempts.token_ids; 5 added attempts.token_logps.
 """
 OLDEST = 1
 """First version that can be read."""
@@ -66,6 +66,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("truncated", pa.bool_()),
             ("count", WHOLE),
             ("token_ids", pa.list_(pa.int32())),
+            ("token_logps", pa.list_(REAL)),
         ]
     ),
     "verdicts": pa.schema(
@@ -122,7 +123,8 @@ def task_from(row: dict[str, Any]) -> Task:
 def attempt_from(row: dict[str, Any]) -> Attempt:
     """Build an attempt from a row."""
     values: dict[str, Any] = {field.name: row[field.name] for field in fields(Attempt)}
-    values["token_ids"] = None if row["token_ids"] is None else tuple(row["token_ids"])
+    for name in ("token_ids", "token_logps"):
+        values[name] = None if row[name] is None else tuple(row[name])
     return Attempt(**values)
 
 

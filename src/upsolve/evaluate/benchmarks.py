@@ -97,7 +97,9 @@ def draw_samples(
             on_done=lambda done, before=before: report("sample", before + done, total),
         )
         order = {task.task_id: position for position, task in enumerate(portion)}
-        found += sorted((replace(one, token_ids=None) for one in drawn), key=lambda attempt: order[attempt.task_id])
+        found += sorted(
+            (replace(one, token_ids=None, token_logps=None) for one in drawn), key=lambda attempt: order[attempt.task_id]
+        )
         if file:
             write_text(file, "".join(json.dumps(asdict(one)) + "\n" for one in found[before:]))
     return found

@@ -34,7 +34,7 @@ def sample(
 ) -> Iterator[Attempt]:
     """Yield ``config.samples`` attempts a task, in the order in which they end.
 
-    ``behavior_logp`` and ``entropy`` are those of the untempered distribution. The noise of an attempt is its own
+    ``token_logps`` and ``entropy`` are those of the untempered distribution. The noise of an attempt is its own
     (``upsolve.policy.request``), so up to rounding it does not matter what else is sampled; same model, tasks, config and thread
     count give the same attempts. Whether lanes give what the model gives is tried first; where they do not, there is a warning.
 

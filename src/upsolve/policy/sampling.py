@@ -57,7 +57,7 @@ class Row:
     task: Task
     noise: Random
     ids: list[int] = field(default_factory=list[int])
-    logp: float = 0.0
+    logps: list[float] = field(default_factory=list[float])
     entropy: float = 0.0
 
 
@@ -98,7 +98,7 @@ class Draws:
             if row is None:
                 continue
             row.ids.append(token)
-            row.logp += chosen[index]
+            row.logps.append(min(chosen[index], 0.0))
             row.entropy += entropy[index]
             if stops or len(row.ids) >= self.config.max_tokens:
                 ended.append(self.finish(row, truncated=not stops))
@@ -112,9 +112,10 @@ class Draws:
             code=self.codec.decode(row.ids),
             language=row.task.language or "python",
             author=self.author,
-            behavior_logp=min(row.logp, 0.0),
+            behavior_logp=sum(row.logps),
             tokens=len(row.ids),
             entropy=max(row.entropy / len(row.ids), 0.0),
             truncated=truncated,
             token_ids=tuple(row.ids),
+            token_logps=tuple(row.logps),
         )

@@ -45,7 +45,8 @@ class Served:
 
     ``behavior_logp`` is the sum over the sampled tokens, the closing fence's included, of the log-probabilities that the server
     gives: nats, of the untempered distribution on vLLM. It is None where the server gives none, or not one a token, and for
-    ``chat``, where the model also writes what is not code. ``entropy`` is None.
+    ``chat``, where the model also writes what is not code; ``token_logps`` are these where the server gives the token ids as well.
+    ``entropy`` is None.
     """
 
     def __init__(self, server: ServerConfig, model: str, codec: Codec | None) -> None:
@@ -127,11 +128,13 @@ class Served:
             choice = answer["choices"][0]
             truncated = choice["finish_reason"] == "length"
             tokens: int | None = (answer.get("usage") or {}).get("completion_tokens") or None
-            ids = None if self.codec is None else choice.get("token_ids")
+            ids: tuple[int, ...] | None = None
+            logps: tuple[float, ...] | None = None
             if self.codec is None:
-                code, logp = extract_code(choice["message"]["content"] or ""), None
+                code = extract_code(choice["message"]["content"] or "")
             else:
-                code, logp = cut(choice["text"], truncated=truncated), summed(choice.get("logprobs"), tokens)
+                code, ids = cut(choice["text"], truncated=truncated), ids_of(choice)
+                logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ModelError(f"{self.url}: no answer of OpenAI's protocol: {json.dumps(answer)[:500]}") from error
         if choice["finish_reason"] in BROKEN:
@@ -141,10 +144,11 @@ class Served:
             code=code,
             language=task.language or "python",
             author=author or self.model,
-            behavior_logp=logp,
+            behavior_logp=sum(logps) if logps else None,
             tokens=tokens,
             truncated=truncated,
-            token_ids=tuple(ids) if ids else None,
+            token_ids=ids,
+            token_logps=logps if ids else None,
         )
 
     def attempt(self, request: Request, body: Json, author: str, over: Event) -> Attempt:
@@ -227,8 +231,15 @@ def cut(text: str, *, truncated: bool) -> str:
     return code if truncated else code.removesuffix("\n")
 
 
-def summed(logprobs: Json | None, tokens: int | None) -> float | None:
-    """Return the sum of the tokens' log-probabilities, nats; None unless there is one for each sampled token.
+def ids_of(choice: Json) -> tuple[int, ...] | None:
+    """Return the sampled ids where the server gives them: ``token_ids`` (vLLM), or ``content`` with an ``id`` each (llama.cpp)."""
+    content = (choice.get("logprobs") or {}).get("content") or []
+    ids = choice.get("token_ids") or [entry.get("id") for entry in content]
+    return tuple(ids) if ids and all(isinstance(one, int) for one in ids) else None
+
+
+def logps_of(logprobs: Json | None, tokens: int | None) -> tuple[float, ...] | None:
+    """Return the tokens' log-probabilities, nats; None unless there is one for each sampled token.
 
     Args:
         logprobs: ``token_logprobs`` (OpenAI, vLLM) or ``content`` with a ``logprob`` each (llama.cpp).
@@ -237,5 +248,5 @@ def summed(logprobs: Json | None, tokens: int | None) -> float | None:
     if not logprobs:
         return None
     listed = [entry["logprob"] for entry in logprobs["content"]] if "content" in logprobs else logprobs["token_logprobs"]
-    known = [value for value in listed if value is not None]
-    return min(sum(known), 0.0) if known and len(known) == len(listed) == (tokens or len(listed)) else None
+    known = tuple(min(float(value), 0.0) for value in listed if value is not None)
+    return known if known and len(known) == len(listed) == (tokens or len(listed)) else None

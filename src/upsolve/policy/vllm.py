@@ -67,7 +67,7 @@ class InProcess:
     ) -> Iterator[Attempt]:
         """Yield ``config.samples`` attempts a task, in the order of the tasks, some hundreds at a time.
 
-        ``behavior_logp`` is that of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
+        ``token_logps`` are those of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
         """
         prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
         wanted, done = requests(tasks, config), 0
@@ -98,16 +98,19 @@ class InProcess:
         )
 
     def attempt(self, task: Task, output: Any, author: str) -> Attempt:
-        """Return what came of a request."""
+        """Return what came of a request; vLLM gives a mapping of token to log-probability for each token sampled."""
+        ids = tuple(output.token_ids)
+        logps = tuple(min(float(given[token].logprob), 0.0) for token, given in zip(ids, output.logprobs, strict=True))
         return Attempt(
             task_id=task.task_id,
-            code=self.codec.decode(list(output.token_ids)),
+            code=self.codec.decode(list(ids)),
             language=task.language or "python",
             author=author or self.model,
-            behavior_logp=min(float(output.cumulative_logprob), 0.0),
-            tokens=len(output.token_ids),
+            behavior_logp=sum(logps),
+            tokens=len(ids),
             truncated=output.finish_reason == "length",
-            token_ids=tuple(output.token_ids),
+            token_ids=ids,
+            token_logps=logps,
         )
 
 

@@ -130,7 +130,8 @@ def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
     """Return a request: each task once, and each attempt with the place of its task."""
     places: dict[Task, int] = {}
     attempts = [
-        {**asdict(replace(attempt, token_ids=None)), "task": places.setdefault(task, len(places))} for task, attempt in pairs
+        {**asdict(replace(attempt, token_ids=None, token_logps=None)), "task": places.setdefault(task, len(places))}
+        for task, attempt in pairs
     ]
     limits = {name: value for name, value in asdict(how.limits).items() if value != float("inf")}
     wants = {"limits": limits, "analyses": how.analyses, "repeats": how.repeats, "lines": how.lines}

@@ -16,7 +16,7 @@ from upsolve.verify.pool.pool import Numbered
 __all__ = ["Asked", "judging_of", "pairs_of"]
 
 MOST_REPEATS = 10
-UNREAD = ("tests", "token_ids")
+UNREAD = ("tests", "token_ids", "token_logps")
 """Fields that are checked elsewhere, or that no judge reads."""
 
 
