@@ -14,7 +14,7 @@ import pytest
 
 from upsolve.types import Attempt, Status
 from upsolve.verify import doctor
-from upsolve.verify.attacks import HONEST_BASH, HONEST_PYTHON, LIMITS, WANTS, Attack, Try, attacks, traces, tries
+from upsolve.verify.attacks import HONEST_BASH, HONEST_PYTHON, LIMITS, TESTS, WANTS, Attack, Try, attacks, traces, tries
 from upsolve.verify.doctor import Check, attacked, checks
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import Judging
@@ -68,7 +68,7 @@ def test_there_are_enough_attacks():
         assert sum(attack.language == language for attack in attacks()) >= wanted
     for wants in WANTS:
         assert sum(attack.wants == wants for attack in attacks()) >= 10
-    assert {kind for attack in attacks() for kind in attack.kinds} == {"call", "code", "stdio"}
+    assert {kind for attack in attacks() for kind in attack.kinds} == {*TESTS}
 
 
 def test_no_attack_may_pass_or_stay_unscored():

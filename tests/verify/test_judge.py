@@ -4,6 +4,7 @@ import time
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.judge.cross_process import is_direct_call
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import verify
@@ -163,3 +164,31 @@ def test_a_daemon_does_not_outlive_its_attempt():
 def test_limits_must_be_positive():
     with pytest.raises(ValueError, match="cpu_seconds"):
         Limits(cpu_seconds=0)
+
+
+def test_a_call_that_holds_its_answer_is_judged_outside_of_the_attempt():
+    task = calls(("bool(isclose(f(2), 4.0))", "True"), ("f(set([1]))", "[1, 1]"), setup="from math import isclose")
+    honest = judge(task, Attempt("t", "def f(x):\n    return x * 2 if x == 2 else [*x] * 2\n"), FAST)
+    assert honest.status is Status.PASSED and honest.isolation.endswith(",across")
+    forged = Attempt("t", "isclose = bool = lambda *_: True\ndef f(x):\n    return [1, 1]\n")
+    assert judge(task, forged, FAST).outcomes == (Status.RUNTIME_ERROR, Status.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("source", "direct"),
+    [
+        ("f(2)", True),
+        ("f([x for x in range(3)], key=lambda y: -y)", True),
+        ("Solution().f(2)", True),
+        ("f(Node(1))", True),
+        ("bool(f(2))", False),
+        ("same(f(2), 4)", False),
+        ("f(2)[0]", False),
+        ("f(g(2))", False),
+        ("f(2) == 4", False),
+        ("Node(1)", False),
+        ("f(", False),
+    ],
+)
+def test_a_direct_call_holds_no_answer(source, direct):
+    assert is_direct_call(source, "class Node: pass\ndef same(a, b): return a == b\n") is direct

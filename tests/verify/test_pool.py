@@ -40,6 +40,12 @@ def test_verdicts_come_in_the_order_of_the_pairs():
     assert statuses(verify(pairs, replace(FAST, workers=1))) == EXPECTED
 
 
+def test_one_name_with_other_tests_is_another_task():
+    other = replace(TASK, tests=(TestCase(TestKind.CALL, "f(2)", "5"),))
+    double = Attempt("t", "def f(x):\n    return x * 2\n")
+    assert statuses(verify([(TASK, double), (other, double), (TASK, double)], FAST)) == ["passed", "failed", "passed"]
+
+
 def test_records_cross_processes_unchanged():
     records = [
         TASK,

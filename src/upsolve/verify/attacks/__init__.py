@@ -18,7 +18,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.languages import languages
 from upsolve.verify.limits import Limits
 
-__all__ = ["HONEST_BASH", "HONEST_PYTHON", "LIMITS", "WANTS", "Attack", "Try", "attacks", "honest", "traces", "tries"]
+__all__ = ["HONEST_BASH", "HONEST_PYTHON", "LIMITS", "TESTS", "WANTS", "Attack", "Try", "attacks", "honest", "traces", "tries"]
 
 FOLDER = Path(__file__).parent
 WANTS = ("fake pass", "escape", "exhaust", "interfere")
@@ -31,6 +31,9 @@ TESTS = {
         TestCase(TestKind.CODE, "assert f(20) == 6765"),
         TestCase(TestKind.CODE, "x = [f(7)]\nassert x == [13] and abs(x[0]) == 13"),
     ),
+    "iterated": (TestCase(TestKind.CODE, "for got, wanted in zip(map(f, [20, 7]), [6765, 13]):\n    assert got == wanted"),),
+    "caught": (TestCase(TestKind.CODE, "try:\n    x = f(20)\nexcept:\n    x = 6765\nassert x == 6765"),),
+    "wrapped": (TestCase(TestKind.CALL, "bool(all((f(20) == 6765, f(7) == 13)))", "True"),),
     "stdio": tuple(
         TestCase(TestKind.STDIO, given, out) for given, out in (("20\n7\n", "6765\n13\n"), ("7\n20\n", "13\n6765\n"))
     ),

@@ -8,8 +8,9 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from upsolve.types import Task
+from upsolve.verify.judge.memo import memo
 
-__all__ = ["BUILTINS", "called_names"]
+__all__ = ["BUILTINS", "called_names", "is_direct_call"]
 
 BUILTINS = frozenset(dir(builtins))
 
@@ -36,6 +37,31 @@ def called_names(task: Task) -> tuple[str, ...] | None:
                     return None
                 free.add(node.id)
     return None if "*" in bound else tuple(sorted(free))
+
+
+@memo
+def is_direct_call(source: str, setup: str) -> bool:
+    """Return whether an expression calls a function of the attempt on values that the attempt has no part in, and does nothing else.
+
+    Only then may the attempt's own process evaluate it: the answer is not in the expression, and no name that the attempt could
+    replace (``bool``, ``all``, a helper of the setup) stands between its value and the comparison outside. ``f(2)``, ``f(set([1]))``
+    and ``Solution().f(2)`` are direct; ``bool(f(2))``, ``f(2)[0]`` and ``same(f(2), 4)`` are not.
+    """
+    try:
+        node: ast.expr = ast.parse(source.strip(), mode="eval").body
+        given = {*BUILTINS, *bound_names(ast.parse(setup))}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    passed: list[ast.AST] = []
+    if not isinstance(node, ast.Call):
+        return False
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Call):
+            passed += [*node.args, *node.keywords]
+        node = node.func if isinstance(node, ast.Call) else node.value
+    given_here = given.union(*map(bound_names, passed))
+    names = {part.id for tree in passed for part in ast.walk(tree) if isinstance(part, ast.Name)}
+    return isinstance(node, ast.Name) and node.id not in given and names <= given_here
 
 
 def handed_on(tree: ast.AST) -> Iterator[ast.expr]:

@@ -15,7 +15,7 @@ from typing import Any
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.compare import literal, tolerance_of
-from upsolve.verify.judge.cross_process import BUILTINS, called_names
+from upsolve.verify.judge.cross_process import BUILTINS, called_names, is_direct_call
 from upsolve.verify.judge.outcomes import (
     ClaimError,
     forged,
@@ -168,7 +168,7 @@ def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
         return (yield from run_simulation(task, attempt, how))
     if task.tests[0].kind is TestKind.STDIO:
         return (yield from run_programs(task, attempt, how))
-    if any(test.kind is TestKind.CODE for test in task.tests):
+    if needs_tester(task):
         names = called_names(task)
         if names is not None and (yield from crosses(task, names, how)):
             return (yield from run_across(task, attempt, names, how))
@@ -176,13 +176,21 @@ def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
 
 
 def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Run the tests beside the attempt; the values of CALL tests are compared here, CODE tests prove that they ran by a nonce."""
+    """Run the tests beside the attempt; the values of CALL tests are compared here, CODE tests prove that they ran by a nonce.
+
+    Unless every test is a direct call (``is_direct_call``), the verdict is labelled ``in_process``.
+    """
     nonce = secrets.token_hex(8)
     tests = [as_sent(test.kind, test.input) for test in task.tests]
     job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **asked(how)}
     end = yield Job(job, None, how.limits.wall_seconds)
-    weak = any(test.kind is TestKind.CODE for test in task.tests)
-    return verdict(task, attempt, function_outcomes(task, end, nonce), [end], "in_process" if weak else "")
+    label = "in_process" if needs_tester(task) else ""
+    return verdict(task, attempt, function_outcomes(task, end, nonce), [end], label)
+
+
+def needs_tester(task: Task) -> bool:
+    """Return whether some test must not be evaluated by the attempt's process, which could then decide its outcome."""
+    return not all(test.kind is TestKind.CALL and is_direct_call(test.input, task.setup) for test in task.tests)
 
 
 @lru_cache(maxsize=100_000)

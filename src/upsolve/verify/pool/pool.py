@@ -170,7 +170,7 @@ def verify(
     *,
     on_done: Callable[[int, Verdict], None] | None = None,
 ) -> list[Verdict]:
-    """Judge attempts in parallel; equal attempts are judged once.
+    """Judge attempts in parallel; equal attempts at equal tasks are judged once.
 
     Args:
         pairs: tasks and attempts.
@@ -183,9 +183,9 @@ def verify(
     Raises:
         IsolationError: a required layer is missing here.
     """
-    places: dict[str, list[int]] = {}
-    for index, (_, attempt) in enumerate(pairs):
-        places.setdefault(attempt.attempt_id, []).append(index)
+    places: dict[tuple[Task, str], list[int]] = {}  # the task too: one name may stand for other tests
+    for index, (task, attempt) in enumerate(pairs):
+        places.setdefault((task, attempt.attempt_id), []).append(index)
     equals = [*places.values()]
     verdicts: dict[int, Verdict] = {}
     for number, verdict in judged([pairs[same[0]] for same in equals], how):

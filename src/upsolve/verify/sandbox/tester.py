@@ -12,7 +12,7 @@ import os
 
 TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from upsolve.verify.sandbox import child, values, world_host
 else:
@@ -27,12 +27,27 @@ SERVANT_GONE = 3
 """Exit code of a tester whose attempt has ended."""
 
 
-class Gone(BaseException):
-    """The attempt's process has ended; no test may catch this."""
+def attempt_ended() -> NoReturn:
+    """End this process because the attempt's has ended: an exception could be caught by a test that has a bare ``except:``."""
+    os._exit(SERVANT_GONE)
 
 
-class Unsupported(BaseException):
-    """A test hands over something that is not plain data: this task cannot be judged across processes."""
+def unsupported(name: str) -> NoReturn:
+    """End this process: a test passes something that is not plain data, so this task cannot be judged across processes."""
+    child.report_error(unsupported=name)
+    os._exit(0)
+
+
+def test_clock(index: list[int]) -> Any:
+    """Return a function that sets the seconds after which the current test has timed out (0: never), which ends this process."""
+    import signal
+
+    def ring(_number: int, _frame: Any) -> None:
+        child.report_error(test=index[0], timeout=True)  # the attempt still runs that call, so it can answer no other
+        os._exit(0)
+
+    signal.signal(signal.SIGALRM, ring)
+    return lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def holds_foreign(value: Any) -> bool:
@@ -49,15 +64,13 @@ class Channel:
         self.replies = open(REPLIES, "rb", closefd=False)
 
     def reply(self, most: int = -1) -> dict[str, Any]:
-        """Return the next thing the attempt's process says, of at most so many bytes; raises Gone when it says no more."""
+        """Return the next thing the attempt's process says, of at most so many bytes; without another reply the tester ends."""
         line = self.replies.readline(most)
         try:
             said = json.loads(line)
         except (ValueError, RecursionError):
-            raise Gone from None
-        if not isinstance(said, dict):
-            raise Gone
-        return said
+            said = None
+        return said if isinstance(said, dict) else attempt_ended()
 
     def function(self, name: str) -> Any:
         """Return a function that stands for one of the attempt's."""
@@ -70,7 +83,7 @@ class Channel:
             while request:
                 request = request[os.write(REQUESTS, request) :]
         except OSError:
-            raise Gone from None
+            attempt_ended()
 
     def lines_executed(self) -> Any:
         """Return what the attempt's process says of its lines."""
@@ -84,7 +97,7 @@ class Channel:
         except ValueError:
             if holds_foreign([*args, *named.values()]):
                 raise TypeError(f"{name}() was given a value of the attempt's own that is not plain data") from None
-            raise Unsupported(name) from None
+            unsupported(name)
         self.ask(request)
         said = self.reply()
         try:
@@ -121,7 +134,13 @@ def merge(mine: Any, theirs: Any) -> Any:
 
 
 def exception(kind: str, message: str) -> Exception:
-    """Return an exception of this name: the builtin one, or one of our own."""
+    """Return an exception of this name: the builtin one, or one of our own.
+
+    StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
+    without an error.
+    """
+    if kind in ("StopIteration", "StopAsyncIteration"):
+        return RuntimeError(f"the attempt raised {kind}")
     known = getattr(__builtins__, kind, None) if not isinstance(__builtins__, dict) else __builtins__.get(kind)
     if isinstance(known, type) and issubclass(known, Exception):
         try:
@@ -134,39 +153,30 @@ def exception(kind: str, message: str) -> Exception:
 def run(job: dict[str, Any]) -> int:
     """Wait for the attempt to load, put the tests to it, and report; return the exit code."""
     channel = Channel()
+    if "worlds" in job:
+        world_host.play(job, channel)
+        return 0
+    said = channel.reply()
+    if "ready" not in said:
+        child.report_error(**{key: said[key] for key in ("compile", "setup", "load") if key in said})
+        return 0
+    space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
+    for name in job["names"]:
+        space[name] = channel.function(name)
     try:
-        if "worlds" in job:
-            world_host.play(job, channel)
-            return 0
-        said = channel.reply()
-        if "ready" not in said:
-            child.report_error(**{key: said[key] for key in ("compile", "setup", "load") if key in said})
-            return 0
-        space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
-        for name in job["names"]:
-            space[name] = channel.function(name)
-        try:
-            exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
-        except BaseException as error:
-            child.report_error(setup=child.describe(error))
-            return 0
-        clock = child.alarm_clock() if job["test_seconds"] else None
-        for index, (kind, source) in enumerate(job["tests"]):
-            if clock:
-                clock(job["test_seconds"])
-            try:
-                one_test(index, kind, source, space)
-            except child.TestTimeout:  # the attempt's process is still at it: nothing more can be asked of it
-                child.report_error(test=index, timeout=True)
-                return 0
-        if clock:
-            clock(0)
-        if job["lines"]:
-            child.report_error(lines=channel.lines_executed())
-    except Gone:
-        return SERVANT_GONE
-    except Unsupported as error:
-        child.report_error(unsupported=str(error))
+        exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
+    except BaseException as error:
+        child.report_error(setup=child.describe(error))
+        return 0
+    current = [0]
+    clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
+    for index, (kind, source) in enumerate(job["tests"]):
+        current[0] = index
+        clock(job["test_seconds"])
+        one_test(index, kind, source, space)
+    clock(0)
+    if job["lines"]:
+        child.report_error(lines=channel.lines_executed())
     return 0
 
 
@@ -178,7 +188,5 @@ def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
         else:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
             child.report_error(test=index, ok=True)
-    except (Gone, Unsupported, child.TestTimeout):
-        raise
     except BaseException as error:
         child.report_error(test=index, error=[*child.describe(error)[:2], getattr(error, "attempt_line", None)])
