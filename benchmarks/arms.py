@@ -29,7 +29,7 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
-from upsolve.evaluate.benchmarks import evaluate
+from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
@@ -109,7 +109,7 @@ def measured(recipe, tasks, model, file):
     """Measure a policy, or read back what is there."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        save_evaluation(evaluate(recipe, tasks, model=str(model), name=file.stem)[0], file)
+        save_evaluation(evaluate_model(recipe, tasks, model=str(model), name=file.stem)[0], file)
     return load_evaluation(file)
 
 

@@ -19,7 +19,7 @@ from upsolve.archive.sources import mbpp
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, load_recipe
-from upsolve.evaluate.benchmarks import evaluate
+from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
@@ -83,7 +83,7 @@ def run(method, seed, split, work):
         if method != "base":
             model = str(train(recipe, split.groups["train"], split.groups["dev"], place).folder)
         trained = time.monotonic() - started
-        evaluation, _, _ = evaluate(recipe, split.tasks["test"][:TASKS], model=model, name=method)
+        evaluation, _, _ = evaluate_model(recipe, split.tasks["test"][:TASKS], model=model, name=method)
         (work / f"{method}-{seed}.seconds").write_text(str(trained))
         save_evaluation(evaluation, file)
     rows = read_log(place / "metrics.jsonl")

@@ -1,5 +1,125 @@
-"""upsolve: post-train code models on attempts that have already been judged."""
+"""upsolve: post-train code models on attempts that have already been judged.
 
-__all__ = ["__version__"]
+The names below are the public API: they keep their meaning within a minor version, everything else may change. They are imported when first
+used, so ``import upsolve`` loads nothing; what needs an optional dependency that is missing raises ``MissingExtraError``,
+which names the extra. docs/api.md has a line for each.
+"""
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from upsolve.archive.ingest import ingest
+    from upsolve.archive.split import Split, split_archive
+    from upsolve.archive.store import Archive, create_archive, open_archive
+    from upsolve.config import Recipe, load_recipe
+    from upsolve.errors import UpsolveError
+    from upsolve.evaluate.benchmarks import evaluate_model
+    from upsolve.evaluate.comparison import Comparison, compare
+    from upsolve.evaluate.runs import load_evaluation, save_evaluation
+    from upsolve.experiment import run_recipe
+    from upsolve.policy.collect import sample_attempts
+    from upsolve.report.html import ReportContent, write_report
+    from upsolve.train.loop import Trained
+    from upsolve.train.loop import train as train_policy
+    from upsolve.types import (
+        Attempt,
+        Evaluation,
+        Finding,
+        Group,
+        Status,
+        Task,
+        TaskScore,
+        TestCase,
+        TestKind,
+        Verdict,
+    )
+    from upsolve.verify.limits import Judging, Limits
+    from upsolve.verify.pool.pool import verify as verify_attempts
+
+__all__ = [
+    "Archive",
+    "Attempt",
+    "Comparison",
+    "Evaluation",
+    "Finding",
+    "Group",
+    "Judging",
+    "Limits",
+    "Recipe",
+    "ReportContent",
+    "Split",
+    "Status",
+    "Task",
+    "TaskScore",
+    "TestCase",
+    "TestKind",
+    "Trained",
+    "UpsolveError",
+    "Verdict",
+    "__version__",
+    "compare",
+    "create_archive",
+    "evaluate_model",
+    "ingest",
+    "load_evaluation",
+    "load_recipe",
+    "open_archive",
+    "run_recipe",
+    "sample_attempts",
+    "save_evaluation",
+    "split_archive",
+    "train_policy",
+    "verify_attempts",
+    "write_report",
+]
+
+__version__ = "0.2.0"
+
+SOURCES = {
+    "upsolve.archive.ingest": ("ingest",),
+    "upsolve.archive.split": ("Split", "split_archive"),
+    "upsolve.archive.store": ("Archive", "create_archive", "open_archive"),
+    "upsolve.config": ("Recipe", "load_recipe"),
+    "upsolve.errors": ("UpsolveError",),
+    "upsolve.evaluate.benchmarks": ("evaluate_model",),
+    "upsolve.evaluate.comparison": ("Comparison", "compare"),
+    "upsolve.evaluate.runs": ("load_evaluation", "save_evaluation"),
+    "upsolve.experiment": ("run_recipe",),
+    "upsolve.policy.collect": ("sample_attempts",),
+    "upsolve.report.html": ("ReportContent", "write_report"),
+    "upsolve.train.loop": ("Trained", "train_policy"),
+    "upsolve.types": (
+        "Attempt",
+        "Evaluation",
+        "Finding",
+        "Group",
+        "Status",
+        "Task",
+        "TaskScore",
+        "TestCase",
+        "TestKind",
+        "Verdict",
+    ),
+    "upsolve.verify.limits": ("Judging", "Limits"),
+    "upsolve.verify.pool.pool": ("verify_attempts",),
+}
+"""Module -> the public names it holds; a test compares this with the imports above."""
+RENAMED = {"train_policy": "train", "verify_attempts": "verify"}
+"""Public name -> its name in the module, where the package ``upsolve.<name>`` takes the shorter one."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in SOURCES.items():
+        if name in names:
+            from upsolve.extras import needs_extras
+
+            with needs_extras():
+                value = getattr(import_module(module), RENAMED.get(name, name))
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@
     |-- SourceError             an import cannot start: wrong path or layout (a bad row is kept aside, not raised)
     |-- JudgeError              the judge broke: the attempt is unscored, never failed
     |   `-- IsolationError      a required layer of the sandbox is missing here
+    |-- MissingExtraError       an optional dependency is not installed: names the extra (also an ImportError)
     |-- ModelError              a model or tokenizer cannot be loaded or used
     `-- TrainingError           a run cannot go on
         `-- CollapseError       the policy collapsed: names the monitor, the step and the last good checkpoint
@@ -20,6 +21,7 @@ __all__ = [
     "ConfigError",
     "IsolationError",
     "JudgeError",
+    "MissingExtraError",
     "ModelError",
     "SchemaError",
     "SourceError",
@@ -54,6 +56,10 @@ class JudgeError(UpsolveError):
 
 class IsolationError(JudgeError):
     """A required sandbox layer is missing."""
+
+
+class MissingExtraError(UpsolveError, ImportError):
+    """An optional dependency is not installed."""
 
 
 class ModelError(UpsolveError):

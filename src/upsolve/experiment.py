@@ -13,7 +13,7 @@ import torch
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import Recipe, recipe_yaml
-from upsolve.evaluate.benchmarks import evaluate
+from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.progress import OnProgress, no_progress
 from upsolve.report.html import Example, ReportContent, write_report
@@ -30,7 +30,7 @@ def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, 
     file = folder / f"{name}.json"
     if file.exists():
         return load_evaluation(file)
-    evaluation, _, _ = evaluate(
+    evaluation, _, _ = evaluate_model(
         recipe,
         tasks,
         model=model,
@@ -93,7 +93,7 @@ def content_of(
     return ReportContent(
         title=f"{recipe.name}: before and after training on judged attempts",
         evaluations=evaluations,
-        ks=recipe.ks,
+        ks=recipe.ks or (1,),
         training=tuple(trained.metrics),
         recipe_yaml=recipe_yaml(recipe),
         facts=facts,

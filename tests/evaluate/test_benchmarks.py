@@ -7,7 +7,7 @@ import pytest
 from upsolve.archive.store import open_archive
 from upsolve.config import Recipe
 from upsolve.evaluate import benchmarks
-from upsolve.evaluate.benchmarks import evaluate
+from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.policy.engines import sampler
 
 
@@ -37,7 +37,7 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
     told = []
 
     def measure(name, progress=None):
-        evaluation, *_ = evaluate(
+        evaluation, *_ = evaluate_model(
             recipe, tasks, model=tiny_model, name="x", keep=tmp_path / f"{name}.samples.jsonl", progress=progress
         )
         rows = [json.loads(line) for line in (tmp_path / f"{name}.samples.jsonl").read_text().splitlines()]

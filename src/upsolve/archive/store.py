@@ -25,7 +25,7 @@ from upsolve.errors import ArchiveError, SchemaError
 from upsolve.files import commit_file, write_text
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
-__all__ = ["EMBEDDED", "Appended", "Archive", "open_archive"]
+__all__ = ["EMBEDDED", "Appended", "Archive", "create_archive", "open_archive"]
 
 META = "archive.json"
 
@@ -249,6 +249,11 @@ class Archive:
         new = {**data, "schema": SCHEMA, "ingested": [*data.get("ingested", []), *imported]}
         if new != data:
             write_text(self.path / META, json.dumps(new))
+
+
+def create_archive(path: str | Path) -> Archive:
+    """Open the archive in a folder, or make an empty one there."""
+    return Archive.create(path)
 
 
 def open_archive(name: str | Path) -> Archive:

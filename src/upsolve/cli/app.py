@@ -63,9 +63,10 @@ def show(table: "Table") -> None:
 
 def show_results(runs: "Sequence[Evaluation]", ks: "Sequence[int]") -> None:
     """Print the tables of evaluations, and what changed from the first to each of the others."""
-    from upsolve.report.tables import comparison, pass_table, profile_table
+    from upsolve.evaluate.comparison import compare
+    from upsolve.report.tables import pass_table, profile_table
 
     show(pass_table(runs, ks))
     show(profile_table(runs))
     for other in runs[1:]:
-        typer.echo(comparison(runs[0], other))
+        typer.echo(compare(runs[0], other, min(ks, default=1)).text())

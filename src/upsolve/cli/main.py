@@ -8,6 +8,7 @@ from upsolve import __version__
 from upsolve.cli import archives, judging, training
 from upsolve.cli.app import app
 from upsolve.errors import UpsolveError
+from upsolve.extras import needs_extras
 
 __all__ = ["main", "version"]
 
@@ -24,7 +25,8 @@ def version() -> None:
 def main() -> None:
     """Run the command line; an expected error is one message, not a traceback."""
     try:
-        app()
+        with needs_extras():
+            app()
     except UpsolveError as error:
         typer.echo(f"upsolve: {error}", err=True)
         sys.exit(2)

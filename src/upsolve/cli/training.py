@@ -90,7 +90,7 @@ def evaluate(
     loaded = load_recipe(recipe, settings or [])
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
-    from upsolve.evaluate.benchmarks import evaluate as measure
+    from upsolve.evaluate.benchmarks import evaluate_model
     from upsolve.evaluate.runs import save_evaluation
 
     split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=loaded.source.rounds > 0)
@@ -98,7 +98,7 @@ def evaluate(
     keep = out / f"{name}.samples.jsonl"
     keep.parent.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
-        result, _, _ = measure(loaded, tasks, model=model, name=name, keep=keep, progress=progress)
+        result, _, _ = evaluate_model(loaded, tasks, model=model, name=name, keep=keep, progress=progress)
     save_evaluation(result, out / f"{name}.json")
     show_results((result,), loaded.ks)
 

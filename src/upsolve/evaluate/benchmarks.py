@@ -16,13 +16,13 @@ from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
 from upsolve.verify.configured import judging_of
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate_model"]
 
 PORTION = 128
 """Tasks sampled between two writes."""
 
 
-def evaluate(
+def evaluate_model(
     recipe: Recipe,
     tasks: Sequence[Task],
     *,

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from upsolve.evaluate.comparison import compare
 from upsolve.files import write_text
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, training_curves
-from upsolve.report.tables import comparison, pass_table, profile_table, reward_tables
+from upsolve.report.tables import pass_table, profile_table, reward_tables
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation
 
@@ -72,7 +73,7 @@ def write_report(path: str | Path, content: ReportContent) -> None:
     tables += reward_tables(content.rewarded) if content.rewarded else []
     text = page.get_template("report.html.j2").render(
         content=content,
-        sentences=[comparison(runs[0], other, content.ks[0]) for other in runs[1:]],
+        comparisons=[compare(runs[0], other, content.ks[0]) for other in runs[1:]],
         tables=tables,
         pictures=pictures,
     )

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
-from upsolve.evaluate.intervals import Estimate, mean_interval, paired_difference
+from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation, Status, TaskScore
 
-__all__ = ["Table", "comparison", "difficulties", "pass_table", "profile_table", "reward_tables"]
+__all__ = ["Table", "difficulties", "pass_table", "profile_table", "reward_tables"]
 
 ERRORS = 8
 """Exceptions that a profile shows, the most frequent ones of every evaluation."""
@@ -84,19 +84,6 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
 def number(value: float | None, digits: int = 1) -> str:
     """Return a number, a dash for nothing."""
     return "–" if value is None else f"{value:.{digits}f}"
-
-
-def comparison(before: Evaluation, after: Evaluation, k: int = 1) -> str:
-    """Return one sentence: the paired difference in pass@k over tasks; real if both the interval and the permutation test say so."""
-    paired = paired_difference(task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k))
-    change = paired.difference
-    told = paired.p_value < 0.05 and (change.low > 0 or change.high < 0)
-    verdict = ("a real gain" if change.mean > 0 else "a real loss") if told else "no difference that can be told from chance"
-    return (
-        f"pass@{k} {after.name} - {before.name}: {100 * change.mean:+.1f} points, 95 % interval "
-        f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}] over {change.tasks} tasks "
-        f"({paired.better} better, {paired.worse} worse, permutation p = {paired.p_value:.4f}): {verdict}"
-    )
 
 
 def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:

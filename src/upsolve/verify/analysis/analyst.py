@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from upsolve.errors import JudgeError
+from upsolve.extras import require
 from upsolve.types import Attempt, Finding, Task, Verdict
 from upsolve.verify.analysis.complexity import complexity
 from upsolve.verify.analysis.dead import dead
@@ -56,7 +57,12 @@ LOST = "its process ended"
 
 @cache
 def tools(analyses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the analyses with what does them and its version, such as ``lint: ruff 0.17.5``."""
+    """Return the analyses with what does them and its version, such as ``lint: ruff 0.17.5``.
+
+    Raises:
+        MissingExtraError: a tool is not installed.
+    """
+    require(*(TOOLS[name] for name in analyses))
     return tuple(f"{name}: {TOOLS[name]} {version(TOOLS[name])}" for name in sorted(analyses))
 
 

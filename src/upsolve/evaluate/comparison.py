@@ -1,0 +1,115 @@
+"""Two evaluations over the same tasks -> a verdict: gain, loss, or neither."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from upsolve.evaluate.intervals import Paired, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.types import Evaluation
+
+__all__ = ["Comparison", "compare"]
+
+Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
+DECIDABLE = 6
+"""Fewest tasks for a verdict: with n tasks the sign-flip test's smallest p-value is 2 / 2**n, below 0.05 from 6 tasks on."""
+FEW = 30
+"""Below this many tasks a bootstrap interval over tasks is too narrow; the comparison says so."""
+WARM = 0.5
+"""From this temperature on, a gain may be no more than a sharper distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The paired difference in pass@k of two evaluations."""
+
+    before: str
+    """Name of the baseline."""
+    after: str
+    """Name of the other evaluation."""
+    k: int
+    """The k of pass@k."""
+    means: tuple[float, float]
+    """Mean pass@k of the baseline and of the other over the shared tasks, each in [0, 1]; nan without shared tasks."""
+    paired: Paired | None
+    """Mean difference with its 95 % interval over tasks and its p-value; None without shared tasks."""
+    left_out: tuple[str, ...]
+    """Tasks for which pass@k is undefined in one of the two (unscored, or fewer than k samples), sorted."""
+    temperature: float
+    """Sampling temperature of the second evaluation, >= 0."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """``gain`` or ``loss`` if the 95 % interval excludes zero and the permutation test gives p < 0.05, else ``undecided``."""
+        if self.paired is None or self.paired.difference.tasks < DECIDABLE:
+            return "too few tasks"
+        change = self.paired.difference
+        if self.paired.p_value >= 0.05 or change.low <= 0 <= change.high:
+            return "undecided"
+        return "gain" if change.mean > 0 else "loss"
+
+    @property
+    def headline(self) -> str:
+        """The verdict first, in one short sentence."""
+        said = {"gain": "Gain", "loss": "Loss", "undecided": "No difference shown", "too few tasks": "Too few tasks to tell"}
+        if self.paired is None:
+            return f"{said[self.outcome]}: pass@{self.k} is undefined for every task in one of the two"
+        before, after = (f"{100 * mean:.1f} %" for mean in self.means)
+        return f"{said[self.outcome]}: {self.after} {after}, {self.before} {before} ({points(self.paired.difference.mean)} points pass@{self.k})"
+
+    @property
+    def details(self) -> str:
+        """Interval, tasks and p-value; empty without shared tasks."""
+        if self.paired is None:
+            return ""
+        change = self.paired.difference
+        counts = f"{change.tasks} tasks: {self.paired.better} better, {self.paired.worse} worse"
+        if change.tasks < DECIDABLE:
+            return counts
+        interval = f"95 % interval over tasks [{points(change.low)}, {points(change.high)}]"
+        return f"{interval}; {counts}; permutation p = {self.paired.p_value:.4f}; temperature {self.temperature:g}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know before believing the verdict."""
+        told: list[str] = []
+        tasks = self.paired.difference.tasks if self.paired else 0
+        if tasks < FEW:
+            told.append(f"Only {tasks} tasks: an interval over fewer than {FEW} tasks is unreliable; evaluate more tasks.")
+        if self.left_out:
+            names = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
+            told.append(
+                f"{len(self.left_out)} tasks left out, unscored or with fewer than {self.k} samples in one run: {names}"
+            )
+        if self.outcome == "gain" and self.temperature >= WARM:
+            told.append(
+                f"Measured at temperature {self.temperature:g} only. A model that is surer of what it could do already gains here, too: "
+                "compare at sample.temperature=0 and 0.2 before calling this a better model."
+            )
+        return tuple(told)
+
+    def text(self) -> str:
+        """Return headline, details and warnings, a line each."""
+        return "\n".join(line for line in (self.headline, self.details, *self.warnings) if line)
+
+
+def points(value: float) -> str:
+    """Return a difference of shares in percentage points, signed."""
+    return f"{100 * value:+.1f}"
+
+
+def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
+    """Compare two evaluations task by task, over the tasks where pass@k is defined in both.
+
+    Raises:
+        ValueError: they were made over different tasks; names some.
+    """
+    if odd := {score.task_id for score in before.scores} ^ {score.task_id for score in after.scores}:
+        raise ValueError(f"{before.name} and {after.name} are over different tasks: {', '.join(sorted(odd)[:5])}")
+    first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
+    shared = [score.task_id for score in before.scores if score.task_id in first and score.task_id in second]
+    left_out = tuple(sorted({score.task_id for score in before.scores} - {*shared}))
+    if not shared:
+        return Comparison(before.name, after.name, k, (float("nan"), float("nan")), None, left_out, after.temperature)
+    paired = paired_difference({name: first[name] for name in shared}, {name: second[name] for name in shared})
+    means = (sum(first[name] for name in shared) / len(shared), sum(second[name] for name in shared) / len(shared))
+    return Comparison(before.name, after.name, k, means, paired, left_out, after.temperature)

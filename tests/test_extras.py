@@ -1,0 +1,89 @@
+"""What works with the core alone, and what is said where an optional dependency is missing."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from upsolve.errors import MissingExtraError
+from upsolve.extras import EXTRAS, needs_extras, require
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+TASK = {"kind": "task", "task_id": "a", "prompt": "", "tests": [{"kind": "call", "input": "f(2)", "expected": "4"}]}
+RIGHT = {"kind": "attempt", "task_id": "a", "code": "def f(x):\n    return 2 * x"}
+WRONG = {"kind": "attempt", "task_id": "a", "code": "def f(x):\n    return x"}
+CORE_ONLY = f"import sys\nsys.modules.update(dict.fromkeys({sorted(EXTRAS)}))\nsys.argv[0] = 'upsolve'\n"
+
+
+def with_core_alone(code, *words):
+    """Run code where no optional dependency can be imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", CORE_ONLY + code, *map(str, words)], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def cli(*words):
+    return with_core_alone("from upsolve.cli.main import main\nmain()", *words)
+
+
+def test_every_module_of_the_table_names_an_extra_that_exists():
+    assert {*EXTRAS.values()} <= {*PROJECT["optional-dependencies"]}
+
+
+def test_archive_and_judge_work_with_the_core_alone(tmp_path):
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, RIGHT, WRONG))))
+    for words, said in (
+        (("ingest", "jsonl", tmp_path / "in.jsonl", tmp_path / "a"), "2 attempts"),
+        (("verify", tmp_path / "a"), "judged 2"),
+        (("archive", "query", tmp_path / "a", "select status, passed from verdicts"), "passed"),
+        (("archive", "info", tmp_path / "a"), "attempts"),
+    ):
+        code, out = cli(*words)
+        assert code == 0 and said in out, out
+
+
+def test_the_api_of_archive_judge_and_reward_works_with_the_core_alone():
+    code, out = with_core_alone(
+        "import upsolve\n"
+        "task = upsolve.Task('t', '', tests=(upsolve.TestCase(upsolve.TestKind.CALL, 'f(2)', '4'),))\n"
+        "attempts = [upsolve.Attempt('t', f'def f(x):\\n    return {body}') for body in ('2 * x', 'x')]\n"
+        "verdicts = upsolve.verify_attempts([(task, attempt) for attempt in attempts])\n"
+        "print(*[verdict.status for verdict in verdicts])\n"
+        "from upsolve.reward.formula import reward\n"
+        "print(*reward(upsolve.Group(task, tuple(attempts), tuple(verdicts)), upsolve.load_recipe(None).reward).rewards_G)\n"
+        "print(len(upsolve.open_archive('embedded').tasks()))\n"
+    )
+    assert code == 0, out
+    assert out.split() == ["passed", "failed", "1.0", "-0.1", "259"]
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("train", "rloo", "--out", "{}"), "train"),
+        (("eval", "rloo", "--out", "{}"), "train"),
+        (("report", "{}/x.json", "--out", "{}/r.html"), "report"),
+        (("verify", "--serve", "--port", "0"), "serve"),
+    ],
+)
+def test_a_missing_extra_is_one_message(tmp_path, words, extra):
+    code, out = cli(*(word.format(tmp_path) for word in words))
+    assert code == 2 and f"pip install 'upsolve[{extra}]'" in out and "Traceback" not in out
+
+
+def test_a_missing_analysis_is_said_before_anything_is_judged():
+    require("ruff", "tree-sitter")
+    code, out = with_core_alone(
+        "import upsolve\nfrom upsolve.extras import require\ntry:\n    require('tree-sitter')\nexcept upsolve.UpsolveError as e: print(e)"
+    )
+    assert code == 0 and "pip install 'upsolve[analysis]'" in out
+
+
+def test_a_missing_module_of_somebody_else_is_not_explained_away():
+    with pytest.raises(ModuleNotFoundError) as raised, needs_extras():
+        import no_such_module_of_anybody  # noqa: F401
+    assert not isinstance(raised.value, MissingExtraError)
