@@ -1,12 +1,13 @@
-"""Rewards -> advantages: of the attempts of one group, or of the tokens of one attempt. Small pure functions; numpy only.
+"""Rewards -> advantages, of the attempts of one group or of the tokens of one attempt. Small pure functions; numpy only.
 
-Legend: G attempts of a group; rewards_G, advantages_G float64 [G]. R tokens of an attempt, the last one ends it; rewards_R,
-values_R, advantages_R float64 [R]; values_R[t] is what the value head expects of token t and all after it, before t is known.
-T tokens of all attempts of a step.
+Legend: G attempts of a group; rewards_G, advantages_G float64 [G]. R tokens of an attempt, in order; rewards_R, values_R,
+advantages_R float64 [R]; values_R[t] is the value head's expectation of the rewards from token t on, before t is known.
+T tokens of all attempts of a round.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from upsolve.config import AdvantageConfig
 
 __all__ = [
     "ADVANTAGES",
+    "LOGRATIO_LIMIT",
+    "Advantage",
+    "AdvantageInputs",
     "advantage",
     "asymre",
     "awr",
@@ -24,11 +28,43 @@ __all__ = [
     "leave_one_out",
     "less_kl",
     "passed",
+    "soft_values",
     "standardised",
     "whiten",
 ]
 
 Floats = NDArray[np.float64]
+
+LOGRATIO_LIMIT = 20.0
+"""Log-ratios are clamped to +-20 nats before exp (e^20 = 4.9e8), so that no ratio is infinite; the same as in ``objective.ratio``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageInputs:
+    """What an estimator may read of a group."""
+
+    rewards_G: Floats
+    """float64 [G], finite."""
+    logp_G: Floats
+    """float64 [G], nats: sum of the log-probabilities that the author gave the tokens of each attempt; nan where unknown."""
+    seed: int = 0
+    """Seed of estimators that are random, the same for the same group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advantage:
+    """An estimator of advantages that a recipe can name (``advantage.kind``)."""
+
+    estimate: Callable[[AdvantageInputs, AdvantageConfig], Floats]
+    """``estimate(inputs, config) -> advantages_G``, finite; of one group, before its attempts are tokenised."""
+    reads: Literal["rewards", "values"] = "rewards"
+    """``values``: advantages are made for every token from the value head (``gae``), online only; ``estimate`` is not called."""
+    nonnegative: bool = False
+    """True if no advantage is below 0, so that settings which act on negative advantages have no effect."""
+    selects: bool = False
+    """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
+    options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
+    """Its own settings with their defaults; a recipe changes them under ``advantage.options``, estimators read ``config.settings``."""
 
 
 def check(rewards_G: Floats) -> Floats:
@@ -53,7 +89,7 @@ def centred(rewards_G: Floats) -> Floats:
 def leave_one_out(rewards_G: Floats) -> Floats:
     """A_i = r_i - mean_{j != i} r_j = G / (G - 1) (r_i - mean(r)) (RLOO, 2402.14740). A group of one gives 0.
 
-    Unbiased when the attempts are independent draws from the policy; on an archive they are not.
+    Unbiased when the attempts are independent samples of the policy; on an archive they are not.
     """
     rewards = check(rewards_G)
     if rewards.size == 1:
@@ -73,20 +109,37 @@ def standardised(rewards_G: Floats, *, ddof: int = 1, epsilon: float = 1e-6) -> 
     return (rewards - rewards.mean()) / (rewards.std(ddof=ddof) + epsilon)
 
 
-def exponential(rewards_G: Floats, *, beta: float = 1.0, max_weight: float = 20.0) -> Floats:
-    """A_i = min(exp(beta (r_i - mean(r))), max_weight) (2605.28409, after AWAC 2006.09359): always positive.
+def exponential(
+    rewards_G: Floats,
+    *,
+    beta: float = 1.0,
+    clip: float | None = 1.0,
+    max_weight: float = 20.0,
+    ddof: int = 1,
+    epsilon: float = 1e-6,
+) -> Floats:
+    """A_i = min(exp(beta clip(a_i, -c, c)), max_weight), a_i from ``standardised`` (2605.28409, after AWAC 2006.09359).
 
-    Advantage-weighted likelihood: a failed attempt is imitated too, only less.
+    Always positive, in [0.37, 2.72] for beta 1 and c 1: a failed attempt is imitated too, only less. A group of one gives 1.
+    ``clip`` is c; None: a_i is not clipped.
     """
-    return np.minimum(np.exp(beta * centred(rewards_G)), max_weight)
+    normalised = standardised(rewards_G, ddof=ddof, epsilon=epsilon)
+    if clip is not None:
+        normalised = np.clip(normalised, -clip, clip)
+    return capped_exp(beta * normalised, max_weight)
+
+
+def capped_exp(exponents: Floats, cap: float) -> Floats:
+    """Return min(exp(x), cap) without overflow."""
+    return np.minimum(np.exp(np.minimum(exponents, np.log(cap))), cap)
 
 
 def awr(rewards_G: Floats, *, beta: float = 1.0, max_weight: float = 20.0) -> Floats:
     """A_i = min(exp((r_i - mean(r)) / beta), max_weight) / mean of the same (AWR, 1910.00177).
 
-    Differs from ``exponential`` by the temperature's place and by weights that average one in every group.
+    Unlike ``exponential``, rewards are centred but not divided by their deviation, and the weights of every group average 1.
     """
-    weights = np.minimum(np.exp(centred(rewards_G) / beta), max_weight)
+    weights = capped_exp(centred(rewards_G) / beta, max_weight)
     return weights / weights.mean()
 
 
@@ -100,9 +153,19 @@ def asymre(rewards_G: Floats, *, delta: float = -0.1) -> Floats:
     return np.zeros(1) if rewards.size == 1 else rewards - (rewards.mean() + delta)
 
 
+def soft_values(rewards_G: Floats, *, beta: float) -> Floats:
+    """r_i - V, V = beta log mean exp(r / beta) over the group (OAPL, 2602.19362): V lies between the mean and the best reward."""
+    rewards = check(rewards_G)
+    return rewards - beta * (np.logaddexp.reduce(rewards / beta) - np.log(rewards.size))
+
+
 def less_kl(rewards_R: Floats, logratio_R: Floats, *, beta: float) -> Floats:
-    """r_t - beta KL_t, KL_t = ref/pi - 1 + log pi/ref (k3), log-ratios of the policy that made the attempt (2605.21180)."""
-    return rewards_R - beta * (np.expm1(-logratio_R) + logratio_R)
+    """r_t - beta KL_t, KL_t = ref/pi - 1 + log pi/ref (k3), log-ratios of the policy that made the attempt (2605.21180).
+
+    Log-ratios beyond +-``LOGRATIO_LIMIT`` count as the limit.
+    """
+    bounded_R = np.clip(logratio_R, -LOGRATIO_LIMIT, LOGRATIO_LIMIT)
+    return rewards_R - beta * (np.expm1(-bounded_R) + bounded_R)
 
 
 def gae(rewards_R: Floats, values_R: Floats, *, gamma: float = 1.0, decay: float = 0.95) -> tuple[Floats, Floats]:
@@ -126,34 +189,68 @@ def gae(rewards_R: Floats, values_R: Floats, *, gamma: float = 1.0, decay: float
     return advantages_R, advantages_R + values
 
 
-def whiten(advantages_T: Floats, *, epsilon: float = 1e-8) -> Floats:
-    """(A - mean A) / (std A + epsilon), population deviation (ddof 0), over all tokens of a step. Equal advantages give 0."""
+def whiten(advantages_T: Floats, weights_T: Floats | None = None, *, epsilon: float = 1e-8) -> Floats:
+    """(A - mean A) / (std A + epsilon), population deviation (ddof 0), over the tokens of a round. Equal advantages give 0.
+
+    Args:
+        advantages_T: [T].
+        weights_T: [T], >= 0, how much each token counts in mean and deviation: the number of equal attempts it stands for, 0 where it
+            is masked; None: 1. Where all are 0 the advantages are returned unchanged.
+        epsilon: added to the deviation.
+    """
     advantages = check(advantages_T)
-    return (advantages - advantages.mean()) / (advantages.std() + epsilon)
+    weights = np.ones_like(advantages) if weights_T is None else weights_T
+    if not weights.any():
+        return advantages
+    centred_T = advantages - np.average(advantages, weights=weights)
+    return centred_T / (np.sqrt(np.average(centred_T**2, weights=weights)) + epsilon)
 
 
-Estimator = Callable[[Floats], Floats]
+def exponential_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:
+    """Apply ``exponential`` with a recipe's settings."""
+    return exponential(
+        inputs.rewards_G,
+        beta=config.beta,
+        clip=config.clip,
+        max_weight=config.max_weight,
+        ddof=config.ddof,
+        epsilon=config.epsilon,
+    )
 
-ADVANTAGES: Mapping[str, Callable[[AdvantageConfig], Estimator]] = {
-    "asymre": lambda c: partial(asymre, delta=c.delta),
-    "awr": lambda c: partial(awr, beta=c.beta, max_weight=c.max_weight),
-    "centred": lambda _: centred,
-    "exponential": lambda c: partial(exponential, beta=c.beta, max_weight=c.max_weight),
-    "leave_one_out": lambda _: leave_one_out,
-    "passed": lambda _: passed,
-    "standardised": lambda c: partial(standardised, ddof=c.ddof, epsilon=c.epsilon),
+
+ADVANTAGES: Mapping[str, Advantage] = {
+    "asymre": Advantage(lambda i, c: asymre(i.rewards_G, delta=c.delta)),
+    "awr": Advantage(lambda i, c: awr(i.rewards_G, beta=c.beta, max_weight=c.max_weight), nonnegative=True),
+    "centred": Advantage(lambda i, _: centred(i.rewards_G)),
+    "exponential": Advantage(exponential_of, nonnegative=True),
+    "gae": Advantage(lambda i, _: np.zeros_like(i.rewards_G), reads="values"),
+    "leave_one_out": Advantage(lambda i, _: leave_one_out(i.rewards_G)),
+    "passed": Advantage(lambda i, _: passed(i.rewards_G), nonnegative=True, selects=True),
+    "standardised": Advantage(lambda i, c: standardised(i.rewards_G, ddof=c.ddof, epsilon=c.epsilon)),
 }
-"""A recipe's name -> the estimator with its settings, for those that read a group's rewards."""
+"""Built-in name -> estimator."""
 
 
-def advantage(rewards_G: Floats, config: AdvantageConfig) -> Floats:
-    """Apply the estimator a recipe names.
+def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | None = None, seed: int = 0) -> Floats:
+    """Return the advantages of a group by the estimator that a recipe names.
+
+    Args:
+        rewards_G: [G].
+        config: names the estimator and holds its settings.
+        logp_G: see ``AdvantageInputs``; None: unknown.
+        seed: for estimators that are random.
 
     Raises:
-        ValueError: it is ``gae``, which reads the values of tokens.
+        ValueError: the estimator works on tokens (``gae``), or a plug-in returned another shape or a number that is not finite.
     """
-    if config.kind not in ADVANTAGES:
+    record: Advantage = config.record
+    if record.reads == "values":
         raise ValueError(
             f"advantage.kind {config.kind} reads a value head's values and has none here; it is for online training"
         )
-    return ADVANTAGES[config.kind](config)(rewards_G)
+    rewards = check(rewards_G)
+    inputs = AdvantageInputs(rewards, np.full(rewards.size, np.nan) if logp_G is None else logp_G, seed)
+    found: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
+    if found.shape != rewards.shape or not np.isfinite(found).all():
+        raise ValueError(f"advantage.kind {config.kind}: {rewards.size} finite advantages wanted, got {found!r}")
+    return found

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.config import ObjectiveConfig
+from upsolve.objective.inputs import LossInputs
+from upsolve.objective.losses import token_losses
 from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.reduce import sequence_sum
-from upsolve.objective.table import LossInputs, token_losses
 
 
 def test_dpo_by_hand():

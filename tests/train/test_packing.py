@@ -10,7 +10,7 @@ import torch
 from upsolve.config import ObjectiveConfig, OptimConfig, Recipe
 from upsolve.policy.attention import TREE
 from upsolve.policy.model import load_codec, load_model
-from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups, soft_values
+from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups
 from upsolve.train.groups import TrainGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import fit_rows, level_rows, pack, plan_steps
@@ -160,11 +160,6 @@ def test_equal_attempts_are_read_once_and_count_as_many(tiny_model):
         sum_gradients(partial(token_scores, model), batches, config, backward=lambda loss: loss.backward())
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     assert torch.allclose(grads[0], grads[1], atol=1e-6, rtol=1e-4)
-
-
-def test_soft_values_by_hand():
-    # log((e + 1) / 2) = 0.6201145
-    assert soft_values(np.array([1.0, 0.0]), 1.0) == pytest.approx([0.3798855, -0.6201145])
 
 
 def test_learning_rate_by_hand():

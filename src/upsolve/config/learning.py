@@ -1,10 +1,12 @@
 """From verdicts to a loss: rewards, advantages, objectives."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from upsolve.config.strict import Strict
+from upsolve.config.strict import Strict, check_options
+from upsolve.plugins import find, named
 from upsolve.types import Status
 
 __all__ = [
@@ -19,6 +21,12 @@ __all__ = [
     "RewardConfig",
     "Severity",
 ]
+
+if TYPE_CHECKING:  # a call is no type for pyright
+    AdvantageName: TypeAlias = Any
+    ObjectiveName: TypeAlias = Any
+else:
+    AdvantageName, ObjectiveName = named("advantage"), named("objective")
 
 Component = Literal[
     "outcome",
@@ -102,11 +110,16 @@ class GaeConfig(Strict):
 class AdvantageConfig(Strict):
     """Rewards of a group -> advantages."""
 
-    kind: Literal["passed", "centred", "leave_one_out", "standardised", "exponential", "awr", "asymre", "gae"] = "leave_one_out"
+    kind: AdvantageName = "leave_one_out"
+    """Estimator (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings of an estimator that is not built in."""
     beta: float = Field(default=1.0, gt=0)
     """Inverse temperature of ``exponential``; temperature of ``awr``."""
+    clip: float | None = Field(default=1.0, gt=0)
+    """``exponential``: normalised advantages are clipped to [-clip, clip]; null: not clipped."""
     ddof: Literal[0, 1] = 1
-    """Degrees of freedom of the deviation in ``standardised``."""
+    """``standardised``, ``exponential``: 1 is the sample deviation, 0 the population deviation."""
     epsilon: float = Field(default=1e-6, ge=0)
     """Added to the deviation."""
     max_weight: float = Field(default=20.0, gt=0)
@@ -116,6 +129,28 @@ class AdvantageConfig(Strict):
     blame: float = Field(default=0.0, ge=0, le=1)
     """Share of a negative advantage that is laid on the tokens to blame alone, where they are known (docs/rewards.md, ``blame``)."""
     gae: GaeConfig = GaeConfig()
+
+    @property
+    def record(self) -> Any:
+        """Return the estimator that ``kind`` names, an ``Advantage``."""
+        return find("advantage", self.kind)
+
+    @property
+    def needs_values(self) -> bool:
+        """True if advantages are computed for every token from a value head."""
+        return self.record.reads == "values"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Return the estimator's own settings: ``options`` over their defaults."""
+        return {**self.record.options, **self.options}
+
+    @model_validator(mode="after")
+    def options_are_known(self) -> Self:
+        """Refuse options that the estimator does not have."""
+        if self.options:
+            check_options(f"advantage.kind {self.kind}", self.record.options, self.options)
+        return self
 
 
 class ClipConfig(Strict):
@@ -175,9 +210,10 @@ class PreferenceConfig(Strict):
 class ObjectiveConfig(Strict):
     """Advantages and log-probabilities -> loss."""
 
-    kind: Literal["reinforce", "dft", "topr", "oapl", "dro", "ppo_clip", "gspo", "cispo", "m2po", "dpo", "kto", "rank"] = (
-        "reinforce"
-    )
+    kind: ObjectiveName = "reinforce"
+    """Loss (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings of an objective that is not built in."""
     reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "sequence_sum"
     """What divides the sum over tokens: number of attempts, each length, number of tokens, or attempts times ``length``."""
     length: int = Field(default=1024, ge=1)
@@ -194,16 +230,33 @@ class ObjectiveConfig(Strict):
     preference: PreferenceConfig = PreferenceConfig()
 
     @property
+    def record(self) -> Any:
+        """Return the objective that ``kind`` names, an ``Objective``."""
+        return find("objective", self.kind)
+
+    @property
     def needs_reference(self) -> bool:
         """True when the loss reads the log-probabilities of the frozen start."""
-        return self.kind in ("topr", "oapl", "dro", "dpo", "kto", "rank") or self.kl.coefficient > 0
+        return "reference" in self.record.reads or self.kl.coefficient > 0
 
     @property
     def needs_old(self) -> bool:
-        """True when the loss reads the log-probabilities of the policy that made the attempts, or that first saw the batch."""
-        return self.kind in ("ppo_clip", "gspo", "cispo", "m2po") or self.clip.sequence_kl is not None
+        """True when the loss reads the log-probabilities of pi_old, the policy that sampled the attempts."""
+        return "old" in self.record.reads or self.clip.sequence_kl is not None
 
     @property
-    def needs_level(self) -> bool:
-        """True when the loss takes a number from all attempts of a step together: one reading more where a step has several batches."""
-        return self.kind in ("kto", "m2po")
+    def needs_statistic(self) -> bool:
+        """True when the loss takes a number from all attempts of a step: one more forward pass where a step has several micro-batches."""
+        return self.record.step_statistic is not None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Return the objective's own settings: ``options`` over their defaults."""
+        return {**self.record.options, **self.options}
+
+    @model_validator(mode="after")
+    def options_are_known(self) -> Self:
+        """Refuse options that the objective does not have."""
+        if self.options:
+            check_options(f"objective.kind {self.kind}", self.record.options, self.options)
+        return self

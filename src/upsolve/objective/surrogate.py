@@ -3,12 +3,10 @@
 Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
-__all__ = ["dft", "dro", "oapl", "reinforce", "soft_value", "topr"]
+__all__ = ["dft", "dro", "oapl", "reinforce", "topr"]
 
 
 def reinforce(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
@@ -36,11 +34,6 @@ def topr(logp_T: Tensor, advantages_T: Tensor, logratio_T: Tensor) -> Tensor:
     """
     weight = torch.where(advantages_T >= 0, torch.ones_like(logp_T), logratio_T.detach().clamp(max=0).exp())
     return -weight * advantages_T * logp_T
-
-
-def soft_value(rewards_G: Tensor, *, beta: float) -> Tensor:
-    """V = beta log mean exp(r / beta) over a group (OAPL, 2602.19362): between the mean and the best reward."""
-    return beta * (torch.logsumexp(rewards_G / beta, 0) - math.log(rewards_G.numel()))
 
 
 def oapl(logratio_S: Tensor, values_S: Tensor, *, beta: float) -> Tensor:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from upsolve.advantage import soft_values
 from upsolve.config import Recipe
-from upsolve.objective.surrogate import soft_value
 from upsolve.policy.tokens import Codec
 from upsolve.reward.components import Judged
 from upsolve.reward.credit import blame_weights, token_rewards
@@ -20,7 +19,7 @@ from upsolve.train.groups import TrainGroup
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id
 
-__all__ = ["EncodedAttempt", "EncodedGroup", "encode_groups", "soft_values"]
+__all__ = ["EncodedAttempt", "EncodedGroup", "encode_groups"]
 
 Floats = NDArray[np.float32]
 
@@ -67,11 +66,6 @@ class EncodedGroup:
         return [content_id(prompt, str(one.ids_R)) for one in self.attempts]
 
 
-def soft_values(rewards_G: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
-    """r_i - beta log mean exp(r / beta) over the group (OAPL, 2602.19362)."""
-    return rewards_G - float(soft_value(torch.from_numpy(rewards_G), beta=beta))
-
-
 def mean(arrays: Sequence[Floats]) -> Floats:
     """Return the mean of arrays, place by place."""
     return np.stack(arrays).mean(0, dtype=np.float64).astype(np.float32)
@@ -96,7 +90,7 @@ def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
 
 def by_token(recipe: Recipe) -> bool:
     """Return whether tokens of one attempt get something of their own."""
-    return recipe.advantage.kind == "gae" or recipe.advantage.blame > 0 or recipe.reward.mask_unexecuted
+    return recipe.advantage.needs_values or recipe.advantage.blame > 0 or recipe.reward.mask_unexecuted
 
 
 def laid_out(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, recipe: Recipe) -> EncodedAttempt:
@@ -104,7 +98,7 @@ def laid_out(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, 
     if by_token(recipe):
         return credited(plain, item, index, codec, recipe)
     objective = recipe.objective
-    if objective.kind == "dpo" and objective.preference.focal:
+    if objective.record.unit == "pair" and objective.preference.focal:
         attempt, other = item.group.attempts[index], item.group.attempts[1 - index]
         weights_R = focal_weights(attempt.code, other.code, codec.spans_of(attempt))
         return replace(plain, advantages_R=(plain.advantages_R * weights_R).astype(np.float32))
@@ -121,7 +115,7 @@ def credited(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, 
     advantages_R = plain.advantages_R
     if recipe.advantage.blame and item.advantages_G[index] < 0:
         advantages_R = advantages_R * blame_weights(judged, offsets, recipe.advantage.blame)
-    gae = recipe.advantage.kind == "gae"
+    gae = recipe.advantage.needs_values
     return replace(
         plain,
         advantages_R=(advantages_R * laid.mask_R).astype(np.float32),
@@ -137,12 +131,12 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
     """
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
-    objective, gae = recipe.objective, recipe.advantage.kind == "gae"
-    keep_zero = gae or objective.kind in ("dro", "oapl", "kto", "rank") or objective.kl.coefficient > 0
-    fewest = 2 if objective.kind in ("dpo", "rank") else 1
+    objective = recipe.objective
+    keep_zero = recipe.advantage.needs_values or objective.record.keeps_zero or objective.kl.coefficient > 0
+    fewest = 1 if objective.record.unit == "attempt" else 2
     for item in groups:
         prompt = codec.prompt(item.group.task).ids_P
-        values = soft_values(item.rewards_G, recipe.objective.beta_value)
+        values = soft_values(item.rewards_G, beta=objective.beta_value)
         kept: list[EncodedAttempt] = []
         for index, (attempt, verdict) in enumerate(zip(item.group.attempts, item.group.verdicts, strict=True)):
             ids = codec.ids_of(attempt)

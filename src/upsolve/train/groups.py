@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage import ADVANTAGES, advantage
+from upsolve.advantage import advantage
 from upsolve.config import AdvantageConfig, Recipe, RewardConfig
 from upsolve.reward.components import Part
 from upsolve.reward.formula import Rewarded, reward
@@ -72,7 +72,7 @@ def group_of(group: Group, indices: Sequence[int]) -> Group:
 def weighed(scored: Rewarded, indices: Sequence[int], config: AdvantageConfig) -> TrainGroup:
     """Return some attempts of a rewarded group with their advantages among themselves."""
     rewards_G = scored.rewards_G[list(indices)]
-    advantages_G = advantage(rewards_G, config) if config.kind in ADVANTAGES else np.zeros_like(rewards_G)
+    advantages_G = np.zeros_like(rewards_G) if config.needs_values else advantage(rewards_G, config)
     return TrainGroup(group_of(scored.group, indices), rewards_G, advantages_G, tuple(scored.parts[i] for i in indices))
 
 

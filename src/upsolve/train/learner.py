@@ -26,7 +26,7 @@ from upsolve.train.pack import PackedBatch
 from upsolve.train.placement import Fsdp2, Replicated, nothing
 from upsolve.train.reference import read_attempts, reference_logps
 from upsolve.train.reference_scorer import choose_scorer
-from upsolve.train.step import ByAttempt, Known, step_level, sum_gradients
+from upsolve.train.step import ByAttempt, Known, statistic_of, sum_gradients
 from upsolve.train.step_metrics import merged, step_metrics
 
 __all__ = ["Learner"]
@@ -78,7 +78,7 @@ class Learner:
         recipe = self.recipe
         if keep_start:
             self.frozen = frozen_copy(self.model, torch.float32)
-        if recipe.advantage.kind == "gae":
+        if recipe.advantage.needs_values:
             self.value_head = value_head(self.model)
         self.model = with_adapters(self.model, recipe.model, seed=recipe.seed)
         self.model.train()
@@ -163,9 +163,9 @@ class Learner:
     def step(self, batches: Sequence[PackedBatch], known: Known, rate: float) -> dict[str, float]:
         """Do one optimiser step and return its figures."""
         started, held, process = time.monotonic(), self.learning, self.accelerator.process_index
-        if self.recipe.objective.needs_level and len(batches) > 1:
-            level = step_level(batches, known, self.read(batches)[0], self.recipe.objective)
-            known = replace(known, level=level.to(self.accelerator.device))
+        if self.recipe.objective.needs_statistic and len(batches) > 1:
+            statistic = statistic_of(batches, known, self.read(batches)[0], self.recipe.objective)
+            known = replace(known, statistic=statistic.to(self.accelerator.device))
         idle = self.idles(len(batches))
         left = len(batches[process :: self.processes]) + idle
 

@@ -91,7 +91,7 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
 
 def cut_stored(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
     """Cut stored attempts of the authors wanted into what the objective trains on: pairs for ``dpo``, mixed groups for all others."""
-    if recipe.objective.kind != "dpo":
+    if recipe.objective.record.unit != "pair":
         return cut_groups(groups, recipe, epoch=epoch)
     return cut_pairs([select(group, recipe.data.authors) for group in groups], recipe, epoch=epoch)
 

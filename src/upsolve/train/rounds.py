@@ -82,7 +82,7 @@ class Offline:
             TrainingError: nothing to train on.
         """
         recipe, objective = learner.recipe, learner.recipe.objective
-        if recipe.advantage.kind == "gae":
+        if recipe.advantage.needs_values:
             raise ConfigError("advantage.kind gae is for online training: set source.rounds, or choose another kind")
         if objective.needs_old:
             warnings.warn(

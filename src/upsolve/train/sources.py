@@ -117,7 +117,7 @@ class Supply:
         recipe, wanted = self.recipe, shares(self.recipe.source, number)
         fresh = self.sampled(number, wanted["policy"], draw) if wanted["policy"] else []
         taken = [*fresh, *self.replayed(number, wanted["replay"])]
-        cut = cut_pairs(taken, recipe, epoch=number) if recipe.objective.kind == "dpo" else weigh(taken, recipe)
+        cut = cut_pairs(taken, recipe, epoch=number) if recipe.objective.record.unit == "pair" else weigh(taken, recipe)
         if wanted["archive"]:
             stored = cut_stored(self.groups, recipe, epoch=number)
             cut = Cut(

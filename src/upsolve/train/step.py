@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upsolve.config import ObjectiveConfig, OptimConfig
+from upsolve.objective.inputs import LossInputs
+from upsolve.objective.losses import clipped_tokens, step_statistic, token_losses
 from upsolve.objective.reduce import REDUCTIONS
-from upsolve.objective.table import LossInputs, clipped_tokens, level_of, token_losses
 from upsolve.objective.value import clipped_value_loss
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.step_metrics import Tally, count
 
-__all__ = ["ByAttempt", "Known", "learning_rate", "loss_of", "step_level", "sum_gradients"]
+__all__ = ["ByAttempt", "Known", "learning_rate", "loss_of", "statistic_of", "sum_gradients"]
 
 Floats = NDArray[np.float32]
 ByAttempt = Mapping[str, Floats]
@@ -39,8 +40,8 @@ class Known:
     """The value head's values at the start of the round."""
     returns: ByAttempt | None = None
     """What these are to become."""
-    level: Tensor | None = None
-    """What ``level_of`` says of all attempts of the step."""
+    statistic: Tensor | None = None
+    """The objective's step statistic, from all attempts of the step."""
 
 
 def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
@@ -68,14 +69,14 @@ def inputs_of(batch: PackedBatch, known: Known, device: torch.device) -> LossInp
         reference_T=tokens_of(batch, known.reference, device),
         old_T=tokens_of(batch, known.old, device),
         count_S=torch.from_numpy(batch.count_S).to(device),
-        level=known.level,
+        statistic=known.statistic,
     )
 
 
-def step_level(batches: Sequence[PackedBatch], known: Known, now: ByAttempt, config: ObjectiveConfig) -> Tensor:
-    """Return ``level_of`` a step's batches together, from the log-probabilities of their attempts before the step."""
+def statistic_of(batches: Sequence[PackedBatch], known: Known, now: ByAttempt, config: ObjectiveConfig) -> Tensor:
+    """Return the objective's step statistic, from the log-probabilities of the step's attempts before the step."""
     parts = [(torch.from_numpy(np.concatenate([now[key] for key in batch.keys])), batch) for batch in batches]
-    return level_of([(logp_T, inputs_of(batch, known, logp_T.device)) for logp_T, batch in parts], config)
+    return step_statistic([(logp_T, inputs_of(batch, known, logp_T.device)) for logp_T, batch in parts], config)
 
 
 def loss_of(

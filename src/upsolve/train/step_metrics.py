@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import torch
 
+from upsolve.objective.inputs import LossInputs
 from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
-from upsolve.objective.table import LossInputs
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 

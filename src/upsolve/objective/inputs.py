@@ -1,0 +1,69 @@
+"""What a loss reads.
+
+Legend: T tokens of all attempts of a batch, one after the other; S attempts.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from upsolve.objective.clipped import sequence_logratio
+from upsolve.objective.ratio import sum_by_attempt
+
+__all__ = ["LossInputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class LossInputs:
+    """What a loss may read besides the policy's log-probabilities of one micro-batch."""
+
+    attempt_T: Tensor
+    """int64 [T], the attempt of each token, 0..S-1."""
+    advantages_T: Tensor
+    """float32 [T], at each token: its attempt's advantage, or its own (GAE, blame, masks)."""
+    values_S: Tensor
+    """float32 [S], r_i - V of the attempt's group under OAPL's soft value V; in the order of the rewards within a group."""
+    reference_T: Tensor | None
+    """float32 [T], nats, log-probabilities under the frozen start; None when the objective needs none."""
+    old_T: Tensor | None
+    """float32 [T], nats, log-probabilities under pi_old: the policy that sampled the attempts or, where that is unknown, the policy
+    before its first step on them; None when the objective needs none."""
+    group_S: Tensor | None = None
+    """int64 [S], the group of each attempt within the batch, rising; None: all are of one group."""
+    count_S: Tensor | None = None
+    """float32 [S], number of equal attempts each stands for; None: one. Read by step statistics only: the training step multiplies
+    the losses by it."""
+    statistic: Tensor | None = None
+    """The objective's step statistic over all micro-batches of the step; None: this batch is the whole step."""
+
+    @property
+    def attempts(self) -> int:
+        """S."""
+        return self.values_S.numel()
+
+    @property
+    def counts_S(self) -> Tensor:  # noqa: N802  S is its axis
+        """Return the number of equal attempts each stands for, [S]."""
+        return torch.ones_like(self.values_S) if self.count_S is None else self.count_S
+
+    def reference_logratio(self, logp_T: Tensor) -> Tensor:
+        """Return [T]: log pi/ref; ValueError without reference log-probabilities."""
+        if self.reference_T is None:
+            raise ValueError("this objective reads the reference log-probabilities, and the batch has none")
+        return logp_T - self.reference_T
+
+    def old_logratio(self, logp_T: Tensor) -> Tensor:
+        """Return [T]: log pi/pi_old; ValueError without the old policy's log-probabilities."""
+        if self.old_T is None:
+            raise ValueError("this objective reads the log-probabilities of the old policy, and the batch has none")
+        return logp_T - self.old_T
+
+    def old_sequence_logratio(self, logp_T: Tensor) -> Tensor:
+        """Return [T]: the mean log pi/pi_old over the tokens of a token's attempt; ValueError as above."""
+        return sequence_logratio(self.old_logratio(logp_T), self.attempt_T, self.attempts)
+
+    def per_token(self, values_S: Tensor) -> Tensor:
+        """Return [T]: each attempt's value divided evenly among its tokens."""
+        length_S = sum_by_attempt(torch.ones_like(self.advantages_T), self.attempt_T, self.attempts)
+        return (values_S / length_S.clamp(min=1))[self.attempt_T]

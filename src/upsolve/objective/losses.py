@@ -1,0 +1,215 @@
+"""The objective that a recipe names, over a batch: log-probabilities [T] -> losses [T].
+
+Legend: T tokens of all attempts of a batch, one after the other; S attempts.
+A loss of a whole attempt is divided evenly among its tokens, so that the sum over its tokens is the attempt's loss.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from upsolve.config import ObjectiveConfig
+from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
+from upsolve.objective.inputs import LossInputs
+from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
+from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
+from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
+
+__all__ = [
+    "cispo_tokens",
+    "cispo_touched",
+    "clipped_tokens",
+    "dft_tokens",
+    "dpo_tokens",
+    "dro_tokens",
+    "gspo_tokens",
+    "gspo_touched",
+    "kto_statistic",
+    "kto_tokens",
+    "m2po_statistic",
+    "m2po_tokens",
+    "m2po_touched",
+    "oapl_tokens",
+    "ppo_tokens",
+    "ppo_touched",
+    "rank_tokens",
+    "reinforce_tokens",
+    "step_statistic",
+    "token_losses",
+    "topr_tokens",
+]
+
+Part = tuple[Tensor, LossInputs]
+
+
+def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return [T]: loss_t = M_t objective_t + coefficient KL_t, with M the mask of OPSM (``clip.sequence_kl``), 1 without it.
+
+    The KL term is not masked.
+
+    Raises:
+        ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for.
+    """
+    loss_T = config.record.loss(logp_T, inputs, config)
+    if config.clip.sequence_kl is not None:
+        loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+    if config.kl.coefficient and config.kl.place == "loss":
+        loss_T = loss_T + config.kl.coefficient * KL[config.kl.estimator](inputs.reference_logratio(logp_T))
+    return loss_T
+
+
+def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens that a clip or mask of the objective changes; except for ``cispo``, they have no gradient.
+
+    A share that grows towards 1 means that pi_old is too far from the policy, or was a guess.
+    """
+    with torch.no_grad():
+        touched_T = torch.zeros_like(logp_T, dtype=torch.bool)
+        if config.record.touched:
+            touched_T = config.record.touched(logp_T, inputs, config)
+        if config.clip.sequence_kl is not None:
+            touched_T = touched_T | ~kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+    return touched_T
+
+
+def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
+    """Return the number that the objective takes from all attempts of an optimiser step, such as z of ``kto``.
+
+    Args:
+        parts: log-probabilities [T] without gradient, and the inputs, of each micro-batch of the step.
+        config: the objective; ``config.needs_statistic`` is true.
+    """
+    return config.record.step_statistic(parts, config)
+
+
+def statistic_of(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return the statistic of the step; of this batch where it is the whole step."""
+    return step_statistic([(logp_T.detach(), inputs)], config) if inputs.statistic is None else inputs.statistic
+
+
+def kept_by_opsm(logp_T: Tensor, inputs: LossInputs, threshold: float) -> Tensor:
+    """Apply ``opsm_mask`` to a batch."""
+    return opsm_mask(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, threshold=threshold)
+
+
+def reference_sums(logp_T: Tensor, inputs: LossInputs) -> Tensor:
+    """Return [S]: log pi(o)/ref(o) of each attempt, summed over its tokens."""
+    return sum_by_attempt(inputs.reference_logratio(logp_T), inputs.attempt_T, inputs.attempts)
+
+
+def reinforce_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
+    """Apply ``reinforce`` to a batch."""
+    return reinforce(logp_T, inputs.advantages_T)
+
+
+def dft_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
+    """Apply ``dft`` to a batch."""
+    return dft(logp_T, inputs.advantages_T)
+
+
+def topr_tokens(logp_T: Tensor, inputs: LossInputs, _config: ObjectiveConfig) -> Tensor:
+    """Apply ``topr`` to a batch."""
+    return topr(logp_T, inputs.advantages_T, reference_sums(logp_T.detach(), inputs)[inputs.attempt_T])
+
+
+def oapl_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``oapl`` to a batch."""
+    return inputs.per_token(oapl(reference_sums(logp_T, inputs), inputs.values_S, beta=config.beta_policy))
+
+
+def dro_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``dro`` to a batch; advantages that differ within an attempt count by their mean."""
+    logp_S = sum_by_attempt(logp_T, inputs.attempt_T, inputs.attempts)
+    advantages_S = mean_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts)
+    return inputs.per_token(dro(logp_S, advantages_S, reference_sums(logp_T, inputs), beta=config.beta_dro))
+
+
+def ppo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``ppo_clip`` to a batch."""
+    clip = config.clip
+    return ppo_clip(inputs.old_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+
+
+def ppo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens outside the clip."""
+    clip = config.clip
+    return outside(inputs.old_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+
+
+def gspo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``gspo`` to a batch."""
+    clip = config.clip
+    return gspo(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+
+
+def gspo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens of attempts outside the clip."""
+    clip = config.clip
+    return outside(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+
+
+def cispo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``cispo`` to a batch."""
+    return cispo(logp_T, inputs.old_logratio(logp_T), inputs.advantages_T, cap=config.clip.cap)
+
+
+def cispo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens whose weight is capped; they keep their gradient."""
+    return inputs.old_logratio(logp_T) > math.log(config.clip.cap)
+
+
+def m2po_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``m2po`` to a batch."""
+    return m2po(inputs.old_logratio(logp_T), inputs.advantages_T, statistic_of(logp_T, inputs, config))
+
+
+def m2po_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return bool [T]: tokens that are dropped."""
+    return ~m2po_mask(inputs.old_logratio(logp_T), statistic_of(logp_T, inputs, config))
+
+
+def m2po_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
+    """Return ``m2po_bound`` of all tokens of a step."""
+    logratio_T = torch.cat([inputs.old_logratio(logp_T) for logp_T, inputs in parts])
+    count_T = torch.cat([inputs.counts_S[inputs.attempt_T] for _, inputs in parts])
+    return m2po_bound(logratio_T, threshold=config.clip.second_moment, count_T=count_T)
+
+
+def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``dpo`` to a batch of groups of two: the chosen attempt has positive advantages, the rejected one negative ones.
+
+    The absolute advantages weigh the tokens. Both attempts of a pair carry its loss, so that ``sequence_sum`` is the mean over pairs.
+    """
+    settings = config.preference
+    x_S = weighted_sum(inputs.reference_logratio(logp_T), inputs.advantages_T.abs(), inputs.attempt_T, inputs.attempts)
+    sign_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts)
+    chosen_K, rejected_K = (sign_S > 0).nonzero()[:, 0], (sign_S < 0).nonzero()[:, 0]
+    loss_K = dpo(x_S[chosen_K], x_S[rejected_K], beta=settings.beta, label_smoothing=settings.label_smoothing)
+    return inputs.per_token(torch.zeros_like(x_S).index_add(0, chosen_K, loss_K).index_add(0, rejected_K, loss_K))
+
+
+def kto_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``kto`` to a batch; an attempt with a positive advantage is desirable."""
+    settings = config.preference
+    desirable_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
+    weights = (settings.desirable, settings.undesirable)
+    kl = statistic_of(logp_T, inputs, config)
+    return inputs.per_token(kto(reference_sums(logp_T, inputs), desirable_S, kl, beta=settings.beta, weights=weights))
+
+
+def kto_statistic(parts: Sequence[Part], _config: ObjectiveConfig) -> Tensor:
+    """Return ``batch_kl`` of all attempts of a step."""
+    x_S = torch.cat([reference_sums(logp_T, inputs) for logp_T, inputs in parts])
+    return batch_kl(x_S, torch.cat([inputs.counts_S for _, inputs in parts]))
+
+
+def rank_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``rank`` to a batch: a group's loss is divided evenly among its attempts; ``values_S`` are in the order of the rewards."""
+    x_S = reference_sums(logp_T, inputs)
+    group_S = torch.zeros(inputs.attempts, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
+    sizes: list[int] = group_S.unique_consecutive(return_counts=True)[1].tolist()
+    parts = zip(x_S.split(sizes), inputs.values_S.split(sizes), strict=True)
+    loss_S = [rank(x_G, values_G, beta=config.preference.beta).expand(len(x_G)) / len(x_G) for x_G, values_G in parts]
+    return inputs.per_token(torch.cat(loss_S))
