@@ -14,7 +14,7 @@ def test_a_recipe_is_read_as_written(tmp_path):
     )
     dump_recipe(recipe, tmp_path / "r.yaml")
     assert load_recipe(tmp_path / "r.yaml") == recipe
-    assert recipe.reward.outcomes == {Status.PASSED: 2.0, Status.FAILED: -1.0}
+    assert recipe.reward.outcomes == {**Recipe().reward.outcomes, Status.PASSED: 2.0, Status.FAILED: -1.0}
 
 
 def test_the_published_outcome_table_is_the_default():

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
@@ -36,6 +36,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "advantage": Kind("upsolve.advantage:ADVANTAGES", "upsolve.advantage:Advantage"),
     "component": Kind("upsolve.reward.components:COMPONENTS", "upsolve.reward.components:Component"),
+    "credit": Kind("upsolve.reward.credit:CREDITS", "upsolve.reward.credit:Credit"),
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),
     "engine": Kind("upsolve.policy.engines:ENGINES", "upsolve.policy.engines:Engine"),
     "language": Kind("upsolve.verify.languages:LANGUAGES", "upsolve.verify.languages:Language"),
@@ -64,10 +65,16 @@ def load(path: str) -> Any:
         raise ValueError(f"{path}: module {module} has no {attribute}") from error
 
 
+@cache
+def offered(group: str) -> EntryPoints:
+    """Return the entry points of installed packages in a group; looked up once a process."""
+    return entry_points(group=group)
+
+
 def names(kind: str) -> list[str]:
     """Return the names that a recipe may use without a module: built in, and offered by installed packages."""
     built_in: Mapping[str, Any] = load(KINDS[kind].table)
-    return sorted({*built_in, *(point.name for point in entry_points(group=KINDS[kind].group))})
+    return sorted({*built_in, *(point.name for point in offered(KINDS[kind].group))})
 
 
 def find(kind: str, name: Any) -> Any:
@@ -82,11 +89,11 @@ def find(kind: str, name: Any) -> Any:
         built_in: Mapping[str, Any] = load(where.table)
         if name in built_in:
             return built_in[name]
-        offered = [point for point in entry_points(group=where.group) if point.name == name]
+        points = [point for point in offered(where.group) if point.name == name]
         if ":" in name:
             record = load(name)
-        elif offered:
-            record = offered[0].load()
+        elif points:
+            record = points[0].load()
         else:
             close = get_close_matches(name, names(kind), n=3) or names(kind)
             raise ValueError(f"no {kind} {name!r}; did you mean {', '.join(close)}, or package.module:attribute?")
@@ -101,9 +108,12 @@ def named(kind: str) -> Any:
 
 
 def checked(kind: str, value: Any) -> Any:
-    """Return a name or a record, once it is known to be one of this kind."""
+    """Return the name of a record of this kind, so that recipes compare and resume by name; a record that no module holds stays itself."""
     find(kind, value)
-    return value
+    try:
+        return spelled(kind, value)
+    except ValueError:
+        return value
 
 
 def spelled(kind: str, value: Any) -> str:

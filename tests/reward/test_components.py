@@ -1,15 +1,15 @@
 """Values worked by hand, ranges as a law, and what has no value."""
 
-from typing import get_args
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.config import RewardConfig
-from upsolve.config.learning import Component
-from upsolve.reward.components import COMPONENTS, Judged
-from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.config.reward import PRESETS
+from upsolve.reward.components import COMPONENTS, Component
+from upsolve.reward.formula import analyses_needed, reward
+from upsolve.reward.judged import Judged
+from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"),), "f", reference="def f(n):\n    m = n + 1\n    return m")
 CODE = "def f(n):\n\n    x = 1\n    return n\n"
@@ -26,8 +26,8 @@ def found(*findings, status=Status.FAILED, analyses=ALL):
     return Verdict("a", status, 0, 4, findings=findings, analyses=analyses)
 
 
-def test_every_component_of_a_recipe_is_there():
-    assert set(COMPONENTS) == set(get_args(Component))
+def test_presets_are_made_of_components():
+    assert {name for weights in PRESETS.values() for name in weights} <= set(COMPONENTS)
 
 
 def test_tests_passed():
@@ -44,7 +44,8 @@ def test_lint_costs_by_severity():
     assert value("lint", found()) == 0
     assert value("lint", found(one, two, three)) == pytest.approx(-0.42)
     assert value("lint", found(one, one, one, one)) == -1  # 1.2, cut
-    assert value("lint", found(one, two), severity={"warning": 0.5}) == -0.5  # an error costs nothing then
+    assert value("lint", found(one, two), severity={"warning": 0.5, "error": 0}) == -0.5
+    assert value("lint", found(one, two), severity={"warning": 0.5}) == -0.8  # an error keeps its default, 0.3
     assert value("lint", found(Finding("lint", "W292", "", 4))) == 0  # how a file ends is not the policy's doing
     assert value("lint", found(Finding("security", "S102", "", 3))) == 0 and value("security", found()) == 0
     assert value("security", found(Finding("security", "S102", "", 3))) == pytest.approx(-0.3)
@@ -61,7 +62,7 @@ def test_what_cannot_be_looked_at_is_not_clean(name):
 @pytest.mark.parametrize("name", ["lint", "clean_lines", "security", "types", "complexity", "syntax"])
 def test_an_analysis_that_was_not_done_is_no_zero(name):
     assert value(name, found(analyses=())) is None
-    assert "upsolve verify --analysis" in COMPONENTS[name].missing
+    assert "upsolve verify --analysis" in COMPONENTS[name].why_missing(name, Status.FAILED)
     if name in ("lint", "clean_lines", "security", "types"):
         assert value(name, found(), language="c++") is None
 
@@ -137,6 +138,20 @@ verdicts = st.builds(
     findings=st.lists(findings, max_size=9).map(tuple),
     analyses=st.just(ALL),
 )
+
+
+BYTES = Component(lambda j, _: float(len(j.attempt.code)), 0, 40, analysis="lint")
+
+
+def test_a_component_of_ones_own():
+    config = RewardConfig(weights={BYTES: 0.5})
+    name = f"{__name__}:BYTES"
+    assert config.components == {"outcome": 1.0, name: 0.5} and analyses_needed(config) == ("lint",)
+    attempts = Attempt("t", CODE), Attempt("t", CODE * 2)
+    assert reward(Group(TASK, attempts[:1], (FAILED,)), config).rewards_G == pytest.approx(-0.1 + 0.5 * len(CODE))
+    with pytest.raises(ValueError, match=f"{name}: value {2.0 * len(CODE)} is outside of its range"):
+        reward(Group(TASK, attempts, (FAILED, FAILED)), config)
+    assert BYTES.why_missing("bytes", Status.FAILED) == "bytes: not analysed (upsolve verify --analysis lint)"
 
 
 @given(verdicts, st.text("a =\n()`é🙂\r", max_size=60), st.floats(1e-3, 10))

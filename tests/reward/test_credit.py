@@ -1,19 +1,17 @@
 """Who is to blame, on real tokens. A token is written as its text; ``texts`` says which tokens were chosen."""
 
-from typing import get_args
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from upsolve.config import RewardConfig
-from upsolve.config.learning import Component, Credit
 from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import completion_text
-from upsolve.reward.components import Judged, Part
-from upsolve.reward.credit import CREDITS, USUAL, error_findings, executed, last, signed, spread, token_rewards
+from upsolve.reward.components import COMPONENTS
+from upsolve.reward.credit import CREDITS, Credit, distribute, error_findings, executed, last, signed, token_rewards
 from upsolve.reward.formula import reward
+from upsolve.reward.judged import Judged, Part
 from upsolve.reward.spans import characters, line_starts, tokens
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.analysis.source import Source
@@ -92,17 +90,32 @@ def test_what_lies_behind_the_code_is_its_last_character():
     assert characters("", [Finding("x", "", "", 1)], whole_lines=True).tolist() == []
 
 
-def test_every_way_of_a_recipe_is_there():
-    assert set(CREDITS) == set(get_args(Credit)) and set(USUAL) == {*get_args(Component), "truncated", "hacked"}
+def test_components_use_credits_that_a_recipe_can_name():
+    assert {component.credit for component in COMPONENTS.values()} <= {*CREDITS.values()}
+
+
+HALF = Credit(lambda given: np.where(given.code_R, given.part.value / 2, 0.0), sums=False)
+SHORT = Credit(lambda _given: np.zeros(1))
+
+
+def test_a_credit_of_ones_own(codec):
+    config = RewardConfig(credit={"outcome": HALF})
+    assert config.credit == {"outcome": f"{__name__}:HALF"}  # by name, so that a run can be resumed
+    assert RewardConfig.model_validate(config.model_dump(mode="json")) == config
+    offsets = codec.offsets(CODE)
+    got = laid(CODE, ("outcome", -0.6, 1.0), offsets=offsets, config=config).rewards_R
+    assert np.unique(got).tolist() == [-0.3, 0] and got[-2:].tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"credit of outcome: \(1,\) rewards for"):
+        laid(CODE, ("outcome", -0.6, 1.0), offsets=offsets, config=RewardConfig(credit={"outcome": SHORT}))
 
 
 def test_small_functions_by_hand():
     code, one = np.array([True, True, True, True, False]), np.array([False, True, True, False, False])
     nothing = np.zeros(5, dtype=bool)
     assert last(-0.6, 3).tolist() == [0, 0, -0.6]
-    assert spread(-1.0, one, code).tolist() == [0, -0.5, -0.5, 0, 0]
-    assert spread(-1.0, nothing, code).tolist() == [-0.25, -0.25, -0.25, -0.25, 0]
-    assert spread(-1.0, nothing, nothing).tolist() == [0, 0, 0, 0, -1]
+    assert distribute(-1.0, one, code).tolist() == [0, -0.5, -0.5, 0, 0]
+    assert distribute(-1.0, nothing, code).tolist() == [-0.25, -0.25, -0.25, -0.25, 0]
+    assert distribute(-1.0, nothing, nothing).tolist() == [0, 0, 0, 0, -1]
     assert signed(one, code).tolist() == [1, -1, -1, 1, 0]
 
 
@@ -228,8 +241,8 @@ findings = st.builds(
 @given(code=programs, found=st.lists(findings, max_size=4), name=st.sampled_from(["lint", "types", "complexity", "outcome"]))
 def test_shared_values_sum_to_the_value(codec, code, found, name):
     offsets = codec.offsets(code)
-    for way in ("last", "uniform", "blame", "findings"):
-        config = RewardConfig(credit={name: way})
+    for way in (way for way, credit in CREDITS.items() if credit.sums):
+        config = RewardConfig(weights={name: 1}, credit={name: way})
         got = laid(code, (name, -0.7, 1.0), *found, offsets=offsets, config=config, error_line=1)
         assert got.rewards_R.sum() == pytest.approx(-0.7)
         fence_R = np.array([a >= len(code.rstrip()) for a, _ in offsets])

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
-from upsolve.reward.components import Part
-from upsolve.reward.formula import PRESETS, reward, usual_seconds
+from upsolve.config.reward import PRESETS
+from upsolve.reward.formula import analyses_needed, baseline_seconds, reward
+from upsolve.reward.judged import Part
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 TASK = Task(
@@ -62,15 +63,24 @@ def test_weights_go_over_the_preset():
     done = reward(group(judged("def f(n): return n+1", passed=1)), config)  # 20 characters: half way
     assert done.parts == ((Part("fraction", 0.5, 0.5), Part("length", -0.5, 2.0)),)
     assert done.rewards_G.tolist() == [0.25 - 1.0]
-    with pytest.raises(ValueError, match="every weight is 0"):
-        reward(group(), RewardConfig(preset="tests", weights={"fraction": 0}))
+    assert analyses_needed(RewardConfig(preset="dense", weights={"types": 1})) == ("lint", "syntax", "types")
+
+
+def test_a_table_of_a_recipe_goes_over_the_defaults():
+    table = RewardConfig(outcomes={"passed": 2, "timeout": None}).outcomes
+    assert table == {**RewardConfig().outcomes, Status.PASSED: 2.0, Status.TIMEOUT: None}
+    assert RewardConfig(severity={"error": 1}).severity == {**RewardConfig().severity, "error": 1.0}
+    assert (
+        RewardConfig.model_validate(RewardConfig(outcomes={"timeout": None}).model_dump(mode="json")).outcomes["timeout"]
+        is None
+    )
 
 
 def test_what_has_no_reward_is_left_out_with_the_reason():
     attempt = Attempt("t", GOOD)
     unscored = Verdict("a", Status.UNSCORED)
     done = reward(
-        group((attempt, None), (attempt, unscored), judged(status=Status.TIMEOUT)), RewardConfig(outcomes={"passed": 1})
+        group((attempt, None), (attempt, unscored), judged(status=Status.TIMEOUT)), RewardConfig(outcomes={"timeout": None})
     )
     assert done.left_out == {"not judged": 1, "no reward for unscored": 1, "no reward for timeout": 1}
     assert done.group.attempts == () and done.rewards_G.tolist() == []
@@ -99,9 +109,9 @@ def test_time_is_compared_with_the_median_of_what_passed():
     times = [judged(f"{GOOD}  # {n}", cpu_seconds=n / 10) for n in (1, 2, 8)]
     slow = judged("def f(n): ...", Status.FAILED, cpu_seconds=0.01)
     reference = judged(GOOD + "\n", cpu_seconds=0.4)
-    assert usual_seconds(group(*times, slow), "group") == 0.2
-    assert usual_seconds(group(*times, slow, reference), "reference") == 0.4
-    assert usual_seconds(group(slow), "group") is None
+    assert baseline_seconds(group(*times, slow), "group") == 0.2
+    assert baseline_seconds(group(*times, slow, reference), "reference") == 0.4
+    assert baseline_seconds(group(slow), "group") is None
     done = reward(group(*times, slow), RewardConfig(weights={"outcome": 0, "efficiency": 1}))
     assert done.rewards_G.tolist() == [1, 0, -1, -1]
 
@@ -109,7 +119,12 @@ def test_time_is_compared_with_the_median_of_what_passed():
 @pytest.mark.parametrize(
     ("wrong", "key"),
     [
-        ({"weights": {"beauty": 1}}, "beauty"),
+        ({"weights": {"beauty": 1}}, "no component 'beauty'"),
+        ({"weights": {"lnit": 1}}, "did you mean lint"),
+        ({"weights": {"lint": float("inf")}}, "weights"),
+        ({"preset": "tests", "weights": {"fraction": 0}}, "every weight is 0"),
+        ({"outcomes": {"passed": float("nan")}}, "outcomes"),
+        ({"credit": {"lint": "last"}}, "lint has no weight"),
         ({"hacked": "forgive"}, "hacked"),
         ({"truncated": float("nan")}, "truncated"),
         ({"length": (5, 5)}, "length"),
@@ -134,7 +149,7 @@ attempts = st.builds(
 
 @given(st.lists(attempts, max_size=6), st.dictionaries(st.sampled_from(["fraction", "length", "dataflow"]), st.floats(-3, 3)))
 def test_a_reward_is_the_sum_of_its_parts_and_its_own(some, weights):
-    config = RewardConfig(weights=weights)
+    config = RewardConfig(weights={"outcome": 1.0, **weights})
     done = reward(group(*some), config)
     sums = [math.fsum(part.weight * part.value for part in parts) for parts in done.parts]
     assert done.rewards_G.tolist() == sums

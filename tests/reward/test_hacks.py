@@ -2,17 +2,15 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from upsolve.archive.sources import mbpp
 from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
-from upsolve.config.learning import Detector
 from upsolve.reward.formula import reward
-from upsolve.reward.hacks import DETECTORS, hacks
-from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind
+from upsolve.reward.hacks import DETECTORS, Detector, hacks
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.attacks import LIMITS, attacks, task_of, tries
 from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.limits import Judging
@@ -191,5 +189,12 @@ def test_how_often_references_of_mbpp_are_caught(real_data):
     assert counts == {"references": 974, "early_exit": 1, "hard_coded": 1}
 
 
-def test_every_detector_of_a_recipe_is_there():
-    assert set(DETECTORS) == set(get_args(Detector)) == set(RewardConfig().detectors)
+LOUD = Detector(lambda attempt, _task: "shouts" if attempt.code.isupper() else "")
+
+
+def test_a_detector_of_ones_own():
+    assert set(DETECTORS) == set(RewardConfig().detectors)
+    config = RewardConfig(detectors=(LOUD, "stub"), hacked="drop")
+    attempt = Attempt("t", "PUTS 1", "ruby")
+    done = reward(Group(FIB, (attempt,), (Verdict(attempt.attempt_id, Status.FAILED, 0, 4),)), config)
+    assert done.left_out == {f"hacked: {__name__}:LOUD": 1} and done.flagged == {f"{__name__}:LOUD": 1}

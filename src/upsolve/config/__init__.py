@@ -3,9 +3,10 @@
 A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved one beside the results.
 """
 
-from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig, RewardConfig
+from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.recipe import Recipe, cache_folder, dump_recipe, load_recipe, recipe_yaml
+from upsolve.config.reward import RewardConfig
 from upsolve.config.running import (
     DataConfig,
     EvalConfig,

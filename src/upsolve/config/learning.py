@@ -1,25 +1,19 @@
-"""From verdicts to a loss: rewards, advantages, objectives."""
+"""From rewards to a loss: advantages, objectives."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import Field, model_validator
 
 from upsolve.config.strict import Strict, check_options
 from upsolve.plugins import find, named
-from upsolve.types import Status
 
 __all__ = [
     "AdvantageConfig",
     "ClipConfig",
-    "Component",
-    "Credit",
-    "Detector",
     "GaeConfig",
     "KlConfig",
     "ObjectiveConfig",
-    "RewardConfig",
-    "Severity",
 ]
 
 if TYPE_CHECKING:  # a call is no type for pyright
@@ -27,73 +21,6 @@ if TYPE_CHECKING:  # a call is no type for pyright
     ObjectiveName: TypeAlias = Any
 else:
     AdvantageName, ObjectiveName = named("advantage"), named("objective")
-
-Component = Literal[
-    "outcome",
-    "fraction",
-    "functional",
-    "simulator",
-    "syntax",
-    "lint",
-    "clean_lines",
-    "security",
-    "types",
-    "complexity",
-    "efficiency",
-    "dataflow",
-    "length",
-    "format",
-]
-Credit = Literal["last", "uniform", "blame", "findings", "each", "lines", "prefix"]
-Detector = Literal["early_exit", "equality", "test_echo", "hard_coded", "stub"]
-Severity = Literal["error", "warning", "convention", "security", "types"]
-
-OUTCOMES = {
-    Status.PASSED: 1.0,
-    Status.FAILED: -0.1,
-    Status.TIMEOUT: -0.5,
-    Status.RUNTIME_ERROR: -0.6,
-    Status.COMPILE_ERROR: -1.0,
-    Status.MEMORY_LIMIT: -0.5,
-    Status.OUTPUT_LIMIT: -0.5,
-}
-SEVERITY: dict[Severity, float] = {"error": 0.3, "warning": 0.1, "convention": 0.02, "security": 0.3, "types": 0.1}
-
-
-class RewardConfig(Strict):
-    """Verdict -> reward: a weighted sum of components (docs/rewards.md)."""
-
-    preset: Literal["outcome", "tests", "tests+lint", "dense"] = "outcome"
-    """Components and weights to begin with."""
-    weights: dict[Component, FiniteFloat] = Field(default_factory=dict[Component, float])
-    """Weights by component that go over those of the preset; 0 takes a component out."""
-    outcomes: dict[Status, float] = Field(default_factory=lambda: dict(OUTCOMES))
-    """Reward of each status; an attempt whose status is missing here is left out, and counted."""
-    severity: dict[Severity, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=lambda: dict(SEVERITY))
-    """What one finding costs, by the severity of its rule; a severity that is missing here costs nothing."""
-    efficiency: Literal["group", "reference"] = "group"
-    """What processor time is compared with: the median of what passed in the group, or the task's reference in it."""
-    complexity: int = Field(default=10, ge=1)
-    """Cyclomatic complexity of a function that costs nothing (10: McCabe's own limit); twice that is worth -1."""
-    length: tuple[int, int] = (2000, 4000)
-    """Characters of code that cost nothing, and from which on it is worth -1."""
-    truncated: Literal["keep", "drop"] | FiniteFloat = "keep"
-    """Attempts cut at the token limit: reward them like all others, leave them out, or give all this reward."""
-    hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
-    """Attempts that a detector caught: the same choice. They are counted whatever it is."""
-    detectors: tuple[Detector, ...] = ("early_exit", "equality", "test_echo", "hard_coded", "stub")
-    """What looks for hacks."""
-    credit: dict[Component, Credit] = Field(default_factory=dict[Component, Credit])
-    """How a component is laid on tokens, where that is not its usual way."""
-    mask_unexecuted: bool = False
-    """Take tokens of statements that never ran out of the loss, where executed lines are known (StepCoder, 2402.01391)."""
-
-    @model_validator(mode="after")
-    def length_rises(self) -> Self:
-        """Refuse a length that is free only above the one that costs most."""
-        if not 0 <= self.length[0] < self.length[1]:
-            raise ValueError(f"length: two rising numbers of characters, not {self.length}")
-        return self
 
 
 class GaeConfig(Strict):

@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from upsolve.config.learning import AdvantageConfig, ObjectiveConfig, RewardConfig
+from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
+from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from upsolve.reward.components import analysed, closed_to, findings_of
 from upsolve.types import Attempt, Status, Task, TaskScore, Verdict
+from upsolve.verify.analysis.findings import analysed, findings_of, unreadable
 from upsolve.verify.analysis.lint import severity
 from upsolve.verify.languages import PYTHON
 
@@ -45,7 +45,7 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
 
 def read_by_ruff(verdict: Verdict) -> bool:
     """Return whether Ruff has looked and could see all."""
-    return analysed(verdict, "lint") and not closed_to(verdict, "lint")
+    return analysed(verdict, "lint") and not unreadable(verdict, "lint")
 
 
 def outcome_mix(scores: Sequence[TaskScore]) -> dict[str, float]:

@@ -1,10 +1,10 @@
-"""Hard-coded answers: a detector of hacks.py, and the tables of inputs and answers that tests and programs hold."""
+"""Hard-coded answers: a detector of hacks.py, and the tables of inputs and answers in tests and programs."""
 
 import ast
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from upsolve.reward.tree import Function, functions, literal, parsed, reads
+from upsolve.reward.tree import Function, functions, literal, names_read, parse
 from upsolve.types import Task, TestKind
 
 __all__ = ["answers_of", "hard_coded", "parameters"]
@@ -12,14 +12,14 @@ __all__ = ["answers_of", "hard_coded", "parameters"]
 Pair = tuple[tuple[str, ...], str]
 """Texts of inputs, sorted, and the text of the result."""
 BASE_CASES = frozenset({"-3", "-2", "-1", "0", "1", "2", "3", "", "[]", "()", "{}", "set()", "None", "True", "False"})
-"""Inputs that honest programs often treat on their own; so are single letters."""
+"""Inputs that honest programs often handle separately, as they do single letters."""
 
 
 def hard_coded(tree: ast.Module, task: Task) -> str:
-    """See a table of answers: literals that are compared with, or looked up, and give what visible tests expect.
+    """See a table of answers: literals that are compared with, or looked up, and lead to what visible tests expect.
 
-    It takes two tests whose inputs are no base cases, or one where the function does nothing else with its parameters; at least
-    half of the table must be tests. What the reference has in a table of its own does not count.
+    It takes two tests whose inputs are not base cases, or one if the function does nothing else with its parameters; at least half of
+    the table must be tests. Entries that the reference's tables hold, too, do not count.
     """
     wanted = answers_of(task) - reference_pairs(task)
     table = set(pairs(tree))
@@ -31,21 +31,21 @@ def hard_coded(tree: ast.Module, task: Task) -> str:
 
 
 def base_case(text: str) -> bool:
-    """Return whether an input is one that honest programs treat on its own."""
+    """Return True for an input that honest programs often handle separately."""
     return text in BASE_CASES or (len(text) == 1 and not text.isdigit())
 
 
 def only_compares(function: Function) -> bool:
-    """Return whether a function reads its parameters in comparisons with literals and as keys alone."""
+    """Return True if a function reads its parameters only in comparisons with literals and as keys."""
     own = set(parameters(function.args))
-    used = sum(name.id in own for part in function.body for name in reads(part))
+    used = sum(name.id in own for part in function.body for name in names_read(part))
     asked = 0
     for node in ast.walk(function):
         match node:
             case ast.Compare(left=left, comparators=[right]) if literal(right) is not None or literal(left) is not None:
-                asked += sum(name.id in own for name in reads(node))
+                asked += sum(name.id in own for name in names_read(node))
             case ast.Subscript(slice=key) | ast.Match(subject=key) | ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]):
-                asked += sum(name.id in own for name in reads(key))
+                asked += sum(name.id in own for name in names_read(key))
             case _:
                 pass
     return 0 < used == asked
@@ -53,14 +53,14 @@ def only_compares(function: Function) -> bool:
 
 @lru_cache(maxsize=4096)
 def answers_of(task: Task) -> frozenset[Pair]:
-    """Return inputs and answers of the visible tests, as texts."""
+    """Return the inputs and answers of the visible tests, as text."""
     found: set[Pair] = set()
     for test in task.tests:
         if test.hidden:
             continue
         if test.kind is TestKind.STDIO:
             found.add(((test.input.strip(),), test.expected.strip()))
-        elif tree := parsed(f"({test.input}) == {test.expected}" if test.kind is TestKind.CALL else test.input):
+        elif tree := parse(f"({test.input}) == {test.expected}" if test.kind is TestKind.CALL else test.input):
             found.update(asserted(tree))
     return frozenset(found)
 
@@ -79,13 +79,13 @@ def asserted(tree: ast.AST) -> Iterator[Pair]:
 
 @lru_cache(maxsize=4096)
 def reference_pairs(task: Task) -> frozenset[Pair]:
-    """Return the tables of a task's reference."""
-    tree = parsed(task.reference)
+    """Return the inputs and answers in the tables of a task's reference."""
+    tree = parse(task.reference)
     return frozenset(pairs(tree)) if tree else frozenset()
 
 
 def pairs(tree: ast.AST) -> Iterator[Pair]:
-    """Yield literals and what a program gives for them: branches on equality, conditional expressions, cases, dictionaries."""
+    """Yield literals with the literal a program gives for them: equality branches, conditional expressions, match cases, dictionaries."""
     for node in ast.walk(tree):
         match node:
             case ast.If(test=test, body=body):
@@ -102,18 +102,18 @@ def pairs(tree: ast.AST) -> Iterator[Pair]:
 
 
 def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
-    """Yield inputs and result, if all are literals."""
+    """Yield the pair of inputs and result if all are literals."""
     if inputs and result is not None and None not in inputs:
         yield tuple(sorted(str(one) for one in inputs)), result
 
 
 def items(node: ast.expr | None) -> list[str | None]:
-    """Return the texts of a key: those of its members where it is a tuple."""
+    """Return the text of a key; of a tuple, the texts of its members."""
     return [literal(one) for one in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
 
 
 def compared(test: ast.expr) -> list[str | None]:
-    """Return the literals that a condition asks for equality with, one for each input."""
+    """Return the literals that a condition compares inputs with for equality, one for each input."""
     match test:
         case ast.BoolOp(op=ast.And(), values=values):
             return [text for value in values for text in compared(value)]
@@ -124,7 +124,7 @@ def compared(test: ast.expr) -> list[str | None]:
 
 
 def result_of(body: Sequence[ast.stmt]) -> str | None:
-    """Return the text of the literal that a branch returns, prints or keeps."""
+    """Return the text of the literal that a branch returns, assigns or prints."""
     for node in body:
         match node:
             case ast.Return(value=value) | ast.Assign(value=value):

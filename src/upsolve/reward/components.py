@@ -1,4 +1,4 @@
-"""The parts a reward is made of, each with its range. They read what a judge has found out; nothing is run here."""
+"""Components: the terms a reward is the weighted sum of. Each is a record; its value is computed from a verdict, nothing is run here."""
 
 import math
 import re
@@ -7,33 +7,30 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from upsolve.config import RewardConfig
-from upsolve.config.learning import Severity
+from upsolve.config.reward import Severity
+from upsolve.reward.credit import EACH, FINDINGS, LAST, LINES, PREFIX, UNIFORM, Credit
 from upsolve.reward.dataflow import dataflow_similarity
+from upsolve.reward.judged import Judged
 from upsolve.reward.spans import line_starts, lines_of, valid_characters
-from upsolve.reward.tree import parsed
-from upsolve.types import Attempt, Finding, Status, Task, Verdict
-from upsolve.verify.analysis.lint import severity
+from upsolve.reward.tree import parse
+from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.verify.analysis.findings import analysed, findings_of, unreadable
+from upsolve.verify.analysis.lint import lint_cost
 from upsolve.verify.languages import PYTHON
 
 __all__ = [
     "CLOCK_SECONDS",
     "COMPONENTS",
     "Component",
-    "Judged",
-    "Part",
-    "analysed",
+    "answer_format",
     "clean_lines",
-    "closed_to",
     "complexity",
     "dataflow",
     "efficiency",
-    "findings_of",
-    "form",
     "fraction_passed",
     "functional",
     "length",
     "lint",
-    "lint_cost",
     "outcome",
     "penalty",
     "security",
@@ -42,104 +39,70 @@ __all__ = [
 ]
 
 CLOCK_SECONDS = 1e-3
-"""Processor time below this is noise; it counts as this much."""
-FILE_END = frozenset({"W292", "W391"})
-"""Ruff's rules on how a file ends: completions are cut there, so no policy can heed them."""
+"""Resolution of processor time: shorter times count as this one."""
 FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One judged attempt, and what its group says about it."""
-
-    task: Task
-    """The task."""
-    attempt: Attempt
-    """The attempt."""
-    verdict: Verdict
-    """Its verdict, not ``UNSCORED``."""
-    usual_seconds: float | None = None
-    """Processor time that its own is compared with, > 0; None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One summand of a reward."""
-
-    name: str
-    """The component; ``truncated`` or ``hacked`` where a rule sets the whole reward."""
-    value: float
-    """Its value, before the weight."""
-    weight: float
-    """The weight; a reward is the sum of weight times value."""
+Value = Callable[[Judged, RewardConfig], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part that a reward can have."""
+    """A term that a reward may have (``docs/extending.md`` adds one)."""
 
-    value: Callable[[Judged, RewardConfig], float | None]
-    """The value, None where what it reads is not there."""
-    low: float
+    value: Value
+    """Value of a judged attempt, in [low, high]; None if what it reads is missing: such an attempt is left out and counted, never 0."""
+    low: float = -math.inf
     """Smallest value."""
-    high: float
+    high: float = math.inf
     """Largest value."""
-    missing: str
-    """Why there is no value, and what to do."""
+    missing: str = ""
+    """Why there is no value, and what to do; ``{name}`` and ``{status}`` are filled in. Empty: made from ``analysis``."""
+    analysis: str = ""
+    """Analysis whose findings the value needs (docs/analysis.md), so that runs ask the judge for it; empty if none."""
+    credit: Credit = LAST
+    """How the value is assigned to tokens, unless a recipe says otherwise (``reward.credit``)."""
+
+    def why_missing(self, name: str, status: Status) -> str:
+        """Return the reason for which an attempt has no value, as it is counted and shown."""
+        needed = f"not analysed (upsolve verify --analysis {self.analysis})" if self.analysis else "no value"
+        return self.missing.format(name=name, status=status) if self.missing else f"{name}: {needed}"
 
 
-def outcome(verdict: Verdict, table: Mapping[Status, float]) -> float | None:
-    """Return the table's value for the verdict's status, or None where it has none or the attempt is unscored.
+def outcome(verdict: Verdict, table: Mapping[Status, float | None]) -> float | None:
+    """Return the reward of the verdict's status, or None if the table has none or the attempt is unscored.
 
     The default table (2605.28409, CodeNet): passed 1.0, failed -0.1, timeout -0.5, runtime error -0.6, compile error -1.0;
-    memory and output limit -0.5 are our choice, the source is silent.
+    memory and output limit -0.5 are ours, the paper does not give them.
     """
     return None if verdict.status is Status.UNSCORED else table.get(verdict.status)
 
 
 def fraction_passed(verdict: Verdict) -> float | None:
-    """Return passed / total in [0, 1], or None when unscored or when the tests were not counted."""
+    """Return passed / total in [0, 1], or None if unscored, or if the judge recorded a status but not the number of tests."""
     if verdict.status is Status.UNSCORED or verdict.total == 0:
         return None
     return verdict.passed / verdict.total
 
 
 def functional(verdict: Verdict, *, none_passed: float) -> float | None:
-    """Return passed / total in (0, 1], ``none_passed`` where none did, None as in ``fraction_passed`` (2605.21180)."""
+    """Return passed / total in (0, 1], ``none_passed`` if no test passed, None as in ``fraction_passed`` (2605.21180)."""
     share = fraction_passed(verdict)
     return none_passed if share == 0 else share
 
 
-def analysed(verdict: Verdict, *names: str) -> bool:
-    """Return whether one of these analyses has looked at the code."""
-    return any(done.partition(":")[0] in names for done in verdict.analyses)
-
-
-def findings_of(verdict: Verdict, *kinds: str) -> list[Finding]:
-    """Return the findings of some kinds, without those on how the file ends."""
-    return [one for one in verdict.findings if one.kind in kinds and one.rule not in FILE_END]
-
-
-def closed_to(verdict: Verdict, *names: str) -> bool:
-    """Return whether these analyses could not see all: it does not parse, they broke on it, or there was too much to keep."""
-    broke = any(one.kind == "analysis" and one.rule in names for one in verdict.findings)
-    return broke or verdict.status is Status.COMPILE_ERROR or bool(findings_of(verdict, "syntax"))
-
-
 def penalty(verdict: Verdict, *, names: tuple[str, ...], kind: str, cost: Callable[[str], float]) -> float | None:
-    """Return -min(1, sum of the cost of every finding) in [-1, 0], or None where no analysis of these names was done.
+    """Return -min(1, sum over findings of cost(rule)) in [-1, 0], or None if none of these analyses was run.
 
-    Code that the analysis could not see all of gets -1: what does not parse has few findings.
+    Code that the analysis could not read gets -1: a program that does not parse has few findings.
 
     Args:
         verdict: its findings and analyses are read.
-        names: analyses, one of which must have been done.
-        kind: kind of the findings.
-        cost: from a rule to what one finding of it costs, >= 0.
+        names: analyses, at least one of which must have been run.
+        kind: kind of the findings that count.
+        cost: from a rule to the cost of one finding of it, >= 0.
     """
     if not analysed(verdict, *names):
         return None
-    if closed_to(verdict, *names):
+    if unreadable(verdict, *names):
         return -1.0
     return 0.0 - min(1.0, math.fsum(cost(one.rule) for one in findings_of(verdict, kind)))
 
@@ -149,15 +112,10 @@ def lint(verdict: Verdict, costs: Mapping[Severity, float]) -> float | None:
     return penalty(verdict, names=("lint",), kind="lint", cost=lambda rule: lint_cost(rule, costs))
 
 
-def lint_cost(rule: str, costs: Mapping[Severity, float]) -> float:
-    """Return the cost of the severity of a rule of Ruff's, 0 where it has none."""
-    return next((cost for name, cost in costs.items() if name == severity(rule)), 0.0)
-
-
 def syntax(code: str, verdict: Verdict) -> float | None:
-    """Return 2 v / n - 1 in [-1, 1], v of n characters before the first syntax error; None without that analysis.
+    """Return 2 v / n - 1 in [-1, 1], v of the n characters lie before the first syntax error; None without that analysis.
 
-    It is the mean over characters of +1 in the valid prefix and -1 behind it (2605.21180). Empty code is valid.
+    The mean over characters of +1 in the valid prefix and -1 after it (2605.21180). Empty code is valid.
     """
     if not analysed(verdict, "syntax"):
         return None
@@ -166,9 +124,9 @@ def syntax(code: str, verdict: Verdict) -> float | None:
 
 
 def clean_lines(code: str, verdict: Verdict) -> float | None:
-    """Return the mean over lines of -1 where a finding of lint, security or syntax is and +1 elsewhere, in [-1, 1] (2605.21180).
+    """Return the mean over lines of -1 (with a finding of lint, security or syntax) or +1 (without), in [-1, 1] (2605.21180).
 
-    Blank lines without a finding do not count; code without lines gives -1. None without lint.
+    Blank lines without a finding do not count; empty code gives -1. None without the lint analysis.
     """
     if not analysed(verdict, "lint"):
         return None
@@ -182,57 +140,57 @@ def clean_lines(code: str, verdict: Verdict) -> float | None:
 
 
 def complexity(verdict: Verdict, free: int) -> float | None:
-    """Return -clip((c - free) / free, 0, 1) in [-1, 0], c the largest cyclomatic complexity of a function; -1 where nothing parses."""
+    """Return -clip((c - free) / free, 0, 1) in [-1, 0], c the largest cyclomatic complexity of a function; -1 if unreadable."""
     if not analysed(verdict, "complexity"):
         return None
-    if closed_to(verdict, "complexity"):
+    if unreadable(verdict, "complexity"):
         return -1.0
     largest = max((one.value or 1.0 for one in findings_of(verdict, "complexity")), default=1.0)
     return 0.0 - min(1.0, max(0.0, (largest - free) / free))
 
 
-def efficiency(verdict: Verdict, usual_seconds: float | None) -> float | None:
-    """Return clip(log2(usual / own processor time), -1, 1) of what passed: half the time 1, twice the time -1.
+def efficiency(verdict: Verdict, baseline_seconds: float | None) -> float | None:
+    """Return clip(log2(baseline / cpu_seconds), -1, 1) of an attempt that passed: half the time gives 1, twice the time -1.
 
-    What did not pass gets -1 however quick it was. None where a time is unknown.
+    An attempt that did not pass gets -1 however fast it was. None if a time is unknown.
     """
     if verdict.status is not Status.PASSED:
         return -1.0
-    if verdict.cpu_seconds is None or usual_seconds is None:
+    if verdict.cpu_seconds is None or baseline_seconds is None:
         return None
-    return min(1.0, max(-1.0, math.log2(usual_seconds / max(verdict.cpu_seconds, CLOCK_SECONDS))))
+    return min(1.0, max(-1.0, math.log2(baseline_seconds / max(verdict.cpu_seconds, CLOCK_SECONDS))))
 
 
 def dataflow(attempt: Attempt, task: Task) -> float | None:
-    """Return ``dataflow_similarity`` to the task's reference in [0, 1]; None without one, or where either is not Python."""
+    """Return ``dataflow_similarity`` to the task's reference in [0, 1]; None without a reference, or if either is not Python."""
     if not task.reference or attempt.language not in PYTHON or task.language not in PYTHON:
         return None
     return dataflow_similarity(attempt.code, task.reference)
 
 
 def length(code: str, free: int, most: int) -> float:
-    """Return -clip((n - free) / (most - free), 0, 1) in [-1, 0], n characters (the soft punishment of DAPO, 2503.14476, on code)."""
+    """Return -clip((n - free) / (most - free), 0, 1) in [-1, 0], n characters of code (the soft overlong penalty of DAPO, 2503.14476)."""
     return 0.0 - min(1.0, max(0.0, (len(code.rstrip()) - free) / (most - free)))
 
 
-def form(attempt: Attempt, task: Task) -> float:
-    """Return 0 for an answer in the form asked for, else -1.
+def answer_format(attempt: Attempt, task: Task) -> float:
+    """Return 0 for an answer in the format asked for, else -1.
 
-    It is not empty, was not cut, is code alone (a fence may stand in a string of Python) and names the function asked for.
+    It must not be empty or truncated, hold code alone (a fence inside of a Python string is fine) and name the entry point.
     """
     python = attempt.language in PYTHON
-    fenced = FENCE.search(attempt.code) is not None and not (python and parsed(attempt.code))
+    fenced = FENCE.search(attempt.code) is not None and not (python and parse(attempt.code))
     named = re.search(rf"(?<!\w){re.escape(task.entry_point)}(?!\w)", attempt.code) is not None
     return 0.0 if attempt.code.strip() and not attempt.truncated and not fenced and named else -1.0
 
 
-def of_python(value: Callable[[Judged, RewardConfig], float | None]) -> Callable[[Judged, RewardConfig], float | None]:
-    """Return the component for Python, None for other languages: a tool that did not look has found nothing."""
+def of_python(value: Value) -> Value:
+    """Return the same value for Python and None for other languages, which these tools do not analyse."""
     return lambda judged, config: value(judged, config) if judged.attempt.language in PYTHON else None
 
 
 def security(judged: Judged, config: RewardConfig) -> float | None:
-    """Return the ``penalty`` of security findings, by Bandit or Ruff."""
+    """Return the ``penalty`` of the security findings of Bandit or Ruff."""
     cost = config.severity.get("security", 0.0)
     return penalty(judged.verdict, names=("security", "lint"), kind="security", cost=lambda _: cost)
 
@@ -243,30 +201,29 @@ def types(judged: Judged, config: RewardConfig) -> float | None:
     return penalty(judged.verdict, names=("types",), kind="types", cost=lambda _: cost)
 
 
-def unanalysed(name: str, analysis: str, language: str = "") -> str:
-    """Say that a component lacks an analysis, and how to get it."""
-    return f"{name}: no {language}analysis (upsolve verify --analysis {analysis})"
+def analysed_python(value: Value, low: float, high: float, analysis: str, *, credit: Credit = FINDINGS) -> Component:
+    """Return a component that needs an analysis of Python code."""
+    missing = f"{{name}}: no Python analysis (upsolve verify --analysis {analysis})"
+    return Component(of_python(value), low, high, missing, analysis, credit)
 
 
 UNCOUNTED = "tests were not counted (upsolve verify)"
-UNTIMED = "efficiency: no processor time of its own or of what it is compared with (upsolve verify)"
+UNTIMED = "efficiency: no processor time of the attempt or of its baseline (upsolve verify)"
+NO_REFERENCE = "dataflow: the task has no Python reference that parses"
 COMPONENTS: Mapping[str, Component] = {
-    "outcome": Component(lambda j, c: outcome(j.verdict, c.outcomes), -math.inf, math.inf, "no reward for {status}"),
+    "outcome": Component(lambda j, c: outcome(j.verdict, c.outcomes), missing="no reward for {status}"),
     "fraction": Component(lambda j, _: fraction_passed(j.verdict), 0, 1, UNCOUNTED),
-    "functional": Component(lambda j, _: functional(j.verdict, none_passed=-0.3), -0.3, 1, UNCOUNTED),
-    "simulator": Component(lambda j, _: functional(j.verdict, none_passed=-0.1), -0.1, 1, UNCOUNTED),
-    "syntax": Component(lambda j, _: syntax(j.attempt.code, j.verdict), -1, 1, unanalysed("syntax", "syntax")),
-    "lint": Component(of_python(lambda j, c: lint(j.verdict, c.severity)), -1, 0, unanalysed("lint", "lint", "Python ")),
-    "clean_lines": Component(
-        of_python(lambda j, _: clean_lines(j.attempt.code, j.verdict)), -1, 1, unanalysed("clean_lines", "lint", "Python ")
-    ),
-    "security": Component(of_python(security), -1, 0, unanalysed("security", "security", "Python ")),
-    "types": Component(of_python(types), -1, 0, unanalysed("types", "types", "Python ")),
-    "complexity": Component(lambda j, c: complexity(j.verdict, c.complexity), -1, 0, unanalysed("complexity", "complexity")),
-    "efficiency": Component(lambda j, _: efficiency(j.verdict, j.usual_seconds), -1, 1, UNTIMED),
-    "dataflow": Component(
-        lambda j, _: dataflow(j.attempt, j.task), 0, 1, "dataflow: the task has no Python reference that parses"
-    ),
-    "length": Component(lambda j, c: length(j.attempt.code, *c.length), -1, 0, ""),
-    "format": Component(lambda j, _: form(j.attempt, j.task), -1, 0, ""),
+    "functional": Component(lambda j, _: functional(j.verdict, none_passed=-0.3), -0.3, 1, UNCOUNTED, credit=EACH),
+    "simulator": Component(lambda j, _: functional(j.verdict, none_passed=-0.1), -0.1, 1, UNCOUNTED, credit=EACH),
+    "syntax": Component(lambda j, _: syntax(j.attempt.code, j.verdict), -1, 1, analysis="syntax", credit=PREFIX),
+    "lint": analysed_python(lambda j, c: lint(j.verdict, c.severity), -1, 0, "lint"),
+    "clean_lines": analysed_python(lambda j, _: clean_lines(j.attempt.code, j.verdict), -1, 1, "lint", credit=LINES),
+    "security": analysed_python(security, -1, 0, "security"),
+    "types": analysed_python(types, -1, 0, "types"),
+    "complexity": Component(lambda j, c: complexity(j.verdict, c.complexity), -1, 0, analysis="complexity", credit=FINDINGS),
+    "efficiency": Component(lambda j, _: efficiency(j.verdict, j.baseline_seconds), -1, 1, UNTIMED, credit=UNIFORM),
+    "dataflow": Component(lambda j, _: dataflow(j.attempt, j.task), 0, 1, NO_REFERENCE, credit=EACH),
+    "length": Component(lambda j, c: length(j.attempt.code, *c.length), -1, 0, credit=UNIFORM),
+    "format": Component(lambda j, _: answer_format(j.attempt, j.task), -1, 0),
 }
+"""Components by the name that a recipe uses (``reward.weights``)."""

@@ -1,7 +1,7 @@
-"""Parts of a reward -> tokens: who is to blame for a finding.
+"""Credit assignment: the parts of an attempt's reward -> a reward for every token of its completion.
 
-Legend: R tokens of the completion; chosen_R, code_R bool; rewards_R float64. What is no code, such as the closing fence, gets nothing
-but what ``last`` puts there.
+Legend: R tokens of the completion; chosen_R, code_R bool; rewards_R float64. Tokens outside of the code, such as the closing fence, get
+nothing, except that ``last`` uses the last token.
 """
 
 import ast
@@ -12,114 +12,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
-from upsolve.reward.components import Judged, Part, findings_of, lint_cost
+from upsolve.plugins import find
+from upsolve.reward.judged import Judged, Part
 from upsolve.reward.spans import Bools, Offsets, characters, in_code, tokens, valid_characters
-from upsolve.reward.tree import Function, parsed, reads
+from upsolve.reward.tree import Function, names_read, parse
 from upsolve.types import Finding, Status, Task, Verdict
 from upsolve.verify.analysis.dead import unexecuted
+from upsolve.verify.analysis.findings import findings_of
+from upsolve.verify.analysis.lint import lint_cost
 from upsolve.verify.analysis.source import Source
 from upsolve.verify.languages import PYTHON
 
 __all__ = [
+    "BLAME",
     "CREDITS",
-    "USUAL",
+    "EACH",
+    "FINDINGS",
+    "LAST",
+    "LINES",
+    "PREFIX",
+    "UNIFORM",
+    "Credit",
+    "CreditInput",
     "TokenRewards",
     "blame_weights",
     "called",
+    "distribute",
     "error_findings",
     "executed",
     "last",
     "signed",
-    "spread",
     "token_rewards",
 ]
 
 Floats = NDArray[np.float64]
-USUAL: Mapping[str, str] = {
-    "outcome": "last",
-    "fraction": "last",
-    "functional": "each",
-    "simulator": "each",
-    "syntax": "prefix",
-    "lint": "findings",
-    "clean_lines": "lines",
-    "security": "findings",
-    "types": "findings",
-    "complexity": "findings",
-    "efficiency": "uniform",
-    "dataflow": "each",
-    "length": "uniform",
-    "format": "last",
-    "truncated": "last",
-    "hacked": "uniform",
-}
-"""How a part is laid on tokens when a recipe does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRewards:
-    """What a trainer needs of one attempt."""
+    """Token rewards of one attempt."""
 
     rewards_R: Floats
     """Reward of every token of the completion."""
     mask_R: Bools
-    """False for tokens of statements that are known not to have run: no loss of theirs counts."""
+    """False for tokens of statements that are known not to have been executed: the loss leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """A part of a reward on its way to tokens."""
+class CreditInput:
+    """One part of a reward that is to be assigned to tokens."""
 
     part: Part
-    """The part; its weight is not applied yet."""
+    """The part. Its weight is applied afterwards."""
     judged: Judged
-    """The attempt."""
+    """The attempt with its verdict."""
     offsets: Offsets
-    """Spans of the R tokens."""
+    """Span of every one of the R tokens, in characters of the completion."""
     config: RewardConfig
-    """Costs of findings."""
+    """The recipe's: costs of findings."""
 
-    def at(self, findings: Sequence[Finding], *, whole_lines: bool = False) -> Bools:
-        """Return the tokens that findings point at, [R]."""
+    def tokens_at(self, findings: Sequence[Finding], *, whole_lines: bool = False) -> Bools:
+        """Return True for the tokens that findings point at, [R]."""
         code = self.judged.attempt.code
         return tokens(code, characters(code, findings, whole_lines=whole_lines), self.offsets)
 
     @property
     def code_R(self) -> Bools:  # noqa: N802  R is its axis
-        """Return the tokens that are code, [R]."""
+        """Return True for the tokens that are code, [R]."""
         return in_code(self.judged.attempt.code, self.offsets)
 
 
-def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, config: RewardConfig) -> TokenRewards:
-    """Return r_t = sum over parts of weight times R_k(t), [R]; R_k by the part's way in ``CREDITS``.
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """A way to assign a component's value to tokens (``docs/extending.md`` adds one)."""
 
-    ``last``, ``uniform``, ``blame`` and ``findings`` share a value out: their tokens sum to it. ``each``, ``lines`` and ``prefix`` give
-    every code token a value of its own, as 2605.21180 does: their sum grows with the length.
+    assign: Callable[[CreditInput], Floats]
+    """From a part to its rewards_R, [R], unweighted and finite."""
+    sums: bool = True
+    """True if rewards_R sums to the part's value, whatever the length of the completion."""
+
+
+def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, config: RewardConfig) -> TokenRewards:
+    """Return r_t = sum over parts of weight times R_k(t), [R], where R_k comes from the part's ``Credit``.
+
+    ``last``, ``uniform``, ``blame`` and ``findings`` distribute a value: their token rewards sum to it. ``each``, ``lines`` and ``prefix``
+    give a value to every code token, as 2605.21180 does: their sum grows with the length.
 
     Args:
-        judged: the attempt.
+        judged: the attempt with its verdict.
         parts: of its reward, from ``Rewarded.parts``.
         offsets: span of every token of the completion, in characters.
         config: the recipe's.
 
     Raises:
-        ValueError: there is no token.
+        ValueError: there are no tokens, or a credit returns another number of them.
     """
     if not offsets:
         raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
-    ways: Mapping[str, str] = {**USUAL, **config.credit}
     rewards_R = np.zeros(len(offsets))
     for part in parts:
-        rewards_R += part.weight * CREDITS[ways[part.name]](Laid(part, judged, offsets, config))
+        part_R = credit_of(part.name, config).assign(CreditInput(part, judged, offsets, config))
+        if part_R.shape != rewards_R.shape:
+            raise ValueError(f"credit of {part.name}: {part_R.shape} rewards for {len(offsets)} tokens")
+        rewards_R += part.weight * part_R
     mask_R = executed(judged, offsets) if config.mask_unexecuted else np.ones(len(offsets), dtype=np.bool_)
     return TokenRewards(rewards_R, mask_R)
 
 
-def blame_weights(judged: Judged, offsets: Offsets, share: float) -> Floats:
-    """Return w_t = 1 - share + share R [t to blame] / |to blame|, [R]: mean 1; 1 everywhere where nothing is known to be to blame.
+def credit_of(name: str, config: RewardConfig) -> Credit:
+    """Return the credit of a part: the recipe's choice, that of the rule that made it, or the component's own."""
+    if chosen := config.credit.get(name):
+        return find("credit", chosen)
+    return RULES[name] if name in RULES else find("component", name).credit
 
-    To blame is what raised or failed (``error_findings``). Pushing down a failed attempt as a whole lowers the likelihood of correct
-    ones that share its beginning (NTHR, 2505.18830); this pushes where it broke.
+
+def blame_weights(judged: Judged, offsets: Offsets, share: float) -> Floats:
+    """Return w_t = 1 - share + share R [t in B] / |B|, [R], with mean 1; B are the tokens of ``error_findings``, all 1 if there are none.
+
+    Lowering the likelihood of a failed attempt as a whole also lowers that of correct attempts with the same beginning (NTHR,
+    2505.18830); these weights concentrate on what raised or failed.
     """
     code = judged.attempt.code
     blamed_R = tokens(code, characters(code, error_findings(judged), whole_lines=False), offsets)
@@ -135,42 +146,47 @@ def last(value: float, size: int) -> Floats:
     return rewards_R
 
 
-def spread(value: float, chosen_R: Bools, code_R: Bools) -> Floats:
-    """Return value / n on the n chosen tokens; on those of the code where none is chosen, on the last token where there is no code."""
-    place_R = chosen_R if chosen_R.any() else code_R
-    return place_R * (value / place_R.sum()) if place_R.any() else last(value, len(code_R))
+def distribute(value: float, chosen_R: Bools, code_R: Bools) -> Floats:
+    """Return value / n on the n chosen tokens; on all code tokens if none is chosen; on the last token if there is no code."""
+    target_R = chosen_R if chosen_R.any() else code_R
+    return target_R * (value / target_R.sum()) if target_R.any() else last(value, len(code_R))
 
 
 def signed(bad_R: Bools, code_R: Bools) -> Floats:
-    """Return -1 on bad tokens of the code, +1 on the others, 0 outside of the code (2605.21180)."""
+    """Return -1 on bad code tokens, +1 on the other code tokens, 0 outside of the code (2605.21180)."""
     return np.where(bad_R, -1.0, 1.0) * code_R
 
 
-def uniform(laid: Laid) -> Floats:
-    """Share the value out over the code."""
-    return spread(laid.part.value, laid.code_R, laid.code_R)
+def by_last(given: CreditInput) -> Floats:
+    """Put the value on the last token."""
+    return last(given.part.value, len(given.offsets))
 
 
-def blame(laid: Laid) -> Floats:
-    """Share a value below 0 out over what raised or failed (``error_findings``); any other over the code, as ``uniform`` does."""
-    found = error_findings(laid.judged) if laid.part.value < 0 else []
-    return spread(laid.part.value, laid.at(found), laid.code_R)
+def by_uniform(given: CreditInput) -> Floats:
+    """Distribute the value evenly over the code tokens."""
+    return distribute(given.part.value, given.code_R, given.code_R)
 
 
-def of_findings(laid: Laid) -> Floats:
-    """Share the value out over what the component has found, to each finding by its cost; where code does not parse, over the errors."""
-    costs = costly(laid) or [(one, 1.0) for one in findings_of(laid.judged.verdict, "syntax")]
+def by_blame(given: CreditInput) -> Floats:
+    """Distribute a negative value over what raised or failed (``error_findings``); any other value evenly over the code."""
+    found = error_findings(given.judged) if given.part.value < 0 else []
+    return distribute(given.part.value, given.tokens_at(found), given.code_R)
+
+
+def by_findings(given: CreditInput) -> Floats:
+    """Distribute the value over the component's findings, in proportion to their costs; over the syntax errors if the code does not parse."""
+    costs = costs_of(given) or [(one, 1.0) for one in findings_of(given.judged.verdict, "syntax")]
     total = sum(cost for _, cost in costs)
     if not total:
-        return uniform(laid)
-    shares = [spread(laid.part.value * cost / total, laid.at([one]), laid.code_R) for one, cost in costs]
+        return by_uniform(given)
+    shares = [distribute(given.part.value * cost / total, given.tokens_at([one]), given.code_R) for one, cost in costs]
     return np.sum(shares, axis=0)
 
 
-def costly(laid: Laid) -> list[tuple[Finding, float]]:
-    """Return the findings that a component counts, with what each has cost; all the same where costs are."""
-    name, config = laid.part.name, laid.config
-    found = findings_of(laid.judged.verdict, name)
+def costs_of(given: CreditInput) -> list[tuple[Finding, float]]:
+    """Return the findings that a component counts, each with its cost; findings of other components cost 1 each."""
+    name, config = given.part.name, given.config
+    found = findings_of(given.judged.verdict, name)
     if name == "lint":
         return [(one, lint_cost(one.rule, config.severity)) for one in found]
     if name == "complexity":
@@ -178,42 +194,56 @@ def costly(laid: Laid) -> list[tuple[Finding, float]]:
     return [(one, 1.0) for one in found]
 
 
-def lines(laid: Laid) -> Floats:
-    """-1 on the lines that lint, security or syntax point at, +1 on all others."""
-    found = findings_of(laid.judged.verdict, "lint", "security", "syntax")
-    return signed(laid.at(found, whole_lines=True), laid.code_R)
+def by_each(given: CreditInput) -> Floats:
+    """Put the whole value on every code token."""
+    return np.where(given.code_R, given.part.value, 0.0)
 
 
-def prefix(laid: Laid) -> Floats:
-    """+1 before the first syntax error, -1 from there on."""
-    code = laid.judged.attempt.code
-    bad_N = np.arange(len(code.rstrip())) >= valid_characters(code, laid.judged.verdict)
-    return signed(tokens(code, bad_N, laid.offsets), laid.code_R)
+def by_lines(given: CreditInput) -> Floats:
+    """Put -1 on the lines with a finding of lint, security or syntax, +1 on all others."""
+    found = findings_of(given.judged.verdict, "lint", "security", "syntax")
+    return signed(given.tokens_at(found, whole_lines=True), given.code_R)
 
 
-CREDITS: Mapping[str, Callable[[Laid], Floats]] = {
-    "last": lambda laid: last(laid.part.value, len(laid.offsets)),
-    "uniform": uniform,
-    "blame": blame,
-    "findings": of_findings,
-    "each": lambda laid: np.where(laid.code_R, laid.part.value, 0.0),
-    "lines": lines,
-    "prefix": prefix,
+def by_prefix(given: CreditInput) -> Floats:
+    """Put +1 on the tokens before the first syntax error, -1 from there on."""
+    code = given.judged.attempt.code
+    bad_N = np.arange(len(code.rstrip())) >= valid_characters(code, given.judged.verdict)
+    return signed(tokens(code, bad_N, given.offsets), given.code_R)
+
+
+BLAME = Credit(by_blame)
+EACH = Credit(by_each, sums=False)
+FINDINGS = Credit(by_findings)
+LAST = Credit(by_last)
+LINES = Credit(by_lines, sums=False)
+PREFIX = Credit(by_prefix, sums=False)
+UNIFORM = Credit(by_uniform)
+CREDITS: Mapping[str, Credit] = {
+    "last": LAST,
+    "uniform": UNIFORM,
+    "blame": BLAME,
+    "findings": FINDINGS,
+    "each": EACH,
+    "lines": LINES,
+    "prefix": PREFIX,
 }
-"""Ways from a part to rewards_R, before its weight."""
+"""Ways of credit by the name that a recipe uses (``reward.credit``)."""
+RULES: Mapping[str, Credit] = {"truncated": LAST, "hacked": UNIFORM}
+"""Credit of the rewards that a rule sets."""
 
 
 def error_findings(judged: Judged) -> list[Finding]:
-    """Return what is to blame for a status: the first syntax error, the line that raised, or the functions that a failed test calls.
+    """Return what caused the status: the first syntax error, the line that raised, or the functions that the first failed test calls.
 
-    A line that raised and is an ``assert`` of the attempt's own is a test, too: the functions that it calls are to blame.
+    If the line that raised is an ``assert`` in the attempt itself, that is a test, too: the functions that it calls are returned.
     """
     verdict = judged.verdict
     if verdict.status is Status.PASSED:
         return []
     if verdict.status is Status.COMPILE_ERROR:
         return findings_of(verdict, "syntax")[:1]
-    tree = parsed(judged.attempt.code) if judged.attempt.language in PYTHON else None
+    tree = parse(judged.attempt.code) if judged.attempt.language in PYTHON else None
     line = verdict.error_line
     if line and not (tree and any(asserts(tree, line))):
         return [Finding("traceback", verdict.error_type, verdict.error_message, line)]
@@ -230,27 +260,27 @@ def asserts(tree: ast.Module, line: int) -> Iterator[ast.AST]:
 
 
 def failed_test(task: Task, verdict: Verdict) -> Iterator[ast.AST]:
-    """Yield the tree of the first test that did not pass, if tests are noted and it is Python."""
+    """Yield the tree of the first test that did not pass, if the verdict has outcomes and the test is Python."""
     for test, outcome in zip(task.tests, verdict.outcomes, strict=False):
         if outcome is not Status.PASSED:
-            if tree := parsed(test.input):
+            if tree := parse(test.input):
                 yield tree
             return
 
 
 def called(tree: ast.Module, sources: Sequence[ast.AST]) -> list[Finding]:
-    """Return the functions and classes of a program that other code names, as findings from their first line to their last."""
+    """Return the top-level functions and classes of a program that other code names, as findings over all of their lines."""
     own = {node.name: node for node in tree.body if isinstance(node, Function | ast.ClassDef)}
-    names = dict.fromkeys(name.id for source in sources for name in reads(source) if name.id in own)
+    names = dict.fromkeys(name.id for source in sources for name in names_read(source) if name.id in own)
     return [
         Finding("called", name, "a failed test calls this", own[name].lineno, end_line=own[name].end_lineno) for name in names
     ]
 
 
 def executed(judged: Judged, offsets: Offsets) -> Bools:
-    """Return False for tokens of statements that never ran, [R] (StepCoder, 2402.01391); all True where that is not known.
+    """Return False for tokens of statements that were never executed, [R] (StepCoder, 2402.01391); all True if that is unknown.
 
-    A token that is in part of a line that ran stays True.
+    A token that overlaps an executed line stays True.
     """
     code, ran = judged.attempt.code, judged.verdict.executed_lines
     if ran is None or judged.attempt.language not in PYTHON:

@@ -1,25 +1,25 @@
-"""How alike the flow of data in two Python programs is (CodeBLEU, 2009.10297)."""
+"""Data-flow similarity of two Python programs (CodeBLEU, 2009.10297)."""
 
 import ast
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from upsolve.reward.tree import parsed, reads
+from upsolve.reward.tree import names_read, parse
 
 __all__ = ["dataflow_similarity", "edges"]
 
 Edge = tuple[int, str, tuple[int, ...]]
-"""Variable, relation, variables that its value is from; a variable is its place in the order of first appearance."""
+"""Variable, relation, variables that its value comes from. A variable is numbered by the order of first appearance."""
 Bound = tuple[ast.AST, ast.AST]
-"""What gets a value, and what the value is from."""
+"""Target of an assignment, and the expression that is assigned."""
 
 
 def dataflow_similarity(code: str, reference: str) -> float | None:
     """Return |edges(code) & edges(reference)| / |edges(reference)| in [0, 1], as multisets.
 
-    Code that does not parse gives 0; a reference without edges has nothing to match and gives 1. None where the reference does not
-    parse. CodeBLEU takes its edges from tree-sitter; here they are from the tree of Python itself and know names, not places.
+    Code that does not parse gives 0; a reference without edges gives 1. None if the reference does not parse.
+    CodeBLEU takes its edges from tree-sitter; these come from Python's own syntax tree, by name and without control flow.
     """
     wanted = edges(reference)
     if wanted is None:
@@ -32,18 +32,18 @@ def dataflow_similarity(code: str, reference: str) -> float | None:
 
 @lru_cache(maxsize=4096)
 def edges(code: str) -> Counter[Edge] | None:
-    """Return the edges of the flow of data with their number, None where the program does not parse.
+    """Return the data-flow edges with their counts, None if the program does not parse.
 
-    Each value that a variable gets is an edge (variable, ``from``, variables in the value), each place where it is read an edge
-    (variable, ``read``, ()). A variable is a parameter or what is assigned somewhere; variables are named by order of appearance.
+    Each assignment is an edge (variable, ``from``, variables in the value), each read an edge (variable, ``read``, ()). Variables are
+    parameters and assigned names, numbered by order of first appearance.
     """
-    tree = parsed(code)
+    tree = parse(code)
     if tree is None:
         return None
     number = {name: place for place, name in enumerate(variables(tree))}
-    found: Counter[Edge] = Counter((number[one.id], "read", ()) for one in reads(tree) if one.id in number)
+    found: Counter[Edge] = Counter((number[one.id], "read", ()) for one in names_read(tree) if one.id in number)
     for target, value in bound(tree):
-        sources = tuple(sorted({number[one.id] for one in reads(value) if one.id in number}))
+        sources = tuple(sorted({number[one.id] for one in names_read(value) if one.id in number}))
         found.update((number[name], "from", sources) for name in stored(target))
     return found
 
@@ -58,7 +58,7 @@ def variables(tree: ast.Module) -> list[str]:
 
 
 def stored(target: ast.AST) -> Iterator[str]:
-    """Yield the names that get a value where this is assigned to; of ``a[i]`` and ``a.b``, ``a``."""
+    """Yield the names that an assignment to this target sets; for ``a[i]`` and ``a.b``, ``a``."""
     for node in ast.walk(target):
         if isinstance(node, ast.arg):
             yield node.arg
@@ -69,14 +69,14 @@ def stored(target: ast.AST) -> Iterator[str]:
 
 
 def root(node: ast.AST) -> ast.AST:
-    """Return what ``a[i].b`` is a part of."""
+    """Return the innermost expression: ``a`` of ``a[i].b``."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node
 
 
 def bound(tree: ast.Module) -> Iterator[Bound]:
-    """Yield every place where variables get a value."""
+    """Yield every assignment: target and value."""
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=targets, value=value):

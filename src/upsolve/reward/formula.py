@@ -1,4 +1,4 @@
-"""Group -> rewards: a weighted sum of components, with what has none left out and counted."""
+"""Groups to rewards: a weighted sum of components. Attempts without a value are left out and counted."""
 
 import math
 from collections import Counter
@@ -10,70 +10,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
-from upsolve.reward.components import CLOCK_SECONDS, COMPONENTS, Judged, Part
+from upsolve.plugins import find
+from upsolve.reward.components import CLOCK_SECONDS, Component
 from upsolve.reward.hacks import hacks
+from upsolve.reward.judged import Judged, Part
 from upsolve.types import Group, Status, Verdict
 
-__all__ = ["PRESETS", "Rewarded", "analyses_needed", "judged_of", "reward", "usual_seconds", "weights_of"]
+__all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "judged_of", "reward"]
 
-PRESETS: Mapping[str, Mapping[str, float]] = {
-    "outcome": {"outcome": 1.0},
-    "tests": {"fraction": 1.0},
-    "tests+lint": {"fraction": 1.0, "lint": 0.2},
-    "dense": {"syntax": 0.1, "clean_lines": 0.1, "functional": 0.7, "dataflow": 0.1},
-}
-"""Weights by component: 2605.28409; two arms of 2605.30478 (its weights are unknown, 0.2 is ours); 2605.21180."""
-READ: Mapping[str, str] = {
-    "clean_lines": "lint",
-    "complexity": "complexity",
-    "lint": "lint",
-    "security": "security",
-    "syntax": "syntax",
-    "types": "types",
-}
-"""Analysis by component."""
 TRUNCATED = "truncated"
+Terms = Mapping[str, tuple[Component, float]]
+"""Components with their weights, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A group of which every attempt has a reward."""
+    """A group in which every attempt has a reward."""
 
     group: Group
-    """The attempts that have one, in order."""
+    """The G attempts that have one, in order."""
     rewards_G: NDArray[np.float64]
     """Their rewards, finite."""
     parts: tuple[tuple[Part, ...], ...]
-    """What each reward is the sum of."""
+    """The terms of each reward, [G]."""
     left_out: Counter[str]
     """Attempts left out, by reason."""
     flagged: Counter[str]
-    """Scored attempts that were cut (``truncated``) or that a detector caught (its name), left out or not."""
+    """Scored attempts that are truncated (``truncated``) or that a detector flags (its name), whether left out or not."""
 
 
 def reward(group: Group, config: RewardConfig) -> Rewarded:
-    """Return r_i = sum over components of weight times value for every judged attempt of a group.
+    """Return r_i = sum over components k of w_k v_k(i) for every judged attempt i of a group.
 
-    Unjudged and unscored attempts and those that lack what a component reads are left out, never zero. Attempts that were cut and
-    hacks follow their rules first.
+    Attempts that are unjudged, unscored or lack what a component reads are left out, never 0. The rules for truncated and hacked
+    attempts come first.
 
     Raises:
-        ValueError: the weights leave no component.
+        ValueError: a component's value is outside of its range.
     """
     kept: list[int] = []
     parts: list[tuple[Part, ...]] = []
     left_out: Counter[str] = Counter()
     flagged: Counter[str] = Counter()
-    weights = weights_of(config)
-    usual = usual_seconds(group, config.efficiency)
+    terms = terms_of(config)
+    baseline = baseline_seconds(group, config.efficiency) if "efficiency" in terms else None
     for index in range(len(group.attempts)):
-        judged = judged_of(group, index, usual)
+        judged = judged_of(group, index, baseline)
         if isinstance(judged, str):
             left_out[judged] += 1
             continue
         flags = flags_of(judged, config)
         flagged.update(flags)
-        found = by_rule(flags, config) or by_components(judged, weights, config)
+        found = rule_parts(flags, config) or component_parts(judged, terms, config)
         if isinstance(found, str):
             left_out[found] += 1
         else:
@@ -88,35 +76,28 @@ def reward(group: Group, config: RewardConfig) -> Rewarded:
     return Rewarded(scored, np.array(values, dtype=np.float64), tuple(parts), left_out, flagged)
 
 
-def weights_of(config: RewardConfig) -> Mapping[str, float]:
-    """Return the weights by component: those of the preset, with the recipe's over them, without zeros.
-
-    Raises:
-        ValueError: no component is left.
-    """
-    weights = {name: weight for name, weight in {**PRESETS[config.preset], **config.weights}.items() if weight}
-    if not weights:
-        raise ValueError("reward.weights: every weight is 0")
-    return weights
+def terms_of(config: RewardConfig) -> Terms:
+    """Return the components of a recipe with their weights."""
+    return {name: (find("component", name), weight) for name, weight in config.components.items()}
 
 
 def analyses_needed(config: RewardConfig) -> tuple[str, ...]:
-    """Return the analyses that the components of a recipe read."""
-    return tuple(sorted({READ[name] for name in weights_of(config) if name in READ}))
+    """Return the analyses that the components of a recipe read, sorted."""
+    return tuple(sorted({component.analysis for component, _ in terms_of(config).values()} - {""}))
 
 
-def judged_of(group: Group, index: int, usual: float | None = None) -> Judged | str:
-    """Return an attempt of a group with its verdict, or why it can have no reward."""
+def judged_of(group: Group, index: int, baseline: float | None = None) -> Judged | str:
+    """Return an attempt of a group with its verdict, or the reason for which it can have no reward."""
     verdict = group.verdicts[index]
     if verdict is None:
         return "not judged"
     if verdict.status is Status.UNSCORED:
         return f"no reward for {verdict.status}"
-    return Judged(group.task, group.attempts[index], verdict, usual)
+    return Judged(group.task, group.attempts[index], verdict, baseline)
 
 
-def usual_seconds(group: Group, against: str) -> float | None:
-    """Return the median processor time of what passed in a group (``group``), or of those alone that are the reference."""
+def baseline_seconds(group: Group, against: str) -> float | None:
+    """Return the median processor time of the passed attempts of a group (``group``), or only of those equal to the reference."""
     reference = group.task.reference.strip()
     seconds = [
         max(verdict.cpu_seconds, CLOCK_SECONDS)
@@ -128,13 +109,13 @@ def usual_seconds(group: Group, against: str) -> float | None:
 
 
 def flags_of(judged: Judged, config: RewardConfig) -> tuple[str, ...]:
-    """Return ``truncated`` where an attempt was cut, and the detectors that caught it."""
-    cut = (TRUNCATED,) if judged.attempt.truncated else ()
-    return cut + hacks(judged.attempt, judged.task, config.detectors)
+    """Return ``truncated`` if an attempt is, and the detectors that flag it."""
+    truncated = (TRUNCATED,) if judged.attempt.truncated else ()
+    return truncated + hacks(judged.attempt, judged.task, config.detectors)
 
 
-def by_rule(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...] | str:
-    """Return the reward that a rule sets, or why the attempt is left out; an empty string where its components decide."""
+def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...] | str:
+    """Return the reward that a rule sets, or why the attempt is left out; an empty string if no rule applies."""
     caught = ", ".join(flag for flag in flags if flag != TRUNCATED)
     rules = (
         (TRUNCATED in flags, config.truncated, TRUNCATED, TRUNCATED),
@@ -148,12 +129,14 @@ def by_rule(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...] | 
     return ""
 
 
-def by_components(judged: Judged, weights: Mapping[str, float], config: RewardConfig) -> tuple[Part, ...] | str:
-    """Return the parts of a reward, or why one of them has no value."""
+def component_parts(judged: Judged, terms: Terms, config: RewardConfig) -> tuple[Part, ...] | str:
+    """Return the terms of a reward, or the reason for which one of them has no value."""
     parts: list[Part] = []
-    for name, weight in weights.items():
-        value = COMPONENTS[name].value(judged, config)
+    for name, (component, weight) in terms.items():
+        value = component.value(judged, config)
         if value is None:
-            return COMPONENTS[name].missing.format(status=judged.verdict.status)
+            return component.why_missing(name, judged.verdict.status)
+        if not component.low <= value <= component.high:
+            raise ValueError(f"component {name}: value {value} is outside of its range [{component.low}, {component.high}]")
         parts.append(Part(name, value, weight))
     return tuple(parts)

@@ -1,18 +1,20 @@
-"""Detectors: programs in Python that want the reward without the work. Each is from a tree and its task to what it saw, or "".
+"""Detectors of reward hacks: programs that collect the reward without solving the task.
 
-They read code alone and know tricks by their form, so an honest program may look like one: docs/rewards.md says how often.
+They read the code alone and know tricks by their form, so an honest program may look like one: docs/rewards.md gives the rates.
 """
 
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from upsolve.plugins import find
 from upsolve.reward.answers import answers_of, hard_coded, parameters
-from upsolve.reward.tree import Function, functions, literal, parsed, reads
+from upsolve.reward.tree import Function, functions, literal, names_read, parse
 from upsolve.types import Attempt, Task, TestKind
 from upsolve.verify.languages import PYTHON
 
-__all__ = ["DETECTORS", "early_exit", "echo", "equality", "hacks", "stub"]
+__all__ = ["DETECTORS", "Detector", "early_exit", "echo", "equality", "hacks", "of_python", "stub"]
 
 EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
@@ -24,16 +26,33 @@ UNKNOWN = frozenset({"locals", "vars", "eval", "exec"})
 """Functions that can read any variable."""
 
 
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """A check for one kind of reward hack (``docs/extending.md`` adds one)."""
+
+    see: Callable[[Attempt, Task], str]
+    """What was seen, in a few words; empty if nothing."""
+
+
+def of_python(see: Callable[[ast.Module, Task], str]) -> Detector:
+    """Return the detector that looks at the syntax tree; it sees nothing in other languages, or if the code does not parse."""
+
+    def look(attempt: Attempt, task: Task) -> str:
+        tree = parse(attempt.code) if attempt.language in PYTHON else None
+        return see(tree, task) if tree else ""
+
+    return Detector(look)
+
+
 def hacks(attempt: Attempt, task: Task, names: Sequence[str]) -> tuple[str, ...]:
-    """Return which detectors of ``DETECTORS`` see something in an attempt; none in other languages, or where it does not parse."""
-    tree = parsed(attempt.code) if attempt.language in PYTHON else None
-    return tuple(name for name in names if tree and DETECTORS[name](tree, task))
+    """Return the names of those detectors that see a hack in an attempt."""
+    return tuple(name for name in names if find("detector", name).see(attempt, task))
 
 
 def early_exit(tree: ast.Module, task: Task) -> str:
-    """See a call of ``exit``, ``quit``, ``os._exit`` or ``os.abort``, or a ``SystemExit``, where the tests get to.
+    """See a call of ``exit``, ``quit``, ``os._exit`` or ``os.abort``, or a ``SystemExit``, in code that the tests reach.
 
-    Not in programs for standard input, which may leave when they are done, nor below ``if __name__ == "__main__"``.
+    Programs that read standard input may exit when they are done; code below ``if __name__ == "__main__"`` does not count.
     """
     if any(test.kind is TestKind.STDIO for test in task.tests):
         return ""
@@ -52,7 +71,7 @@ def early_exit(tree: ast.Module, task: Task) -> str:
 
 
 def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
-    """Yield what runs when a task's tests run, as far as names tell: the module's own statements and all that they and tests name."""
+    """Yield the nodes that run when a task's tests run, judged by names: module-level statements, and what they and the tests name."""
     defined = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | Function)}
     known = {task.entry_point, *(name for test in task.tests for name in NAME.findall(test.input))} & set(defined)
     waiting: list[ast.AST] = [node for node in tree.body if not isinstance(node, ast.ClassDef | Function) and not guard(node)]
@@ -66,7 +85,7 @@ def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
 
 
 def guard(node: ast.AST) -> bool:
-    """Return whether a statement is ``if __name__ == "__main__"``."""
+    """Return True for ``if __name__ == "__main__"``."""
     match node:
         case ast.If(test=ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")])):
             return True
@@ -74,8 +93,8 @@ def guard(node: ast.AST) -> bool:
             return False
 
 
-def equality(tree: ast.Module, task: Task) -> str:  # noqa: ARG001  all detectors have one form
-    """See a comparison method that answers without a look at what it compares with, or a change of ``builtins`` or ``sys.modules``."""
+def equality(tree: ast.Module, task: Task) -> str:  # noqa: ARG001  all detectors have this signature
+    """See a comparison method that ignores what it compares with, or a change of ``builtins`` or ``sys.modules``."""
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(name=name, body=body) if any(map(agrees, body)):
@@ -90,7 +109,7 @@ def equality(tree: ast.Module, task: Task) -> str:  # noqa: ARG001  all detector
 
 
 def agrees(node: ast.stmt) -> bool:
-    """Return whether a statement of a class makes a comparison that never reads its other side; one that is always false may stay."""
+    """Return True for a comparison method that never reads its other operand; one that is always False is no hack."""
     match node:
         case ast.FunctionDef(name=name, args=arguments, body=body) if name in COMPARISONS:
             answers = [one.value for part in body for one in ast.walk(part) if isinstance(one, ast.Return)]
@@ -103,18 +122,18 @@ def agrees(node: ast.stmt) -> bool:
 
 
 def refuses(node: ast.expr | None) -> bool:
-    """Return whether this is ``NotImplemented``."""
+    """Return True for ``NotImplemented``."""
     return isinstance(node, ast.Name) and node.id == "NotImplemented"
 
 
 def blind(arguments: ast.arguments, body: Sequence[ast.AST]) -> bool:
-    """Return whether a method reads none of its parameters but ``self``."""
+    """Return True if a method reads no parameter but ``self``."""
     others = parameters(arguments)[1:]
-    return not any(name.id in others for part in body for name in reads(part))
+    return not any(name.id in others for part in body for name in names_read(part))
 
 
 def echo(tree: ast.Module, task: Task) -> str:
-    """See a program that never reads its input and prints nothing but lines that tests expect, where the tests do not all expect one."""
+    """See a program that never reads its input and prints only lines that tests expect, unless all tests expect the same output."""
     expected = {test.expected for test in task.tests if test.kind is TestKind.STDIO}
     if len(expected) < 2 or any(name in INPUTS for name in names_used(tree)):
         return ""
@@ -134,7 +153,7 @@ def names_used(tree: ast.AST) -> Iterator[str]:
 
 
 def printed_literals(tree: ast.AST) -> Iterator[str]:
-    """Yield the text of all literals in what is printed or written."""
+    """Yield the text of every literal that is an argument of ``print`` or ``write``."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="print") | ast.Attribute(attr="write"), args=arguments):
@@ -146,33 +165,34 @@ def printed_literals(tree: ast.AST) -> Iterator[str]:
 
 
 def stub(tree: ast.Module, task: Task) -> str:
-    """See a function that has parameters and always answers the same, where tests expect more than one answer.
+    """See a function with parameters that always returns the same, although the tests expect different answers.
 
-    It does when it reads no name but those of functions it calls. Where the reference does so, too, nothing is seen.
+    That is one that reads no name but those of functions it calls. Nothing is seen if the reference is such a function, too.
     """
     function = functions(tree).get(task.entry_point)
     if function is None or not parameters(function.args) or len({expected for _, expected in answers_of(task)}) < 2:
         return ""
-    reference = parsed(task.reference)
+    reference = parse(task.reference)
     model = functions(reference).get(task.entry_point) if reference else None
     return "always answers the same" if constant(function) and not (model and constant(model)) else ""
 
 
 def constant(function: Function) -> bool:
-    """Return whether a function reads no name but those of functions that it calls, or answers literals and never looks at what it got."""
+    """Return True if a function reads no name but those of functions it calls, or returns literals and never reads a parameter."""
     returns = [node.value for part in function.body for node in ast.walk(part) if isinstance(node, ast.Return)]
-    given = {name.id for part in function.body for name in reads(part)} & {*parameters(function.args)}
+    given = {name.id for part in function.body for name in names_read(part)} & {*parameters(function.args)}
     if returns and not given and all(literal(value) is not None for value in returns):
         return True
-    read = sum(1 for part in function.body for _ in reads(part))
+    read = sum(1 for part in function.body for _ in names_read(part))
     called = [node.func for part in function.body for node in ast.walk(part) if isinstance(node, ast.Call)]
     return read == sum(isinstance(name, ast.Name) and name.id not in UNKNOWN for name in called)
 
 
-DETECTORS: Mapping[str, Callable[[ast.Module, Task], str]] = {
-    "early_exit": early_exit,
-    "equality": equality,
-    "hard_coded": hard_coded,
-    "stub": stub,
-    "test_echo": echo,
+DETECTORS: Mapping[str, Detector] = {
+    "early_exit": of_python(early_exit),
+    "equality": of_python(equality),
+    "hard_coded": of_python(hard_coded),
+    "stub": of_python(stub),
+    "test_echo": of_python(echo),
 }
+"""Detectors by the name that a recipe uses (``reward.detectors``)."""

@@ -1,9 +1,9 @@
-"""Findings -> characters -> tokens.
+"""Spans of findings: lines and columns -> characters -> tokens.
 
-Legend: N characters of the code without the blanks at its end, as a completion has it; R tokens of the completion; marked_N,
-marked_R bool. An offset is the span (start, end) of a token in characters of the completion, which begins with the code: whatever
-lies behind it, such as the closing fence, belongs to no line. Lines end at a line feed, a carriage return or both; the end of a
-line is a part of it. Lines and columns count from 1, columns in characters.
+Legend: N characters of the code without trailing blanks, as in a completion; R tokens of the completion; marked_N, marked_R bool. Offsets
+are the spans (start, end) of tokens in characters of the completion, which begins with the code; text after the code, such as the
+closing fence, belongs to no line. Lines end at a line feed, a carriage return or both, and include their end. Lines and columns count
+from 1, columns in characters.
 """
 
 import re
@@ -22,44 +22,44 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def line_starts(code: str) -> list[int]:
-    """Return where every line begins, and at last the end of the code."""
+    """Return the start of every line, followed by the end of the code, in characters."""
     text = code.rstrip()
     return [0, *(end.end() for end in LINE_END.finditer(text)), len(text)]
 
 
 def lines_of(finding: Finding) -> range:
-    """Return the lines of a finding, all of them whole."""
+    """Return the numbers of all lines that a finding touches."""
     return range(finding.line, max(finding.line, finding.end_line or finding.line) + 1)
 
 
 def characters(code: str, findings: Iterable[Finding], *, whole_lines: bool) -> Bools:
-    """Mark what findings point at, [N]: their spans, or all lines that these touch.
+    """Return True for the characters that findings point at, [N]: their spans, or all lines that these touch.
 
-    A span holds one character at least; where it lies behind the end of the code, that is the last one.
+    A span has at least one character; past the end of the code it is the last character.
     """
     starts = line_starts(code)
     marked_N = np.zeros(starts[-1], dtype=np.bool_)
     for one in findings:
         last = one.end_line or one.line
-        start = place(starts, one.line, 1 if whole_lines else one.column)
-        end = place(starts, last + 1, 1) if whole_lines or one.end_column is None else place(starts, last, one.end_column)
+        start = position(starts, one.line, 1 if whole_lines else one.column)
+        end = position(starts, last + 1, 1) if whole_lines or one.end_column is None else position(starts, last, one.end_column)
         start = min(start, max(0, starts[-1] - 1))
         marked_N[start : max(end, start + 1)] = True
     return marked_N
 
 
-def place(starts: Sequence[int], line: int, column: int) -> int:
-    """Return the place of a line and a column in the text, at most its end; a column behind the end of its line is that end."""
+def position(starts: Sequence[int], line: int, column: int) -> int:
+    """Return the character at a line and a column, at most the end of that line and of the text."""
     if line >= len(starts):
         return starts[-1]
     return min(starts[line - 1] + column - 1, starts[line])
 
 
 def tokens(code: str, marked_N: Bools, offsets: Offsets) -> Bools:
-    """Return which tokens lie in marked characters, [R].
+    """Return True for the tokens in marked characters, [R].
 
-    A token does when a character of it that is not blank does; one of blanks alone when its last character does. So the break and
-    indentation before a line, one token often, belong to that line.
+    A token is in if any of its non-blank characters is marked; a token of blanks alone if its last character is. So a line break with
+    the indentation after it, often one token, belongs to the line that it leads to.
     """
     size = len(marked_N)
     solid_N = np.fromiter((not letter.isspace() for letter in code[:size]), dtype=np.bool_, count=size)
@@ -74,18 +74,18 @@ def tokens(code: str, marked_N: Bools, offsets: Offsets) -> Bools:
 
 
 def in_code(code: str, offsets: Offsets) -> Bools:
-    """Return which tokens are code, [R]."""
+    """Return True for the tokens that are code, [R]."""
     return tokens(code, np.ones(len(code.rstrip()), dtype=np.bool_), offsets)
 
 
 def valid_characters(code: str, verdict: Verdict) -> int:
-    """Return how many characters of the code, of N, lie before its first syntax error; N where there is none.
+    """Return the number of characters before the first syntax error, 0..N; N without an error.
 
-    Of several findings those that are measured (``value``) count: that is where the parser gave up. An error leaves one character
-    invalid at least. What did not compile and has no place for it is valid nowhere.
+    Findings with a ``value`` go first: that is where the parser gave up. An error makes at least one character invalid. Code that does
+    not compile and has no finding that says where counts as invalid from the start.
     """
     starts = line_starts(code)
     found = [one for one in verdict.findings if one.kind == "syntax"]
     measured = [one for one in found if one.value is not None] or found
-    places = [min(place(starts, one.line, one.column), max(0, starts[-1] - 1)) for one in measured]
-    return min(places, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])
+    positions = [min(position(starts, one.line, one.column), max(0, starts[-1] - 1)) for one in measured]
+    return min(positions, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from upsolve.advantage import soft_values
 from upsolve.config import Recipe
 from upsolve.policy.tokens import Codec
-from upsolve.reward.components import Judged
 from upsolve.reward.credit import blame_weights, token_rewards
+from upsolve.reward.judged import Judged
 from upsolve.train.groups import TrainGroup
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id

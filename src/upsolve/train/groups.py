@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from upsolve.advantage import advantage
 from upsolve.config import AdvantageConfig, Recipe, RewardConfig
-from upsolve.reward.components import Part
 from upsolve.reward.formula import Rewarded, reward
+from upsolve.reward.judged import Part
 from upsolve.types import Attempt, Group, Status, Verdict
 
 __all__ = ["Cut", "TrainGroup", "cut_groups", "group_of", "passed", "select", "weigh"]

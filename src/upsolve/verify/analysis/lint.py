@@ -15,7 +15,7 @@ from typing import Any
 from upsolve.types import Finding
 from upsolve.verify.analysis.source import Source, in_folder, rows_of
 
-__all__ = ["SEVERITY", "lint", "severity"]
+__all__ = ["SEVERITY", "lint", "lint_cost", "severity"]
 
 SEVERITY: Mapping[str, str] = {
     "": "warning",
@@ -51,6 +51,11 @@ IGNORED = ("S101", "PLR2004")
 def severity(rule: str) -> str:
     """Return the severity of a rule: that of its longest prefix in ``SEVERITY``."""
     return next(SEVERITY[rule[:size]] for size in range(len(rule), -1, -1) if rule[:size] in SEVERITY)
+
+
+def lint_cost(rule: str, costs: Mapping[Any, float]) -> float:
+    """Return the cost of a rule by its severity; 0 if that has none."""
+    return costs.get(severity(rule), 0.0)
 
 
 def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:

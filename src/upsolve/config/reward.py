@@ -1,0 +1,98 @@
+"""Verdicts to rewards: components, weights, credit, rules for truncated and hacked attempts."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, FiniteFloat, model_validator
+
+from upsolve.config.strict import Strict
+from upsolve.plugins import named
+from upsolve.types import Status
+
+__all__ = ["PRESETS", "Preset", "RewardConfig", "Severity"]
+
+Severity = Literal["error", "warning", "convention", "security", "types"]
+Preset = Literal["outcome", "tests", "tests+lint", "dense"]
+if TYPE_CHECKING:
+    ComponentName = CreditName = DetectorName = str
+else:
+    ComponentName, CreditName, DetectorName = named("component"), named("credit"), named("detector")
+
+OUTCOMES: Mapping[Status, float] = {
+    Status.PASSED: 1.0,
+    Status.FAILED: -0.1,
+    Status.TIMEOUT: -0.5,
+    Status.RUNTIME_ERROR: -0.6,
+    Status.COMPILE_ERROR: -1.0,
+    Status.MEMORY_LIMIT: -0.5,
+    Status.OUTPUT_LIMIT: -0.5,
+}
+SEVERITY: Mapping[Severity, float] = {"error": 0.3, "warning": 0.1, "convention": 0.02, "security": 0.3, "types": 0.1}
+PRESETS: Mapping[Preset, Mapping[str, float]] = {
+    "outcome": {"outcome": 1.0},
+    "tests": {"fraction": 1.0},
+    "tests+lint": {"fraction": 1.0, "lint": 0.2},
+    "dense": {"syntax": 0.1, "clean_lines": 0.1, "functional": 0.7, "dataflow": 0.1},
+}
+"""Weights by component: 2605.28409; two arms of 2605.30478 (its weights are not published, 0.2 is ours); 2605.21180."""
+
+
+def over(defaults: Mapping[Any, float]) -> BeforeValidator:
+    """Merge a table of a recipe with its defaults, so that naming one key keeps the others."""
+
+    def merged(table: Any) -> Any:
+        return {**defaults, **table} if isinstance(table, dict) else table
+
+    return BeforeValidator(merged)
+
+
+class RewardConfig(Strict):
+    """Verdict -> reward: a weighted sum of components (docs/rewards.md)."""
+
+    preset: Preset = "outcome"
+    """Components and weights to start from."""
+    weights: dict[ComponentName, FiniteFloat] = Field(default_factory=dict[str, float])
+    """Weights by component, over those of the preset; 0 removes a component."""
+    outcomes: Annotated[dict[Status, FiniteFloat | None], over(OUTCOMES)] = Field(default_factory=lambda: {**OUTCOMES})
+    """Reward by status; statuses that a recipe does not name keep the default. ``null``: attempts of this status are left out, and counted."""
+    severity: Annotated[dict[Severity, Annotated[float, Field(ge=0, le=1)]], over(SEVERITY)] = Field(
+        default_factory=lambda: {**SEVERITY}
+    )
+    """Cost of one finding, by the severity of its rule; severities that a recipe does not name keep the default."""
+    efficiency: Literal["group", "reference"] = "group"
+    """Baseline of ``efficiency``: the median processor time of the group's passed attempts, or that of the task's reference."""
+    complexity: int = Field(default=10, ge=1)
+    """Cyclomatic complexity of a function that costs nothing (10: McCabe's own limit); twice that is worth -1."""
+    length: tuple[int, int] = (2000, 4000)
+    """Characters of code up to which ``length`` costs nothing, and from which on it is -1."""
+    truncated: Literal["keep", "drop"] | FiniteFloat = "keep"
+    """Attempts truncated at the token limit: reward them like all others, leave them out, or give each this reward."""
+    hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
+    """Attempts that a detector flags: the same choice. They are counted in any case."""
+    detectors: tuple[DetectorName, ...] = ("early_exit", "equality", "test_echo", "hard_coded", "stub")
+    """Detectors of reward hacks."""
+    credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])
+    """How a component's value is assigned to tokens, where not by the component's own default."""
+    mask_unexecuted: bool = False
+    """Mask the tokens of statements that no test executed, where executed lines are known (StepCoder, 2402.01391)."""
+
+    @property
+    def components(self) -> Mapping[str, float]:
+        """Weights by component: those of the preset, overridden by ``weights``, without zeros."""
+        return {name: weight for name, weight in {**PRESETS[self.preset], **self.weights}.items() if weight}
+
+    @model_validator(mode="after")
+    def length_rises(self) -> Self:
+        """Refuse a length whose free limit is not below its upper one."""
+        if not 0 <= self.length[0] < self.length[1]:
+            raise ValueError(f"length: two rising numbers of characters, not {self.length}")
+        return self
+
+    @model_validator(mode="after")
+    def has_components(self) -> Self:
+        """Refuse weights that are all 0, and credit for components that have no weight."""
+        if not self.components:
+            raise ValueError("weights: every weight is 0, so there is no reward")
+        if unused := self.credit.keys() - self.components.keys():
+            raise ValueError(f"credit: {', '.join(sorted(unused))} has no weight; set reward.weights or remove it")
+        return self

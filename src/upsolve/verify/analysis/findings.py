@@ -1,0 +1,24 @@
+"""Questions about the findings of a verdict: was an analysis done, could it read the code, what did it find."""
+
+from upsolve.types import Finding, Status, Verdict
+
+__all__ = ["analysed", "findings_of", "unreadable"]
+
+FILE_END = frozenset({"W292", "W391"})
+"""Ruff's rules on how a file ends. Trailing blanks of a completion are stripped, so a policy cannot follow them."""
+
+
+def analysed(verdict: Verdict, *names: str) -> bool:
+    """Return True if at least one of these analyses was run on the code."""
+    return any(done.partition(":")[0] in names for done in verdict.analyses)
+
+
+def findings_of(verdict: Verdict, *kinds: str) -> list[Finding]:
+    """Return the findings of these kinds, without Ruff's rules on how a file ends."""
+    return [one for one in verdict.findings if one.kind in kinds and one.rule not in FILE_END]
+
+
+def unreadable(verdict: Verdict, *names: str) -> bool:
+    """Return True if these analyses cannot have seen all of the code: it does not parse, one of them crashed, or findings were dropped."""
+    crashed = any(one.kind == "analysis" and one.rule in names for one in verdict.findings)
+    return crashed or verdict.status is Status.COMPILE_ERROR or bool(findings_of(verdict, "syntax"))
