@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
-GROUND = ("types", "errors", "files", "extras", "config", "plugins", "progress")
+GROUND = ("types", "records", "errors", "files", "extras", "config", "plugins", "progress")
 """Imported by every stage; they import each other alone."""
 ORDER = (
     "archive",

@@ -116,7 +116,7 @@ def test_a_bad_record_is_one_unscored_verdict(server):
     ]
     wrong = [
         ({**good, "languge": "c"}, "languge"),
-        ({**good, "code": None}, "code is NoneType"),
+        ({**good, "code": None}, "code is missing"),
         ({"task_id": "t"}, "code"),
         (7, "no object"),
         ({**good, "task_id": "none"}, "called none"),

@@ -1,14 +1,14 @@
-"""Records <-> columns. The schema version changes whenever a column does."""
+"""The columns of an archive, and records as an Arrow table. The schema version changes whenever a column does."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.records import to_row
+from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "from_row", "to_table"]
+__all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "to_table"]
 
 SCHEMA = 5
 """Version written into every archive; those before it are read as well.
@@ -108,42 +108,6 @@ def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> Any:
     """Return the records of one kind as an Arrow table."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        row = clean(asdict(record))
+        row = clean(to_row(record))
         rows.append({"attempt_id": record.attempt_id, **row} if isinstance(record, Attempt) else row)
     return pa.Table.from_pylist(rows, schema=TABLES[name])
-
-
-def task_from(row: dict[str, Any]) -> Task:
-    """Build a task from a row."""
-    tests = tuple(TestCase(TestKind(t["kind"]), t["input"], t["expected"], t["hidden"]) for t in row["tests"])
-    values: dict[str, Any] = {**row, "tests": tests, "compare": row["compare"] or "lines", "checker": row["checker"] or ""}
-    return Task(**values)
-
-
-def attempt_from(row: dict[str, Any]) -> Attempt:
-    """Build an attempt from a row."""
-    values: dict[str, Any] = {field.name: row[field.name] for field in fields(Attempt)}
-    for name in ("token_ids", "token_logps"):
-        values[name] = None if row[name] is None else tuple(row[name])
-    return Attempt(**values)
-
-
-def verdict_from(row: dict[str, Any]) -> Verdict:
-    """Build a verdict from a row."""
-    values: dict[str, Any] = {
-        **row,
-        "status": Status(row["status"]),
-        "outcomes": tuple(Status(outcome) for outcome in row["outcomes"]),
-        "findings": tuple(Finding(**finding) for finding in row["findings"]),
-        "executed_lines": None if row["executed_lines"] is None else tuple(row["executed_lines"]),
-        "analyses": tuple(row["analyses"] or ()),
-    }
-    return Verdict(**values)
-
-
-from_row: Mapping[str, Callable[[dict[str, Any]], Any]] = {
-    "attempts": attempt_from,
-    "tasks": task_from,
-    "verdicts": verdict_from,
-}
-"""Table name -> row to record."""

@@ -20,14 +20,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, from_row, to_table
+from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, to_table
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.files import commit_file, write_text
+from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
 __all__ = ["EMBEDDED", "Appended", "Archive", "create_archive", "open_archive"]
 
 META = "archive.json"
+KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The archive that comes with the package."""
@@ -173,12 +175,12 @@ class Archive:
         found: list[Any] = []
         for part in self.parts(name):
             if part.stem.endswith(f"-{tag}"):
-                found += [from_row[name](row) for row in pq.read_table(part, schema=TABLES[name]).to_pylist()]
+                found += [from_row(KINDS[name], row) for row in pq.read_table(part, schema=TABLES[name]).to_pylist()]
         return found
 
     def tasks(self) -> list[Task]:
         """Return all tasks, in the order they came."""
-        found = [from_row["tasks"](row) for row in self.table("tasks").to_pylist()]
+        found = [from_row(Task, row) for row in self.table("tasks").to_pylist()]
         return list({task.task_id: task for task in found}.values())
 
     def attempts(self) -> list[Attempt]:
@@ -189,12 +191,12 @@ class Archive:
             name = row["attempt_id"]
             counts[name] += row["count"]
             if name not in first:
-                first[name] = from_row["attempts"](row)
+                first[name] = from_row(Attempt, row)
         return [replace(attempt, count=counts[name]) for name, attempt in first.items()]
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts; of one judge on one attempt only the last."""
-        found = [from_row["verdicts"](row) for row in self.table("verdicts").to_pylist()]
+        found = [from_row(Verdict, row) for row in self.table("verdicts").to_pylist()]
         return list({(verdict.attempt_id, verdict.judge): verdict for verdict in found}.values())
 
     def groups(self, *, judge: str = "") -> list[Group]:

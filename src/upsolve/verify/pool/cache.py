@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
-from upsolve.archive.schema import from_row
 from upsolve.errors import JudgeError
+from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.outcomes import JUDGE
@@ -66,12 +66,12 @@ class VerdictCache:
     def find(self, task: Task, attempt: Attempt, how: Judging) -> Verdict | None:
         """Return the verdict on this content, for this attempt, or None."""
         row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, how),)).fetchone()
-        return replace(from_row["verdicts"](json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
+        return replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
 
     def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], how: Judging) -> None:
         """Write verdicts down, those that last."""
         rows = [
-            (key_of(task, attempt, how), json.dumps(asdict(verdict)))
+            (key_of(task, attempt, how), json.dumps(to_row(verdict)))
             for task, attempt, verdict in judged
             if lasting(verdict, how)
         ]

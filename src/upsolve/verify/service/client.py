@@ -11,8 +11,8 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from upsolve.archive.schema import from_row
 from upsolve.errors import JudgeError
+from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.limits import Judging
 
@@ -91,7 +91,7 @@ class Remote:
                     if "done" in said:
                         return
                     if said:
-                        yield places[said.pop("place")], from_row["verdicts"](said)
+                        yield places[said.pop("place")], from_row(Verdict, said)
         except (OSError, http.client.HTTPException, ValueError) as error:  # a line that was cut is no JSON
             raise CutError(f"the connection was lost: {error!r}") from error
         raise CutError("the answer was cut off")
@@ -130,9 +130,9 @@ def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
     """Return a request: each task once, and each attempt with the place of its task."""
     places: dict[Task, int] = {}
     attempts = [
-        {**asdict(replace(attempt, token_ids=None, token_logps=None)), "task": places.setdefault(task, len(places))}
+        {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": places.setdefault(task, len(places))}
         for task, attempt in pairs
     ]
     limits = {name: value for name, value in asdict(how.limits).items() if value != float("inf")}
     wants = {"limits": limits, "analyses": how.analyses, "repeats": how.repeats, "lines": how.lines}
-    return json.dumps({"tasks": [asdict(task) for task in places], "attempts": attempts, **wants}).encode()
+    return json.dumps({"tasks": [to_row(task) for task in places], "attempts": attempts, **wants}).encode()

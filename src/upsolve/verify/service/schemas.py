@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field
 
-from upsolve.archive.sources.jsonl import record_of
-from upsolve.types import Attempt, Status, Task, TestCase, Verdict, content_id
+from upsolve.records import from_row
+from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import Numbered
@@ -16,8 +16,7 @@ from upsolve.verify.pool.pool import Numbered
 __all__ = ["Asked", "judging_of", "pairs_of"]
 
 MOST_REPEATS = 10
-UNREAD = ("tests", "token_ids", "token_logps")
-"""Fields that are checked elsewhere, or that no judge reads."""
+R = TypeVar("R", bound=Task | Attempt)
 
 
 class LimitsAsked(BaseModel, extra="forbid"):
@@ -55,7 +54,7 @@ def judging_of(asked: Asked, how: Judging, caps: Limits) -> Judging:
 
 def pairs_of(asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
     """Return what can be judged, by place, and the verdicts on the rest."""
-    tasks = [built("task", row) for row in asked.tasks]
+    tasks = [built(Task, row) for row in asked.tasks]
     places = {task.task_id: place for place, task in enumerate(tasks) if isinstance(task, Task)}
     double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
     good: Numbered = []
@@ -63,7 +62,7 @@ def pairs_of(asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
     for place, row in enumerate(asked.attempts):
         given = dict(row) if isinstance(row, dict) else row
         number = given.pop("task", None) if isinstance(given, dict) else None
-        attempt = built("attempt", given)
+        attempt = built(Attempt, given)
         if isinstance(attempt, str):
             bad.append((place, refused(row, f"attempt: {attempt}")))
             continue
@@ -88,29 +87,14 @@ def task_at(tasks: Sequence[Any], place: Any, name: str) -> Task | str:
     return tasks[place]
 
 
-def built(kind: str, row: Any) -> Any:
+def built(kind: type[R], row: Any) -> R | str:
     """Return the record that a row describes, or why it describes none."""
     if not isinstance(row, dict):
         return "is no object"
     try:
-        given = {name: value for name, value in row.items() if name not in ("attempt_id", "kind")}
-        record: Any = record_of({"kind": kind, **given})
-        if problem := next((text for part in (record, *getattr(record, "tests", ())) for text in wrong_types(part)), ""):
-            return problem
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"[:300]
-    return record
-
-
-def wrong_types(record: Task | Attempt | TestCase) -> list[str]:
-    """Say which fields hold something else than they should."""
-    kinds: list[tuple[str, Any]] = [(f.name, f.type) for f in fields(record) if f.name not in UNREAD]
-    wanted = [(name, float | int | None if kind == float | None else kind) for name, kind in kinds]
-    return [
-        f"{name} is {type(getattr(record, name)).__name__}"
-        for name, kind in wanted
-        if not isinstance(getattr(record, name), kind)
-    ]
+        return from_row(kind, {name: value for name, value in row.items() if name != "kind"})
+    except ValueError as error:
+        return str(error)[:300]
 
 
 def refused(row: Any, problem: str) -> Verdict:

@@ -1,0 +1,78 @@
+"""Records <-> rows: the one place where a task, an attempt or a verdict becomes a JSON object, and an object becomes a record.
+
+Rows come from archives, files, caches and HTTP; pydantic checks names and types, so that a wrong row is one clear ``ValueError``.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from upsolve.types import Attempt, Finding, Task, TestCase, Verdict
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import ErrorDetails
+
+__all__ = ["KINDS", "from_row", "to_row"]
+
+R = TypeVar("R", bound=Task | Attempt | Verdict)
+
+KINDS: Mapping[str, type[Task | Attempt | Verdict]] = {"task": Task, "attempt": Attempt, "verdict": Verdict}
+"""Name of a kind in files and requests -> class of its records."""
+
+
+@cache
+def adapter(kind: type) -> "TypeAdapter[Any]":
+    """Return what checks and builds records of a class; fields that the class lacks are errors."""
+    from pydantic import ConfigDict, TypeAdapter, with_config
+
+    for nested in (kind, TestCase, Finding):
+        with_config(ConfigDict(extra="forbid"))(nested)
+    return TypeAdapter(kind)
+
+
+def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
+    """Return the record of a row.
+
+    Args:
+        kind: ``Task``, ``Attempt`` or ``Verdict``.
+        row: its fields, as JSON or Arrow gives them; an absent or null field gets its default. ``attempt_id`` of an attempt is computed
+            from its content, so it is not read.
+
+    Raises:
+        ValueError: a field is missing, unknown or of another type; names each with its value.
+    """
+    from pydantic import ValidationError
+
+    computed = ("attempt_id",) if kind is Attempt else ()
+    given = {name: value for name, value in row.items() if value is not None and name not in computed}
+    try:
+        return adapter(kind).validate_python(given)
+    except ValidationError as error:
+        raise ValueError(explain(error, kind)) from None
+
+
+def to_row(record: Task | Attempt | Verdict) -> dict[str, Any]:
+    """Return the fields of a record as plain Python values; ``from_row`` gives an equal record back.
+
+    Tuples stay tuples, which JSON writes as lists.
+    """
+    row: dict[str, Any] = adapter(type(record)).dump_python(record)
+    return row
+
+
+def explain(error: "ValidationError", kind: type) -> str:
+    """Return what is wrong in one line: ``tests.0.expected: Input should be a valid string, not 4``."""
+    return "; ".join(explain_one(part, kind) for part in error.errors()[:5])
+
+
+def explain_one(part: "ErrorDetails", kind: type) -> str:
+    """Return one problem with the place, and the value or the name that was meant."""
+    place = ".".join(map(str, part["loc"]))
+    if part["type"] == "missing":
+        return f"{place} is missing"
+    if part["type"] == "unexpected_keyword_argument":
+        close = get_close_matches(place, kind.__dataclass_fields__, n=1)
+        return f"unknown field {place}" + (f", did you mean {close[0]}?" if close else "")
+    return f"{place}: {part['msg']}, not {str(part['input'])[:60]!r}"
