@@ -29,12 +29,12 @@ def upsolve(*words, code=0):
 def here(monkeypatch, capfd):
     """The same in this process, which has imported what models need already."""
 
-    def run(*words):
+    def run(*words, code=0):
         monkeypatch.setattr(sys, "argv", ["upsolve", *map(str, words)])
         with pytest.raises(SystemExit) as done:
             main()
         said = "".join(capfd.readouterr())
-        assert not done.value.code, said
+        assert (done.value.code or 0) == code, said
         return said
 
     return run
@@ -47,6 +47,14 @@ def archive(tmp_path):
     said = upsolve("ingest", "jsonl", file, tmp_path / "archive")
     assert "1 tasks, 2 attempts" in said
     return tmp_path / "archive"
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypatch):
+    said = here("memory", "demo", "--model", tiny_model)
+    assert all(word in said for word in ("weights", "optimiser", "gradients", "activations", "peak"))
+    monkeypatch.setattr("upsolve.train.memory.available_bytes", lambda: 1000)
+    assert "does not fit: lower optim.tokens_per_batch" in here("memory", "demo", "--model", tiny_model, code=1)
 
 
 def test_ingest_verify_look_and_export(archive, tmp_path):

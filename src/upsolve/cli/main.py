@@ -5,14 +5,14 @@ import sys
 import typer
 
 from upsolve import __version__
-from upsolve.cli import archives, judging, training
+from upsolve.cli import archives, judging, memory, training
 from upsolve.cli.app import app
 from upsolve.errors import UpsolveError
 from upsolve.extras import needs_extras
 
 __all__ = ["main", "version"]
 
-COMMANDS = (training, judging, archives)
+COMMANDS = (training, judging, archives, memory)
 """Importing these has put their commands into the application."""
 
 

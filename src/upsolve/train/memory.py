@@ -1,0 +1,179 @@
+"""What a run will hold in memory, computed before anything is allocated.
+
+Legend: N parameters, L layers, D hidden size, Q and K width of all query heads and of all key-value heads, I width of the MLP,
+V vocabulary, T tokens of the largest micro-batch, S sampled sequences decoded at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from upsolve.archive.store import open_archive
+from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
+from upsolve.policy.model import load_codec
+from upsolve.train.logprobs import CHUNK
+from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
+
+__all__ = ["MemoryPlan", "MemoryRow", "activation_bytes", "available_bytes", "head_bytes", "memory_of", "plan_memory"]
+
+GIB = 2**30
+SEEN_GROUPS = 500
+"""Groups of an archive whose lengths are looked at."""
+SCORES = 3
+"""Scores of one group that are held at once: before the softmax, after it, and their gradient."""
+HEAD_COPIES = 5
+"""Arrays [CHUNK, V] of float32 that the head holds at once: logits, log-softmax, softmax and two products."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """One item of memory."""
+
+    name: str
+    """What it is, such as ``gradients``."""
+    bytes: int
+    """Size on one device."""
+    phase: str
+    """``always``, ``step`` or ``sampling``: when it is held."""
+    note: str
+    """How the size comes about."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a run holds on one device."""
+
+    rows: tuple[MemoryRow, ...]
+    """One an item, those of no bytes left out."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return what is held at the most: what is always held, and the larger of training step and sampling."""
+        return self.held("always") + max(self.held("step"), self.held("sampling"))
+
+    def text(self) -> str:
+        """Return it as one line for a log: the peak, and what it consists of."""
+        parts = ", ".join(f"{row.name} {row.bytes / GIB:.2f}" for row in self.rows)
+        return f"memory, GiB on one device: {self.peak_bytes / GIB:.2f} at the peak ({parts})"
+
+    def held(self, phase: str) -> int:
+        """Return the bytes of a phase."""
+        return sum(row.bytes for row in self.rows if row.phase == phase)
+
+
+def activation_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
+    """Return what the backward pass needs of the forward pass: T L bytes a token and layer, and bfloat16 copies of the weights.
+
+    A gated decoder under autocast keeps, a token and layer, 20 D (two norms: their input and its normalised form in float32, the input
+    of the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
+    bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I. Attention weights
+    are not kept but recomputed.
+    """
+    d, q, k, i = shape.hidden, shape.queries, shape.keys, shape.mlp
+    token = 20 * d + 6 * (q + k) + 8 * i if bf16 else 24 * d + 8 * (q + k) + 16 * i
+    copies = 2 * shape.parameters if bf16 else 0
+    return tokens * shape.layers * token + copies
+
+
+def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
+    """Return what the head holds at once; logits of a whole micro-batch never are.
+
+    The larger of ``HEAD_COPIES`` chunks [C, V] of float32 (forward) and, where the head is trained, its gradient in float32, the summand
+    of one chunk and that chunk's logits (backward).
+    """
+    width, chunk = 2 if bf16 else 4, min(CHUNK, tokens) * shape.vocabulary
+    backward = 0 if shape.adapters else (4 + width) * (chunk + shape.vocabulary * shape.hidden)
+    return max(HEAD_COPIES * 4 * chunk, backward)
+
+
+def attention_bytes(shape: ModelShape, pairs: int) -> int:
+    """Return what the attention of one group holds while it is computed: ``SCORES`` float32 scores a pair of tokens and head."""
+    return SCORES * 4 * shape.heads * pairs
+
+
+def plan_memory(
+    shape: ModelShape,
+    *,
+    model: ModelConfig,
+    optim: OptimConfig,
+    group: GroupShape,
+    reference: bool = False,
+    rollout: SampleConfig | None = None,
+    processes: int = 1,
+) -> MemoryPlan:
+    """Return what a run will hold on one device.
+
+    Args:
+        shape: sizes of the model.
+        model: precision, adapters, sharding.
+        optim: token budget of a micro-batch, ``tokens_per_batch``; the step's gradients are held from its second micro-batch on.
+        group: the largest group.
+        reference: the frozen start is kept beside the policy.
+        rollout: how the policy is sampled; None: it is not.
+        processes: over how many the weights, gradients and moments are sharded, where ``model.shard`` says so.
+    """
+    share = processes if model.shard != "none" else 1
+    tokens = max(optim.tokens_per_batch, group.tokens)
+    copies = 2 if model.bf16 else 4
+    fixed = [
+        MemoryRow("weights", 4 * shape.parameters // share, "always", "4 bytes a parameter"),
+        MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes a parameter of LoRA"),
+        MemoryRow("optimiser", 8 * shape.trained // share, "always", "AdamW: 8 bytes a trained parameter"),
+        MemoryRow("reference", 4 * shape.parameters if reference else 0, "always", "frozen start, 4 bytes a parameter"),
+    ]
+    held = max(head_bytes(shape, tokens, bf16=model.bf16), attention_bytes(shape, group.pairs))
+    step = [
+        MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter"),
+        MemoryRow("activations", activation_bytes(shape, tokens, bf16=model.bf16), "step", f"a micro-batch of {tokens} tokens"),
+        MemoryRow("logits or attention scores", held, "step", f"{CHUNK} tokens, or a group of {group.tokens}, at once"),
+    ]
+    rows = [*fixed, *step, *sampling_rows(shape, rollout, group, copies)]
+    return MemoryPlan(tuple(row for row in rows if row.bytes))
+
+
+def memory_of(recipe: Recipe) -> MemoryPlan:
+    """Return the plan of a recipe's run: sizes of its model, and of the largest group of its archive."""
+    rollout = recipe.source.rollout if recipe.source.rounds else None
+    data = recipe.data
+    groups = [*islice(open_archive(data.archive).groups(), SEEN_GROUPS)]
+    return plan_memory(
+        shape_of(recipe.model.name, recipe.model),
+        model=recipe.model,
+        optim=recipe.optim,
+        group=group_shape(
+            groups,
+            load_codec(recipe.model.name),
+            attempts=data.group_size,
+            max_tokens=data.max_tokens,
+            longest=rollout.max_tokens if rollout else 0,
+        ),
+        reference=recipe.objective.needs_reference and rollout is not None,
+        rollout=rollout,
+    )
+
+
+def available_bytes() -> int:
+    """Return the memory that this process may still take: of the GPU where there is one, else of the machine and its control group."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0]
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    limit = Path("/sys/fs/cgroup/memory.max")
+    told = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
+    return free if told == "max" else min(free, int(told))
+
+
+def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, width: int) -> Sequence[MemoryRow]:
+    """Return what sampling holds beside the policy: a frozen copy, keys and values of all sequences, logits."""
+    if rollout is None:
+        return ()
+    length = group.prompt + rollout.max_tokens
+    cache = rollout.batch * length * shape.layers * 2 * shape.keys * width
+    return (
+        MemoryRow("sampling copy", width * shape.parameters, "sampling", f"{width} bytes a parameter"),
+        MemoryRow("key-value cache", cache, "sampling", f"{rollout.batch} sequences of {length} tokens"),
+        MemoryRow("sampling logits", 4 * rollout.batch * shape.vocabulary * 4, "sampling", f"{rollout.batch} rows, float32"),
+    )

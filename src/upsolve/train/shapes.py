@@ -1,0 +1,133 @@
+"""Sizes of models and groups, known before a weight is loaded.
+
+Legend: N parameters, L layers, D hidden size, Q and K width of all query heads and of all key-value heads, I width of the MLP,
+V vocabulary, G attempts of a group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upsolve.config import ModelConfig
+from upsolve.errors import ModelError
+from upsolve.policy.model import resolve
+from upsolve.policy.tokens import Codec
+from upsolve.types import Group
+
+__all__ = ["GroupShape", "ModelShape", "group_shape", "shape_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The sizes of a decoder that decide about its memory."""
+
+    parameters: int
+    """N, tied weights once."""
+    layers: int
+    """L."""
+    hidden: int
+    """D."""
+    heads: int
+    """Query heads."""
+    queries: int
+    """Q: query heads times head size."""
+    keys: int
+    """K: key-value heads times head size."""
+    mlp: int
+    """I."""
+    vocabulary: int
+    """V."""
+    adapters: int = 0
+    """Parameters of LoRA adapters; 0: every weight is trained."""
+
+    @property
+    def trained(self) -> int:
+        """Return the number of parameters with a gradient."""
+        return self.adapters or self.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """The sizes of a group."""
+
+    prompt: int
+    """Tokens of the prompt."""
+    attempts: int
+    """G."""
+    longest: int
+    """Tokens of the longest attempt."""
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of the packed group, at most."""
+        return self.prompt + self.attempts * self.longest
+
+    @property
+    def pairs(self) -> int:
+        """Return the pairs of tokens that the attention of the attempts scores."""
+        return self.attempts * self.longest * (self.prompt + self.longest)
+
+
+def shape_of(name: str, model: ModelConfig) -> ModelShape:
+    """Return the sizes of a model by its configuration alone; no weight is read.
+
+    Raises:
+        ModelError: the configuration cannot be loaded.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from upsolve.policy.model import with_adapters
+
+    config = config_of(name)
+    with torch.device("meta"):
+        blank: Any = AutoModelForCausalLM.from_config(config)
+        blank.tie_weights()
+        total = sum(parameter.numel() for parameter in blank.parameters())
+        adapted = with_adapters(blank, model, seed=0)
+    learning = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
+    text = config.get_text_config()
+    heads: int = text.num_attention_heads
+    size: int = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return ModelShape(
+        parameters=total,
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        heads=heads,
+        queries=heads * size,
+        keys=(getattr(text, "num_key_value_heads", None) or heads) * size,
+        mlp=getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size,
+        vocabulary=text.vocab_size,
+        adapters=learning if model.lora_rank else 0,
+    )
+
+
+def config_of(name: str) -> Any:
+    """Return the configuration of a model without its weights.
+
+    Raises:
+        ModelError: it cannot be found or read.
+    """
+    from transformers import AutoConfig
+
+    folder, gguf = resolve(name)
+    try:
+        return AutoConfig.from_pretrained(folder, **({"gguf_file": gguf} if gguf else {}))
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
+
+
+def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tokens: int, longest: int = 0) -> GroupShape:
+    """Return the sizes of the largest group that training may meet.
+
+    Args:
+        groups: tasks with their stored attempts.
+        codec: the model's tokenizer.
+        attempts: G.
+        max_tokens: limit of prompt and attempt together; longer attempts are left out of training.
+        longest: limit of a sampled attempt, tokens; 0: none is sampled.
+    """
+    prompt = max((len(codec.prompt(group.task).ids_P) for group in groups), default=0)
+    stored = (len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts)
+    fitting = (length for length in stored if length + prompt <= max_tokens)
+    return GroupShape(prompt, attempts, max(longest, max(fitting, default=0)))

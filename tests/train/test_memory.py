@@ -1,0 +1,129 @@
+"""The computed memory against what PyTorch itself counts, on tensors without storage and in a process of its own."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from upsolve.config import ModelConfig, OptimConfig, SampleConfig
+from upsolve.policy.attention import TREE
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.logprobs import token_scores
+from upsolve.train.memory import activation_bytes, plan_memory
+from upsolve.train.pack import pack
+from upsolve.train.shapes import GroupShape, ModelShape, shape_of
+
+SIZES = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+SMALL = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32)
+
+
+def batch_of(prompt, attempts, length, groups):
+    one = tuple(EncodedAttempt(tuple(range(i, i + length)), np.zeros(length, dtype=np.float32)) for i in range(attempts))
+    return pack([[EncodedGroup(tuple(range(prompt)), one)] * groups])
+
+
+def planned(model, batch, group, **settings):
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    shape = ModelShape(parameters, model.config.num_hidden_layers, 576, 9, 576, 192, 1536, 49152)
+    optim = OptimConfig(tokens_per_batch=batch.ids_BL.size)
+    return plan_memory(shape, model=ModelConfig(**settings), optim=optim, group=group).peak_bytes
+
+
+@pytest.mark.parametrize("bf16", [True, False])
+def test_the_plan_is_what_pytorch_counts(bf16):
+    """Two micro-batches and a step of AdamW, on tensors that have sizes and no storage."""
+    batch = batch_of(700, 8, 200, 1)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, num_hidden_layers=2, tie_word_embeddings=True))
+        model.set_attn_implementation(TREE)
+        optimizer, tracker = torch.optim.AdamW(model.parameters()), MemTracker()
+        tracker.track_external(model, optimizer)
+        with tracker:
+            for _ in range(2):
+                for _ in range(2):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                        scores = token_scores(model, batch)
+                    scores.logp_T.mean().backward()
+                    tracker.reset_mod_stats()
+                optimizer.step()
+                optimizer.zero_grad()
+        (counted,) = tracker.get_tracker_snapshot("peak").values()
+    assert planned(model, batch, GroupShape(700, 8, 200), bf16=bf16) == pytest.approx(counted["Total"], rel=0.15)
+
+
+MEASURE = """
+import json, resource, sys
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+from tests.train.test_memory import SIZES, batch_of
+from upsolve.policy.attention import TREE
+from upsolve.train.logprobs import token_scores
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+batch, before = batch_of(200, 4, 150, 4), resident()
+model = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, num_hidden_layers=6, tie_word_embeddings=True))
+model.set_attn_implementation(TREE)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(2):
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            scores = token_scores(model, batch)
+        scores.logp_T.mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before))
+"""
+
+
+@pytest.mark.slow
+def test_the_plan_is_what_a_process_takes():
+    """Resident memory, with an allocator that gives back what is freed; with glibc's defaults a run takes up to half as much again."""
+    given = {"MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1", "PYTHONPATH": ":".join(["", *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", MEASURE], capture_output=True, text=True, env=given, check=True
+    )
+    batch = batch_of(200, 4, 150, 4)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, num_hidden_layers=6, tie_word_embeddings=True))
+    assert planned(model, batch, GroupShape(200, 4, 150)) == pytest.approx(json.loads(done.stdout), rel=0.15)
+
+
+def test_activations_by_hand():
+    """A token and layer: 20 * 8 + 6 * (8 + 4) + 8 * 16 = 360 bytes; 5 tokens, 2 layers, and 2 bytes for each of 1,000 parameters."""
+    assert activation_bytes(SMALL, 5, bf16=True) == 5 * 2 * 360 + 2000
+    assert activation_bytes(SMALL, 5, bf16=False) == 5 * 2 * (24 * 8 + 8 * 12 + 16 * 16)
+
+
+def test_what_a_recipe_adds():
+    """Moments are sharded, the reference is whole, sampling takes a copy in half precision, and the larger phase counts."""
+    group, optim = GroupShape(10, 4, 20), OptimConfig(tokens_per_batch=64)
+    alone = plan_memory(SMALL, model=ModelConfig(), optim=optim, group=group)
+    rows = {row.name: row.bytes for row in alone.rows}
+    assert (rows["weights"], rows["optimiser"], rows["gradients"]) == (4000, 8000, 4000)
+    assert alone.peak_bytes == alone.held("always") + alone.held("step")
+    model = ModelConfig(shard="fsdp2")
+    more = plan_memory(
+        SMALL, model=model, optim=optim, group=group, reference=True, rollout=SampleConfig(batch=1000), processes=4
+    )
+    rows = {row.name: row.bytes for row in more.rows}
+    assert (rows["weights"], rows["optimiser"], rows["reference"], rows["sampling copy"]) == (1000, 2000, 4000, 2000)
+    assert rows["key-value cache"] == 1000 * (10 + 200) * 2 * 2 * 4 * 2  # sequences, tokens, layers, both, K, bytes
+    assert more.peak_bytes == more.held("always") + more.held("sampling")
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
+    shape = shape_of(tiny_model, ModelConfig())
+    assert (shape.layers, shape.hidden, shape.heads, shape.keys, shape.mlp) == (2, 32, 4, 16, 64)
+    assert shape.trained == shape.parameters
+    adapted = shape_of(tiny_model, ModelConfig(lora_rank=2))
+    linear = 2 * (2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (64 + 32))  # rank * (in + out): q, o, k, v, gate, up, down
+    assert (adapted.parameters, adapted.trained) == (shape.parameters, 2 * linear)
