@@ -1,10 +1,10 @@
 # make demo   the main job on the embedded archive, before and after, with a report
-# make test   style, types and tests (make check is the same)
+# make test   style, types and the fast tests (make check is the same); make test-all adds those that take longer
 # make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the PyTorch build of your choice),
-#            MODEL, SEED, OUT (of the demo), ARGS (more options of `upsolve run`, or of pytest)
+#            MODEL, SEED, OUT (of the demo), JOBS (processes of pytest), ARGS (more options of `upsolve run`, or of pytest)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,18 +12,25 @@ BIN := $(VENV)/bin
 MODEL ?= smollm2-135m
 SEED ?= 0
 OUT ?= runs/demo-$(SEED)
+# processes of pytest; each has one thread (tests/conftest.py)
+JOBS ?= 2
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-languages test-vllm check install clean
+.PHONY: demo test test-all lint test-languages test-vllm check install clean
 
 demo: install
 	$(BIN)/upsolve run demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
 
-test: install
+test: lint
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+test-all: lint
+	$(BIN)/pytest -n $(JOBS) -m 'not gpu and not languages and not vllm' $(ARGS)
+
+lint: install
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/ruff format --check src tests tools benchmarks
 	$(BIN)/pyright
-	$(BIN)/pytest $(ARGS)
 
 test-languages: install
 	apt-get install -y --no-install-recommends $$($(BIN)/python tools/language_packages.py)
