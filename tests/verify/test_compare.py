@@ -1,10 +1,12 @@
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.verify.judge.compare import decode, equal, lines_match, literal, tokens_match
+from upsolve.verify.judge.compare import answers, decode, equal, floats_match, lines_match, literal, tokens_match
+from upsolve.verify.judge.compare import shown as displayed
 from upsolve.verify.sandbox.values import plain
 
 
@@ -71,3 +73,91 @@ def test_lines_want_all_lines():
     assert not lines_match("1\n2\n3\n", "1\n2\n")
     assert not lines_match("1 2", "12")
     assert tokens_match("1\n2", " 1 2 ")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "compare", "same"),
+    [
+        (10**400, "1.5", "floats", False),  # beyond the range of floats
+        (10**400, "10" + "0" * 399, "floats", True),
+        (100000050, "100000000", "floats", False),  # two integers are equal or not
+        (100000050.0, "100000000.0", "floats", True),  # 5e-7 of the expected value
+        (100000150.0, "100000000.0", "floats", False),
+        (5.0, "inf", "floats", False),
+        (float("inf"), "inf", "floats", True),
+        (True, "1.0", "floats", True),
+        ("1.0", "1.0", "floats", False),
+        ({"a": 0.1 + 0.2}, "{'a': 0.3}", "floats", True),
+        ({"a": 0.1 + 0.2}, "{'a': 0.3}", "lines", False),
+        ({"a": 0.31}, "{'a': 0.3}", "floats", False),
+        ({"b": 0.3}, "{'a': 0.3}", "floats", False),
+        ({0.1 + 0.2, 5}, "{5, 0.3}", "floats", True),
+        ({(0.1 + 0.2, "x"), "y"}, "{'y', (0.3, 'x')}", "floats", True),
+        ({0.4, 5}, "{5, 0.3}", "floats", False),
+        ({0.3}, "{0.3, 5}", "floats", False),
+        ({float("nan")}, "{0.3}", "floats", False),
+        (complex(1, 2.0000001), "(1+2j)", "floats", True),
+    ],
+)
+def test_the_tolerance_of_values(value, expected, compare, same):
+    assert answers(shown(value), expected, compare) is same
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        ("100000050", "100000000", False),
+        ("007", "7", True),
+        ("1.0", "1", True),
+        ("1_0e-1", "1", False),
+        ("١", "1", False),
+        ("1e-7", "0", True),
+        ("1e999", "1e998", True),  # both are infinite
+        ("1e999", "5.0", False),
+        ("9" * 5000, "1.0", False),
+        ("nan", "NaN", False),
+        ("0x10", "16.0", False),
+    ],
+)
+def test_the_tolerance_of_outputs(got, expected, same):
+    assert floats_match(got, expected, 1e-6) is same
+
+
+def test_a_forged_set_is_not_its_members_twice():
+    assert not equal(decode(["set", ["int", "1"], ["int", "1"]]), {1})
+    assert not answers(["dict", [["str", "a"], ["int", "1"]], [["str", "a"], ["int", "1"]]], "{'a': 1}", "floats")
+
+
+COLLIDING = {k * (2**61 - 1) for k in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "compare"),
+    [
+        ({str(k) for k in range(20_000)}, {str(k) for k in range(20_000, 40_000)}, "lines"),
+        ({k: k for k in range(20_000)}, {k: k for k in reversed(range(20_000))}, "lines"),
+        (COLLIDING, {*range(20_000)}, "lines"),
+        ({k + 0.5 for k in COLLIDING}, {*range(20_000)}, "floats"),
+        (dict.fromkeys(COLLIDING, 1), dict.fromkeys(range(20000), 1), "floats"),
+        (dict.fromkeys(COLLIDING, 1), 5, "lines"),
+    ],
+)
+def test_no_value_takes_long_to_compare(value, expected, compare):
+    data, source = shown(value), repr(expected)
+    started = time.process_time()
+    answers(data, source, compare)
+    displayed(data)
+    assert time.process_time() - started < 2
+
+
+def test_a_flood_of_output_costs_no_more_than_what_it_is_compared_with():
+    started = time.process_time()
+    assert not lines_match("x\n" * (4 << 20), "1\n2\n")
+    assert not tokens_match("x " * (4 << 20), "1 2")
+    assert not floats_match("1 " * (4 << 20), "1 2", 1e-6)
+    assert time.process_time() - started < 0.5
+
+
+def test_values_are_displayed_by_their_beginning():
+    assert displayed(shown({"a": {1, 2}, 3: (None,)})) == "{'a': {1, 2}, 3: (None,)}"
+    assert displayed(shown([[1] * 1000] * 1000)).startswith("[[1, 1") and len(displayed(shown("x" * 1000))) == 100

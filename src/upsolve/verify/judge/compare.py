@@ -1,19 +1,25 @@
-"""Compare what an attempt gave with what was expected, on plain data, outside of its process."""
+"""Compare what an attempt gave with what was expected, on plain data, outside of its process.
+
+Whatever an attempt gives, the work on it grows no faster than n log n with its length, and an error while comparing means unequal.
+"""
 
 import ast
-import json
 import math
-from functools import lru_cache
-from itertools import zip_longest
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice, zip_longest
 from typing import Any
 
-from upsolve.verify.sandbox.values import Opaque, plain, value_of
+from upsolve.verify.judge.memo import memo
+from upsolve.verify.sandbox.values import Opaque, value_of
 
 __all__ = [
     "answers",
+    "close",
     "decode",
     "equal",
     "first_difference",
+    "floats_match",
     "lines_match",
     "literal",
     "output_matches",
@@ -23,25 +29,31 @@ __all__ = [
 ]
 
 NUMBERS = (bool, int, float, complex)
-
-
-def decode(data: Any) -> Any:
-    """Return the value that child.plain encoded; anything malformed becomes ``Opaque``. Dicts become lists of pairs."""
-    try:
-        return value_of(data, Members, Pairs)
-    except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
-        return Opaque()
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)", re.IGNORECASE | re.ASCII)
+INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+LONGEST_NUMBER = 400
+"""Characters of a number in an output; a longer one equals only what is spelled the same."""
+LINE_END = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+SHOWN_ITEMS, SHOWN_DEPTH, SHOWN_LENGTH, SHOWN_BITS = 30, 8, 100, 10_000
 
 
 class Pairs(list[Any]):
-    """A dict as its pairs: its keys need not be hashable for us."""
+    """A dict as its pairs: its keys are not hashed, for an attempt could choose keys whose hashes collide."""
 
 
 class Members(list[Any]):
-    """A set as its members."""
+    """A set as its members, not hashed either."""
 
 
-@lru_cache(maxsize=100_000)
+def decode(data: Any) -> Any:
+    """Return the value that child.plain encoded; anything malformed becomes ``Opaque``. Dicts become ``Pairs``, sets ``Members``."""
+    try:
+        return value_of(data, Members, Pairs)
+    except Exception:
+        return Opaque()
+
+
+@memo
 def literal(source: str) -> Any:
     """Return the value of a Python literal (``set()``, ``inf`` and ``nan`` too).
 
@@ -50,93 +62,99 @@ def literal(source: str) -> Any:
     """
     try:
         return ast.literal_eval(source)
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
         if source.strip().lstrip("-") in ("inf", "nan"):
             return float(source)
         raise ValueError(f"expected value is not a Python literal: {source[:200]}") from error
 
 
-@lru_cache(maxsize=100_000)
-def usual_answer(source: str) -> Any:
-    """Return a literal as child.plain encodes it, or None when equality is more than being encoded the same (nan)."""
-    value = literal(source)
-    data = json.loads(plain(value))
-    return data if equal(decode(data), value) else None
+@memo
+def literal_text(source: str) -> str | None:
+    """Return the canonical text of a literal, None where it equals nothing."""
+    return text_or_none(literal(source))
 
 
 def answers(data: Any, expected: str, compare: str) -> bool:
-    """Return whether encoded data is the value of a literal, in Python's sense: most right answers are encoded the same."""
-    usual = usual_answer(expected)
-    if usual is not None and data == usual:
-        return True
-    got, wanted = decode(data), literal(expected)
-    return close(got, wanted, tolerance_of(compare)) if compare.startswith("floats") else equal(got, wanted)
+    """Return whether encoded data is the value of a literal: in Python's sense, or within the tolerance of ``floats``."""
+    got = decode(data)
+    if compare.startswith("floats"):
+        try:
+            return close(got, literal(expected), tolerance_of(compare))
+        except Exception:  # whatever the value did to the comparison, it is the attempt's value
+            return False
+    text = text_or_none(got)
+    return text is not None and text == literal_text(expected)
 
 
 def equal(got: Any, expected: Any) -> bool:
     """Return whether Python's == would hold between plain values: 1 == 1.0 == True, a list is no tuple, nan is nothing."""
-    if isinstance(expected, NUMBERS):
-        return isinstance(got, NUMBERS) and got == expected
-    if isinstance(expected, dict):
-        return isinstance(got, Pairs) and same_members(got, list(expected.items()), pair=True)
-    if isinstance(expected, set | frozenset):
-        return isinstance(got, Members) and same_members(got, list(expected), pair=False)
-    if isinstance(expected, list | tuple):
-        kind = list if isinstance(expected, list) else tuple
-        same = type(got) is kind and len(got) == len(expected)
-        return same and all(equal(a, b) for a, b in zip(got, expected, strict=True))
-    return type(got) is type(expected) and bool(got == expected)
+    text = text_or_none(got)
+    return text is not None and text == text_or_none(expected)
 
 
-def same_members(got: list[Any], expected: list[Any], *, pair: bool) -> bool:
-    """Return whether both hold the same members, in any order; quick when their order agrees."""
-    if len(got) != len(expected):
-        return False
-    left = list(expected)
-    for item in got:
-        match = next((i for i, other in enumerate(left) if (equal_pair(item, other) if pair else equal(item, other))), None)
-        if match is None:
-            return False
-        left.pop(match)
-    return True
-
-
-def equal_pair(got: Any, expected: Any) -> bool:
-    """Compare a key and its value."""
-    return equal(got[0], expected[0]) and equal(got[1], expected[1])
-
-
-def lines_match(got: str, expected: str) -> bool:
-    """Compare line by line, spaces at line ends and empty lines at the end apart. A missing or a further line is a miss."""
-    left, right = ([line.rstrip() for line in text.rstrip().splitlines()] for text in (got, expected))
-    return all(a == b for a, b in zip_longest(left, right))
-
-
-def tokens_match(got: str, expected: str) -> bool:
-    """Compare the sequences of tokens between white space."""
-    return got.split() == expected.split()
-
-
-def floats_match(got: str, expected: str, tolerance: float) -> bool:
-    """Compare token by token; numbers that are not spelled the same may differ by the tolerance, absolute or relative."""
-    left, right = got.split(), expected.split()
-    return len(left) == len(right) and all(
-        a == b or close(number(a), number(b), tolerance) for a, b in zip(left, right, strict=True)
-    )
-
-
-def number(token: str) -> float:
-    """Return the number a token spells, nan when it spells none."""
+def text_or_none(value: Any) -> str | None:
+    """Return the canonical text of a value, None where it equals nothing: it is or holds nan or an object, or is nested too deep."""
     try:
-        return float(token)
-    except ValueError:
-        return math.nan
+        return canonical(value)
+    except Exception:
+        return None
+
+
+def canonical(value: Any) -> str:
+    """Return a text that two plain values share if and only if they are equal.
+
+    Raises:
+        ValueError: the value, or a part of it, equals nothing.
+    """
+    if isinstance(value, str):
+        return f"s{len(value)}:{value}"
+    if isinstance(value, NUMBERS):
+        return number_text(value)
+    if value is None:
+        return "None"
+    if isinstance(value, bytes | bytearray):
+        return f"b{value.hex()}"
+    if isinstance(value, Pairs | dict):
+        pairs: Iterable[Any] = value.items() if isinstance(value, dict) else value
+        return f"{{{','.join(sorted(f'{canonical(key)}={canonical(item)}' for key, item in pairs))}}}"
+    if isinstance(value, Members | set | frozenset):
+        return f"<{','.join(sorted(map(canonical, value)))}>"
+    if type(value) is list:
+        return f"[{','.join(map(canonical, value))}]"
+    if type(value) is tuple:
+        return f"({','.join(map(canonical, value))})"
+    raise ValueError(f"{type(value).__name__} equals nothing")
+
+
+def number_text(value: complex) -> str:
+    """Return the same text for equal numbers, whatever their types; ValueError for nan."""
+    if isinstance(value, complex):
+        if value.imag:
+            return f"{number_text(value.real)}+{number_text(value.imag)}j"
+        value = value.real
+    if isinstance(value, float):
+        if value != value:
+            raise ValueError("nan equals nothing")
+        if not value.is_integer():
+            return value.hex()
+    return f"i{int(value):x}"
 
 
 def close(got: Any, expected: Any, tolerance: float) -> bool:
-    """Return whether plain values are equal but for floats within the tolerance, absolute or relative; nan is close to nothing."""
-    if isinstance(expected, float | int) and not isinstance(expected, bool) and isinstance(got, float | int):
-        return bool(got == expected or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance))
+    """Return whether plain values are equal but for numbers within the tolerance (see ``near``); nan is close to nothing.
+
+    It reaches into lists, tuples, values of dicts and members of sets. Keys of dicts must be equal; members of sets are compared in
+    their sorted order.
+    """
+    if isinstance(expected, NUMBERS) and not isinstance(expected, bool):
+        return isinstance(got, NUMBERS) and near(got, expected, tolerance)
+    if isinstance(expected, dict):
+        left = {canonical(key): value for key, value in got} if isinstance(got, Pairs) else None
+        right = {canonical(key): value for key, value in expected.items()}
+        same = left is not None and len(got) == len(right) and left.keys() == right.keys()
+        return same and all(close(left[key], value, tolerance) for key, value in right.items())
+    if isinstance(expected, set | frozenset):
+        got, expected = sorted(got, key=order) if isinstance(got, Members) else None, sorted(expected, key=order)
     if isinstance(expected, list | tuple):
         kind = list if isinstance(expected, list) else tuple
         same = type(got) is kind and len(got) == len(expected)
@@ -144,13 +162,23 @@ def close(got: Any, expected: Any, tolerance: float) -> bool:
     return equal(got, expected)
 
 
-def tolerance_of(compare: str) -> float:
-    """Return the tolerance of ``floats`` or ``floats:1e-9``; ValueError names what is wrong."""
-    name, _, given = compare.partition(":")
-    value = number(given or "1e-6")
-    if name != "floats" or not value > 0:
-        raise ValueError(f"compare is lines, exact, tokens, floats, floats:TOLERANCE or checker, not {compare!r}")
-    return value
+def order(value: Any) -> tuple[Any, ...]:
+    """Return a key that sorts members of any kind: numbers by value, sequences member by member, others by their canonical text."""
+    if isinstance(value, bool | int | float):
+        return 0, value
+    if isinstance(value, tuple | list) and not isinstance(value, Pairs | Members):
+        return 1, *map(order, value)
+    return 2, canonical(value)
+
+
+def near(got: complex, expected: complex, tolerance: float) -> bool:
+    """Return |got - expected| <= tolerance * max(1, |expected|); two integers must be equal."""
+    if isinstance(got, int) and isinstance(expected, int) or got == expected:
+        return got == expected
+    try:
+        return math.isfinite(abs(expected)) and abs(got - expected) <= tolerance * max(1.0, abs(expected))
+    except OverflowError:  # an integer beyond the range of floats
+        return False
 
 
 def output_matches(got: str, expected: str, compare: str) -> bool:
@@ -161,21 +189,86 @@ def output_matches(got: str, expected: str, compare: str) -> bool:
     return floats_match(got, expected, tolerance_of(compare))
 
 
+def lines_of(text: str) -> Iterator[str]:
+    """Yield the lines of a text without spaces at their ends: lazily, so that a flood costs no more than what it is compared with."""
+    start = 0
+    for end in LINE_END.finditer(text):
+        yield text[start : end.start()].rstrip()
+        start = end.end()
+    yield text[start:].rstrip()
+
+
+def lines_match(got: str, expected: str) -> bool:
+    """Compare line by line, but for spaces at line ends and empty lines at the end. A missing or an additional line is a mismatch."""
+    got, expected = got.rstrip(), expected.rstrip()
+    return got == expected or all(a == b for a, b in zip_longest(lines_of(got), lines_of(expected)))
+
+
+def tokens_match(got: str, expected: str) -> bool:
+    """Compare the sequences of tokens between white space."""
+    wanted = expected.split()
+    return got.split(None, len(wanted)) == wanted
+
+
+def floats_match(got: str, expected: str, tolerance: float) -> bool:
+    """Compare token by token; numbers that are not spelled the same may differ by the tolerance (see ``near``)."""
+    right = expected.split()
+    left = got.split(None, len(right))
+    return len(left) == len(right) and all(a == b or numbers_near(a, b, tolerance) for a, b in zip(left, right, strict=True))
+
+
+def numbers_near(got: str, expected: str, tolerance: float) -> bool:
+    """Return whether two tokens are numbers within the tolerance; where both are spelled as integers, whether they are equal."""
+    if max(len(got), len(expected)) > LONGEST_NUMBER or not (NUMBER.fullmatch(got) and NUMBER.fullmatch(expected)):
+        return False
+    return near(number(got), number(expected), tolerance)
+
+
+def number(token: str) -> float:
+    """Return the number a token spells: an int where it is spelled as one."""
+    return int(token) if INTEGER.fullmatch(token) else float(token)
+
+
+def tolerance_of(compare: str) -> float:
+    """Return the tolerance of ``floats`` (1e-6) or ``floats:1e-9``; ValueError names what is wrong."""
+    name, _, given = compare.partition(":")
+    value = float(given or "1e-6") if not given or NUMBER.fullmatch(given) else math.nan
+    if name != "floats" or not 0 < value < math.inf:
+        raise ValueError(f"compare is lines, exact, tokens, floats, floats:TOLERANCE or checker, not {compare!r}")
+    return value
+
+
 def shown(data: Any) -> str:
-    """Return encoded data as Python would print it, in about a hundred characters."""
-    value = decode(data)
-    if isinstance(value, Pairs):
-        value = dict(value) if all(isinstance(key, str | int | float | tuple) for key, _ in value) else value
+    """Return encoded data about as Python would print it, in at most 100 characters."""
     try:
-        return "something that is not plain data" if isinstance(value, Opaque) else repr(value)[:100]
-    except (ValueError, RecursionError):
+        return short(decode(data), 0)[:SHOWN_LENGTH]
+    except (ValueError, RecursionError, MemoryError):
         return "a value too large to print"
 
 
+def short(value: Any, depth: int) -> str:
+    """Return the beginning of a value's text: a few members, a few levels deep."""
+    if isinstance(value, Opaque):
+        return "something that is not plain data"
+    if depth > SHOWN_DEPTH:
+        return "..."
+    if isinstance(value, str | bytes):
+        return repr(value[:SHOWN_LENGTH])
+    if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
+        raise ValueError("too long")
+    if not isinstance(value, list | tuple):
+        return repr(value)
+    if isinstance(value, Pairs):
+        return f"{{{', '.join(f'{short(k, depth + 1)}: {short(v, depth + 1)}' for k, v in islice(value, SHOWN_ITEMS))}}}"
+    items = ", ".join(short(item, depth + 1) for item in islice(value, SHOWN_ITEMS))
+    if isinstance(value, Members):
+        return f"{{{items}}}" if value else "set()"
+    return f"[{items}]" if isinstance(value, list) else f"({items}{',' * (len(value) == 1)})"
+
+
 def first_difference(got: str, expected: str) -> str:
-    """Return where two outputs part, in a line."""
-    left, right = got.splitlines(), expected.splitlines()
-    for place, (a, b) in enumerate(zip_longest(left, right), start=1):
-        if a is None or b is None or a.rstrip() != b.rstrip():
+    """Return in one line where two outputs first differ."""
+    for place, (a, b) in enumerate(zip_longest(lines_of(got.rstrip()), lines_of(expected.rstrip())), start=1):
+        if a != b:
             return f"line {place}: {'nothing' if a is None else repr(a[:100])}, expected {'nothing' if b is None else repr(b[:100])}"
     return "only white space differs"
