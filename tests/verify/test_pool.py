@@ -109,7 +109,7 @@ def test_a_lost_worker_is_replaced_and_nothing_is_lost():
 
 def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeypatch):
     class Doomed:
-        def call(self, *_):
+        def call(self, *_, **__):
             raise pool.WorkerLostError("gone")
 
         def close(self):
@@ -119,6 +119,13 @@ def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeyp
     monkeypatch.setitem(pool.idle, "local", [])
     verdicts = verify(attempts(3), FAST)
     assert statuses(verdicts) == ["unscored"] * 3 and "gone" in verdicts[0].error_message
+
+
+def test_a_worker_without_an_answer_is_ended_and_its_attempts_are_unscored(monkeypatch):
+    monkeypatch.setattr(pool, "deadline", lambda _chunk, _how: 0.5)
+    slow = replace(FAST, limits=Limits(wall_seconds=60, cpu_seconds=60))
+    verdicts = verify([(TASK, LOOP)], slow)
+    assert statuses(verdicts) == ["unscored"] and "no answer within 0.5 s" in verdicts[0].error_message
 
 
 def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge.plans import judge
+from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.sandbox.cgroup import ControlGroup
@@ -20,7 +20,9 @@ from upsolve.verify.sandbox.process import Server
 LIMITS = Judging(Limits(wall_seconds=5, cpu_seconds=2))
 
 LITTER = """
-import builtins, ctypes, locale, math, os, random, subprocess, sys
+import builtins, ctypes, fcntl, locale, math, os, random, subprocess, sys
+for handle in (1, 2, 3):
+    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK)
 open("/tmp/left", "w").write("x")
 open("/dev/shm/left", "w").write("x")
 os.environ["LEFT"] = "x"
@@ -42,8 +44,9 @@ def f():
 """
 
 LOOK = """
-import builtins, ctypes, math, os, sys
-found = [name for name in ("/tmp/left", "/dev/shm/left") if os.path.exists(name)]
+import builtins, ctypes, fcntl, math, os, sys
+found = [f"flags of {handle}" for handle in (1, 2, 3) if fcntl.fcntl(handle, fcntl.F_GETFL) & (os.O_APPEND | os.O_NONBLOCK)]
+found += [name for name in ("/tmp/left", "/dev/shm/left") if os.path.exists(name)]
 found += [name for name in ("LEFT",) if name in os.environ]
 found += ["cwd"] * (os.getcwd() != "/tmp") + ["umask"] * (os.umask(0o22) == 0) + ["limit"] * (sys.getrecursionlimit() == 77)
 found += ["math"] * (math.sqrt == "x") + ["builtins"] * hasattr(builtins, "left")
@@ -164,3 +167,51 @@ def test_sockets_of_services_are_out_of_reach(language):
             task = Task("t", "", (TestCase(TestKind.STDIO, "", "2\n"),))
             verdict = judge(task, Attempt("t", code if language == "python" else perl, language), LIMITS)
             assert (verdict.status, verdict.stdout_head.strip()) == (Status.PASSED, "2")
+
+
+def test_priorities_of_others_stay_as_they_are():
+    code = """
+import os
+def attempted(which):
+    try:
+        os.setpriority(which, 0, 5)
+    except PermissionError:
+        return "refused"
+    return "done"
+def f():
+    return [attempted(which) for which in (os.PRIO_USER, os.PRIO_PGRP, os.PRIO_PROCESS)]
+"""
+    verdict = run(code, "['refused', 'refused', 'done']")
+    assert verdict.status is Status.PASSED, verdict.error_message
+
+
+BURN = "import os, time\nif os.fork() == 0:\n    if os.fork() == 0:\n        while time.process_time() < {seconds}: pass\n        open('/tmp/done', 'w').close()\n    os._exit(0)\n"
+
+
+@pytest.mark.parametrize("test", [TestCase(TestKind.CALL, "f()", "1"), TestCase(TestKind.CODE, "assert f() == 1")])
+def test_processor_time_of_orphans_is_counted(test):
+    wait = "def f():\n    for _ in range(300):\n        if not os.path.exists('/tmp/done'): time.sleep(0.01)\n    return 1\n"
+    verdict = judge(Task("t", "", (test,), "f"), Attempt("t", BURN.format(seconds=0.5) + wait), LIMITS)
+    assert verdict.status is Status.PASSED and verdict.cpu_seconds == pytest.approx(0.5, rel=0.3)
+
+
+def test_processor_time_of_orphans_counts():
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", ""),))
+    how = Judging(Limits(wall_seconds=8, cpu_seconds=0.4))
+    assert judge(task, Attempt("t", BURN.format(seconds=0.6) + "time.sleep(2)"), how).status is Status.TIMEOUT
+
+
+@pytest.mark.skipif(not ControlGroup().active, reason="no control groups here")
+def test_an_attempt_without_memory_does_not_take_its_neighbours_along():
+    """The kernel counts kills by group: a neighbour that killed itself is no memory hog."""
+    hog = "import os, time\ndef f():\n    if os.fork() == 0:\n        b = bytearray(200 << 20)\n        time.sleep(9)\n    time.sleep(0.5)\n    b = bytearray(350 << 20)\n    return 1\n"
+    suicide = "import os\ndef f():\n    os.kill(os.getpid(), 9)\n"
+    codes = [suicide, hog, suicide + "# 2", "def f(): return 1"]
+    how = Judging(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
+    verdicts = judge_all([(SUM, Attempt("t", code)) for code in codes], how)
+    assert [(v.status.value, v.error_type) for v in verdicts] == [
+        ("runtime_error", "Signal9"),
+        ("memory_limit", "OutOfMemory"),
+        ("runtime_error", "Signal9"),
+        ("passed", ""),
+    ]

@@ -1,5 +1,6 @@
 """What a verdict says besides its status: why, where, which lines, how sure."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -149,3 +150,42 @@ def test_processor_time_past_the_limit_is_a_timeout():
     code = "import time\nwhile time.process_time() < 1.5: pass\nprint('done')\n"
     assert run(task, code, Judging(Limits(wall_seconds=8, cpu_seconds=1.2))).status is Status.TIMEOUT
     assert run(task, code).status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\ndef f(x):\n    sys.stdout.write('x' * (20 << 20))\n    sys.stdout.flush()\n    return x\n",
+        "import sys\nsys.stdout.write('x' * (20 << 20))\nsys.stdout.flush()\n",
+        "import sys\ndef f(x):\n    sys.stderr.write('x' * (20 << 20))\n    return x\n",
+    ],
+)
+def test_output_far_past_the_limit_is_no_runtime_error(code):
+    assert run(calls(("f(1)", "1")), code).status is Status.OUTPUT_LIMIT
+    assert run(stdio(("", "1")), code + "f(1)\n" if "def" in code else code).status is Status.OUTPUT_LIMIT
+
+
+WRITE = "import os\nfor handle in (3, 4):\n    try:\n        data = {data}\n        while data: data = data[os.write(handle, data):]\n    except OSError: pass\nos._exit(0)\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "b'\\n' * (8 << 20)",
+        "b'{}\\n' * (2 << 20)",
+        "b'[' * (8 << 20)",
+        "(b'[[],' * (1 << 21))",
+        "b'{\"load\": [\"' + b'E' * (7 << 20) + b'\", \"\", 1]}\\n'",
+        "b'{\"load\": [[' + b'[],' * (2 << 20) + b'0], \"\", 1]}\\n'",
+        "b''.join(b'{\"test\": %d}\\n' % (k * (2**61 - 1)) for k in range(60000))",
+    ],
+)
+def test_a_flood_of_results_is_bounded_in_time_and_in_the_verdict(data):
+    started = time.process_time()
+    verdict = run(calls(("f(1)", "1")), WRITE.format(data=data))
+    assert time.process_time() - started < 2
+    assert verdict.status in (Status.RUNTIME_ERROR, Status.FAILED) and len(repr(verdict)) < 5000
+
+
+def test_a_comparison_that_overflows_is_the_attempts_failure():
+    assert run(calls(("f(1)", "1.5"), compare="floats"), "def f(x):\n    return 10 ** 400\n").status is Status.FAILED

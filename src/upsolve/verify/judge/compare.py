@@ -149,9 +149,9 @@ def close(got: Any, expected: Any, tolerance: float) -> bool:
     if isinstance(expected, NUMBERS) and not isinstance(expected, bool):
         return isinstance(got, NUMBERS) and near(got, expected, tolerance)
     if isinstance(expected, dict):
-        left = {canonical(key): value for key, value in got} if isinstance(got, Pairs) else None
+        left = {canonical(key): value for key, value in got} if isinstance(got, Pairs) else {}
         right = {canonical(key): value for key, value in expected.items()}
-        same = left is not None and len(got) == len(right) and left.keys() == right.keys()
+        same = isinstance(got, Pairs) and len(got) == len(right) and left.keys() == right.keys()
         return same and all(close(left[key], value, tolerance) for key, value in right.items())
     if isinstance(expected, set | frozenset):
         got, expected = sorted(got, key=order) if isinstance(got, Members) else None, sorted(expected, key=order)
@@ -173,7 +173,7 @@ def order(value: Any) -> tuple[Any, ...]:
 
 def near(got: complex, expected: complex, tolerance: float) -> bool:
     """Return |got - expected| <= tolerance * max(1, |expected|); two integers must be equal."""
-    if isinstance(got, int) and isinstance(expected, int) or got == expected:
+    if (isinstance(got, int) and isinstance(expected, int)) or got == expected:
         return got == expected
     try:
         return math.isfinite(abs(expected)) and abs(got - expected) <= tolerance * max(1.0, abs(expected))

@@ -29,6 +29,8 @@ JUDGE = "upsolve-2"
 """Name and version of this judge; part of every verdict."""
 
 HEAD = 1000
+MOST_TYPE, MOST_MESSAGE = 100, 500
+"""Characters of an error's type and message: a verdict is kept, whatever the attempt wrote."""
 ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 """After one of these nothing more is known of the tests that follow."""
 Outcomes = tuple[list[Status], list[list[Any]]]
@@ -39,11 +41,19 @@ class ClaimError(JudgeError):
     """The attempt's process says that the task or the sandbox is at fault. The attempt may have forged that."""
 
 
-def function_outcomes(task: Task, end: Exit, nonce: str | bool) -> Outcomes:
-    """Return the outcome of every test and the errors ``[type, message, line]`` in order."""
+def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequence[Mapping[str, Any]] | None = None) -> Outcomes:
+    """Return the outcome of every test and the errors ``[type, message, line]`` in order.
+
+    Args:
+        task: its tests.
+        end: how the run ended.
+        nonce: what a CODE test that passed must have reported.
+        records: result lines to use in place of those of ``end``.
+    """
     by_test: dict[int, Mapping[str, Any]] = {}
-    for record in end.records:
-        if isinstance(index := record.get("test"), int):
+    for record in end.records if records is None else records:
+        index = record.get("test")
+        if type(index) is int and 0 <= index < len(task.tests):
             by_test.setdefault(index, record)
     if early := whole_program(end):
         return [early[0]] * len(task.tests), [early[1]]
@@ -53,6 +63,8 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool) -> Outcomes:
     for index, test in enumerate(task.tests):
         if index in by_test:
             outcome, error = test_outcome(test, by_test[index], nonce if not canary_fell else "", task.compare)
+            if outcome is Status.RUNTIME_ERROR and end.output_exceeded:  # the write past the limit is what failed
+                outcome, error = how_it_ended(end)
         elif Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED):
             outcome, error = Status.UNSCORED, None
         else:
@@ -73,19 +85,22 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
         if "compile" in record:
             return Status.COMPILE_ERROR, error_of(record["compile"])
         if "setup" in record:
-            raise ClaimError(f"the task's own setup fails: {record['setup']}")
+            raise ClaimError(f"the task's own setup fails: {error_of(record['setup'])}")
         if "broken" in record:
-            raise ClaimError(str(record["broken"]))
+            raise ClaimError(str(record["broken"])[:MOST_MESSAGE] if isinstance(record["broken"], str) else "malformed")
         if "load" in record:
-            return error_status(error_of(record["load"])), error_of(record["load"])
+            error = error_of(record["load"])
+            if end.output_exceeded and error_status(error) is Status.RUNTIME_ERROR:  # the write past the limit is what failed
+                return Status.OUTPUT_LIMIT, how_it_ended(end)[1]
+            return error_status(error), error
     return None
 
 
 def error_of(said: Any) -> list[Any]:
-    """Return ``[type, message, line]`` of an error record; an attempt may have written anything there."""
-    if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str):
-        return said[:3]
-    return ["MalformedResult", str(said)[:200], None]
+    """Return ``[type, message, line]`` of an error record, all three bounded; an attempt may have written anything there."""
+    if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str) and isinstance(said[1], str):
+        return [said[0][:MOST_TYPE], said[1][:MOST_MESSAGE], said[2] if type(said[2]) is int else None]
+    return ["MalformedResult", str(said)[:200] if isinstance(said, str | int | None) else type(said).__name__, None]
 
 
 def error_status(error: Sequence[Any]) -> Status:
@@ -97,7 +112,11 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
     """Judge one test by its result line."""
     if "timeout" in record:
         said = record["timeout"]
-        return Status.TIMEOUT, ["Timeout", said if isinstance(said, str) else "ran into the time limit of a test", None]
+        return Status.TIMEOUT, [
+            "Timeout",
+            said[:MOST_MESSAGE] if isinstance(said, str) else "ran into the time limit of a test",
+            None,
+        ]
     if "error" in record:
         error = error_of(record["error"])
         if test.kind is TestKind.CODE and error[0] == "AssertionError":

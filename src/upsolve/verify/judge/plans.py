@@ -121,7 +121,9 @@ def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
             if (yield from control_runs(task, how)):
                 return forged(task, attempt, str(error))
             problem = str(error)
-        except (JudgeError, OSError, ValueError) as error:
+        except IsolationError:
+            raise
+        except Exception as error:  # whatever it is, the worker goes on
             problem = f"{type(error).__name__}: {error}"
     return unscored(task, attempt, problem)
 

@@ -13,6 +13,8 @@ from upsolve.verify.pool.rpc import WorkerLostError
 __all__ = ["RayWorker", "places"]
 
 T = TypeVar("T")
+QUEUE_SECONDS = 3600.0
+"""A task of the cluster may wait so long for a free core before its deadline counts."""
 
 
 @cache
@@ -49,12 +51,15 @@ class RayWorker:
     def __init__(self) -> None:
         self.task: Any = None
 
-    def call(self, work: Callable[..., T], *args: Any) -> T:
-        """Send a function with its arguments and wait for what it returns."""
+    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
+        """Send a function with its arguments and wait for what it returns; ``seconds`` begin when it is sent, so a queue counts."""
         library = ray()
         self.task = task_of(work).remote(*args)
         try:
-            return library.get(self.task)
+            return library.get(self.task, timeout=None if seconds is None else seconds + QUEUE_SECONDS)
+        except library.exceptions.GetTimeoutError as error:
+            self.close()
+            raise WorkerLostError(f"no answer within {seconds:g} s") from error
         except library.exceptions.RayTaskError as error:
             raise error.cause from error
         except library.exceptions.RayError as error:

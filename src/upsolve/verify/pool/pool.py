@@ -11,16 +11,20 @@ from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.outcomes import unscored
+from upsolve.verify.judge.programs import COMPILE_SECONDS
+from upsolve.verify.languages import PYTHON
 from upsolve.verify.limits import Judging
 from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.cluster import RayWorker, places
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 
-__all__ = ["CHUNK", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
+__all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
 
 CHUNK = 8
 """Most attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
+SPARE_SECONDS = 120.0
+"""What a worker may take above the time of its attempts: to start its sandboxes, to compare, to analyse."""
 AHEAD = 2
 """Chunks that wait for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
@@ -45,6 +49,14 @@ def worker_count(how: Judging) -> int:
     return how.workers or (places() if how.executor == "ray" else os.cpu_count() or 1)
 
 
+def deadline(chunk: Chunk, how: Judging) -> float:
+    """Return after how many seconds a worker that judges a chunk is lost: far more than its attempts' own limits allow."""
+    compiled = sum(attempt.language not in PYTHON for _, attempt in chunk)
+    checks = sum(len(task.tests) for task, _ in chunk if task.checker)
+    seconds = 10 * len(chunk) * how.limits.wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
+    return SPARE_SECONDS + how.repeats * seconds
+
+
 class Batch:
     """Workers of one batch."""
 
@@ -67,7 +79,7 @@ class Batch:
     def work(self, chunk: Chunk) -> list[Verdict]:
         """Judge a chunk; when a worker is lost, each of its attempts is tried alone, once, and then left unscored."""
         try:
-            return self.call(judge_chunk, chunk, self.how)
+            return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
         except WorkerLostError as error:
             if self.stopped:
                 raise
@@ -78,15 +90,15 @@ class Batch:
     def again(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
         """Try one attempt a last time."""
         try:
-            return self.call(judge_chunk, chunk, self.how)
+            return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
         except WorkerLostError:
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
-    def call(self, work: Callable[..., T], *args: Any) -> T:
-        """Do one piece of work on a worker; raises WorkerLostError when that is lost."""
+    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
+        """Do one piece of work on a worker; raises WorkerLostError when that is lost, or has no answer after ``seconds``."""
         worker = self.take()
         try:
-            result = worker.call(work, *args)
+            result = worker.call(work, *args, seconds=seconds)
         except WorkerLostError:
             with guard:
                 self.busy.discard(worker)

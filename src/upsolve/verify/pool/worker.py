@@ -22,8 +22,12 @@ T = TypeVar("T")
 class Worker(Protocol):
     """Something that does one piece of work at a time."""
 
-    def call(self, work: Callable[..., T], *args: Any) -> T:
-        """Return what a function of a module gives elsewhere; raises WorkerLostError when the process it ran in is gone."""
+    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
+        """Return what a function of a module gives elsewhere.
+
+        Raises:
+            WorkerLostError: the process it ran in is gone, or had no answer after ``seconds`` and was ended.
+        """
         ...
 
     def close(self) -> None:
@@ -65,13 +69,13 @@ class LocalWorker:
         self.give_back = weakref.finalize(self, taken.subtract, [self.core])
         self.process = start(main, self.core)
 
-    def call(self, work: Callable[..., T], *args: Any) -> T:
-        """Send a function with its arguments and wait for what it returns."""
+    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
+        """Send a function with its arguments and wait for what it returns; see ``Worker.call``."""
         try:
-            return ask(self.process, work, *args)
-        except WorkerLostError:
+            return ask(self.process, work, *args, seconds=seconds)
+        except (WorkerLostError, TimeoutError) as error:
             self.close()
-            raise
+            raise WorkerLostError(str(error)) from error
 
     def close(self) -> None:
         """End the process."""

@@ -1,5 +1,6 @@
 """A warm sandboxed process on our side: how it is started, and the messages and memory files we share with it."""
 
+import fcntl
 import json
 import marshal
 import os
@@ -150,6 +151,7 @@ class Server:
         for number, job in enumerate(jobs):
             work, test = marshal.dumps(job.attempt), marshal.dumps(job.tester) if job.tester else b""
             for handle, data in zip(self.slot(number), (b"", b"", b"", work, test), strict=True):
+                fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)  # an attempt shares it and may have set O_APPEND
                 rewrite(handle, data)
             runs.append((job.wall_seconds, len(work), len(test), job.continues))
         self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
@@ -21,11 +21,13 @@ REQUIRED = (
 )
 """Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""
 RESULTS_READ = 16 << 20
+MOST_RECORDS = 1 << 16
+"""Result lines that are read; there is one a test and a few more."""
 OWN_MEMORY = 64 << 20
 """What the server itself may use of its control group, and its own two processes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Exit:
     """How a job ended; every figure comes from the kernel or from the server, none from the attempt."""
 
@@ -43,8 +45,8 @@ class Exit:
     """Processor time of the attempt's process and of the children it waited for."""
     memory_bytes: int
     """Peak resident memory of the attempt's process."""
-    records: tuple[Mapping[str, Any], ...]
-    """Result lines: the attempt's own data, never trusted, or a tester's."""
+    results: bytes
+    """Result lines as they were written: the attempt's own data, never trusted, or a tester's."""
     stdout: bytes
     """Standard output, cut at the limit."""
     stderr: bytes
@@ -53,6 +55,11 @@ class Exit:
     """True when either stream went past the limit."""
     layers: tuple[str, ...]
     """Confinement that was active."""
+
+    @cached_property
+    def records(self) -> tuple[Mapping[str, Any], ...]:
+        """Result lines that are JSON objects; parsed when first read, so that a flood of them is in memory for one attempt at a time."""
+        return tuple(parse_records(self.results))
 
 
 own = threading.local()
@@ -122,17 +129,22 @@ def demand_layers(running: Server, how: Judging) -> None:
 
 
 def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
-    """Run jobs on a server, those that one message holds; return the ends of those that were run."""
+    """Run jobs on a server, those that one message holds; return the ends of those that were run.
+
+    The kernel counts what it killed for want of memory by group, not by job: where it killed anything, a job that ended by SIGKILL is
+    run again alone before that is held against it.
+    """
     folder, profile = running.work_folder(jobs[0].continues), jobs[0].profile
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs)
     running.group.limit(memory + OWN_MEMORY, limits.processes + 8 if profile == "python" else 512)
     try:
         ends, lasts = running.run(jobs, server_limits(limits, folder, profile))
-        oom = running.group.out_of_memory() if any(os.WIFSIGNALED(int(end[0])) for end in ends) else False
-        collected = [collect(running, number, end, limits, starved=oom) for number, end in enumerate(ends)]
+        oom = any(map(killed, ends)) and running.group.out_of_memory()
+        sure = len(jobs) if len(jobs) == 1 or not oom else next(number for number, end in enumerate(ends) if killed(end))
+        collected = [collect(running, number, end, limits, starved=oom) for number, end in enumerate(ends[:sure])]
         if not lasts:
             forget_server(profile)
-        return collected
+        return collected if sure else run_part(server(profile), jobs[:1], limits)
     except RenewError as error:
         forget_server(profile)
         if running.fresh:
@@ -156,7 +168,7 @@ def out_of_memory(layers: tuple[str, ...]) -> Exit:
         wall_seconds=0.0,
         cpu_seconds=0.0,
         memory_bytes=0,
-        records=(),
+        results=b"",
         stdout=b"",
         stderr=b"",
         output_exceeded=False,
@@ -164,22 +176,27 @@ def out_of_memory(layers: tuple[str, ...]) -> Exit:
     )
 
 
+def killed(end: Sequence[float]) -> bool:
+    """Return whether SIGKILL ended a job."""
+    return os.WIFSIGNALED(int(end[0])) and os.WTERMSIG(int(end[0])) == 9
+
+
 def collect(running: Server, number: int, end: list[float], limits: Limits, *, starved: bool) -> Exit:
     """Read what server and attempt left behind in a place."""
     out, err, results, _, _ = running.slot(number)
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
     code = int(code)
-    killed = os.WIFSIGNALED(code)
+    signalled = os.WIFSIGNALED(code)
     stdout, stderr = (os.pread(handle, limits.output_bytes + 1, 0) for handle in (out, err))
     return Exit(
-        returncode=None if killed else os.WEXITSTATUS(code),
-        signal=os.WTERMSIG(code) if killed else 0,
+        returncode=None if signalled else os.WEXITSTATUS(code),
+        signal=os.WTERMSIG(code) if signalled else 0,
         timed_out=bool(timed_out) or cpu_seconds > limits.cpu_seconds,
-        out_of_memory=starved and killed and os.WTERMSIG(code) == 9,
+        out_of_memory=starved and killed(end),
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
-        records=tuple(parse_records(os.pread(results, RESULTS_READ, 0))),
+        results=os.pread(results, RESULTS_READ, 0),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
@@ -188,14 +205,14 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, s
 
 
 def parse_records(data: bytes) -> list[Mapping[str, Any]]:
-    """Return the result lines that are JSON objects; the attempt may have written anything there."""
-    lines = data.decode("utf-8", "replace").split("\n")
+    """Return the first MOST_RECORDS result lines that are JSON objects; the attempt may have written anything there."""
+    *lines, last = data.decode("utf-8", "replace").split("\n", MOST_RECORDS)
     try:
-        found = json.loads(f"[{','.join(lines[:-1])}]") if not lines[-1] else None
-    except (ValueError, RecursionError):
+        found = None if last else json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError, MemoryError):
         found = None
-    if found is None or len(found) != len(lines) - 1:
-        found = [parsed(line) for line in lines]
+    if found is None or len(found) != len(lines):
+        found = [parsed(line) for line in (*lines, last) if line.startswith("{")]
     return [record for record in found if isinstance(record, dict)]
 
 
@@ -203,7 +220,7 @@ def parsed(line: str) -> Any:
     """Return the value of a line, None when it is none."""
     try:
         return json.loads(line)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return None
 
 

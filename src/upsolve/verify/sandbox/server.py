@@ -158,8 +158,8 @@ def run_one(
         status = status if timed_out else 0
     else:
         _, status, usage = ended
-    reap(pids)
-    return status, timed_out, usage[0] + usage[1], usage[2] * 1024, time.monotonic() - started
+    orphans = reap(pids)
+    return status, timed_out, usage[0] + usage[1] + orphans, usage[2] * 1024, time.monotonic() - started
 
 
 def sweep(pids: tuple[int, ...]) -> None:
@@ -171,20 +171,26 @@ def sweep(pids: tuple[int, ...]) -> None:
             pass
 
 
-def reap(pids: tuple[int, ...]) -> None:
-    """Kill and wait for what has ended up here, until there is nothing."""
-    alone = os.getpid() == 1
+def reap(pids: tuple[int, ...]) -> float:
+    """Kill and wait for what has ended up here, until there is nothing; return its processor time, in seconds.
+
+    These are processes that the attempt started and did not wait for; the tester (the second of ``pids``) is ours and not counted.
+    """
+    alone, seconds = os.getpid() == 1, 0.0
     if not alone:
         sweep(pids)
     try:
         while True:
-            if not os.waitpid(-1, os.WNOHANG)[0]:
+            pid, _, usage = os.wait4(-1, os.WNOHANG)
+            if not pid:
                 sweep(pids)
                 if not alone:
-                    return
-                os.waitpid(-1, 0)
+                    return seconds
+                pid, _, usage = os.wait4(-1, 0)
+            if pid not in pids[1:]:
+                seconds += usage[0] + usage[1]
     except ChildProcessError:
-        pass
+        return seconds
 
 
 def clear(folder: str) -> None:

@@ -75,10 +75,11 @@ ARGUMENTS = {
     "ioctl": [(LOAD, SECOND), (EQUAL, TIOCSTI, EPERM), (EQUAL, TIOCLINUX, EPERM)],
     "prlimit64": [(LOAD, FIRST), (GREATER, 0, EPERM)],
     "sched_setaffinity": [(LOAD, FIRST), (GREATER, 0, EPERM)],
-    "setpriority": [(LOAD, SECOND), (GREATER, 0, EPERM)],
+    "setpriority": [(LOAD, FIRST), (GREATER, 0, EPERM), (LOAD, SECOND), (GREATER, 0, EPERM)],
     "socket": [(LOAD, FIRST), (GREATER, UNIX, EAFNOSUPPORT)],
 }
-"""Refused with these arguments: new namespaces, typing into a terminal, limits of other processes, sockets but local ones."""
+"""Refused with these arguments: new namespaces, typing into a terminal, limits and priorities of other processes (of a group or a user,
+too: the server may share them), sockets but local ones."""
 
 
 def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:

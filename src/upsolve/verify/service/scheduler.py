@@ -15,7 +15,7 @@ from upsolve.types import Verdict
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.cache import VerdictCache
-from upsolve.verify.pool.pool import Batch, Numbered, dismiss, look_up, pieces, worker_count
+from upsolve.verify.pool.pool import SPARE_SECONDS, Batch, Numbered, dismiss, look_up, pieces, worker_count
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.sandbox.runner import demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
@@ -212,9 +212,10 @@ def lines(found: list[tuple[int, Verdict]]) -> bytes:
 def run_once(batch: Batch, program: Program) -> dict[str, Any]:
     """Run a program on a worker, once more when that is lost."""
     problem = ""
+    seconds = SPARE_SECONDS + program.build_seconds + 2 * batch.how.limits.wall_seconds
     for _ in range(2):
         try:
-            return answer_of(batch.call(run_program, program, batch.how), batch.how)
+            return answer_of(batch.call(run_program, program, batch.how, seconds=seconds), batch.how)
         except (WorkerLostError, JudgeError) as error:
             problem = str(error)
     return broken(problem)

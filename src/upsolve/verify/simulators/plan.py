@@ -7,7 +7,6 @@ in neither.
 import json
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -67,7 +66,7 @@ def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job,
     found = traces(task, end)
     reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], found, strict=True)]
     records = tuple({**record, "reached": reached[record["test"]]} if "final" in record else record for record in end.records)
-    return verdict(task, attempt, function_outcomes(task, replace(end, records=records), ""), [end], "simulation")
+    return verdict(task, attempt, function_outcomes(task, end, "", records), [end], "simulation")
 
 
 def traces(task: Task, end: Exit) -> list[Trace | None]:
