@@ -1,6 +1,5 @@
 """The main job: measure, train on the archive, measure again, report. What is done is not done again."""
 
-import json
 import os
 import platform
 from collections.abc import Sequence
@@ -16,7 +15,8 @@ from upsolve.config import Recipe, recipe_yaml
 from upsolve.evaluate.benchmarks import evaluate_model
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.progress import OnProgress, no_progress
-from upsolve.report.html import Example, ReportContent, write_report
+from upsolve.report.examples import pick_examples
+from upsolve.report.html import ReportContent, write_report
 from upsolve.reward.formula import reward
 from upsolve.train.groups import select
 from upsolve.train.loop import Trained, claim, train
@@ -97,17 +97,5 @@ def content_of(
         training=tuple(trained.metrics),
         recipe_yaml=recipe_yaml(recipe),
         facts=facts,
-        examples=tuple(pick_examples(folder, tasks)),
+        examples=pick_examples(folder / "base.samples.jsonl", folder / "trained.samples.jsonl", tasks),
     )
-
-
-def pick_examples(place: Path, tasks: Sequence[Task], most: int = 6) -> list[Example]:
-    """Return the first sample of each side for some tasks, those first where the status changed."""
-    sides: list[dict[str, tuple[str, str]]] = []
-    for name in ("base", "trained"):
-        file = place / f"{name}.samples.jsonl"
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
-        sides.append({row["task_id"]: (row["code"], row["status"]) for row in reversed(rows)})
-    both = [task for task in tasks if all(task.task_id in side for side in sides)]
-    both.sort(key=lambda task: sides[0][task.task_id][1] == sides[1][task.task_id][1])
-    return [Example(task.task_id, task.prompt, *sides[0][task.task_id], *sides[1][task.task_id]) for task in both[:most]]

@@ -1,8 +1,11 @@
+import json
 import re
 
 from upsolve.config import RewardConfig
-from upsolve.report.html import Example, ReportContent, write_report
-from upsolve.report.tables import pass_table, profile_table, reward_tables
+from upsolve.report.examples import Example, pick_examples
+from upsolve.report.html import ReportContent, write_report
+from upsolve.report.plots import training_curves
+from upsolve.report.tables import change_table, pass_table, profile_table, reward_tables
 from upsolve.reward.formula import reward
 from upsolve.types import Attempt, Evaluation, Group, Status, Task, TaskScore, Verdict
 
@@ -77,3 +80,60 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     assert page.count("<svg") == 4 and "Rewards of the training attempts" in page
     outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
     assert outside == [] and "@import" not in page and "url(http" not in page
+
+
+def test_tasks_that_got_worse_are_shown_first():
+    before, after = evaluation("base", [8, 2, 4, 4]), evaluation("trained", [1, 8, 4, 3])
+    table = change_table(before, after)
+    assert table.title == "Tasks that changed: 2 worse, 1 better"
+    assert table.rows == (
+        ("t0", "easy", "8 of 8", "1 of 8", "-88"),
+        ("t3", "easy", "4 of 8", "3 of 8", "-12"),
+        ("t1", "easy", "2 of 8", "8 of 8", "+75"),
+    )
+
+
+def test_examples_show_what_changed(tmp_path):
+    def write(name, rows):
+        file = tmp_path / name
+        file.write_text("\n".join(json.dumps({"task_id": t, "code": c, "status": s}) for t, c, s in rows))
+        return file
+
+    before = write("a", [("t0", "bad", "failed"), ("t0", "good", "passed"), ("t1", "no", "failed"), ("t2", "same", "passed")])
+    after = write("b", [("t0", "worse", "failed"), ("t1", "yes", "passed"), ("t2", "same", "passed")])
+    found = pick_examples(before, after, [Task(f"t{i}", "") for i in range(4)])
+    assert [(one.task_id, one.before, one.after) for one in found] == [("t0", "good", "worse"), ("t1", "no", "yes")]
+    assert pick_examples(tmp_path / "none", after, [Task("t0", "")]) == ()
+
+
+def page_of(tmp_path, *runs, ks=(1,)):
+    write_report(tmp_path / "r.html", ReportContent("t", runs, ks))
+    return (tmp_path / "r.html").read_text()
+
+
+def test_the_colour_of_the_verdict_is_its_own(tmp_path):
+    assert 'class="verdict gain"' in page_of(tmp_path, BASE, BETTER)
+    assert 'class="verdict loss"' in page_of(tmp_path, BETTER, BASE)
+    assert 'class="verdict undecided"' in page_of(tmp_path, BASE, BASE)
+
+
+def test_a_page_is_written_whatever_is_undefined(tmp_path):
+    gone = TaskScore("t3", "easy", 0, 0, {"unscored": 8})
+    holed = Evaluation("holed", "m", "x:test", 0.2, 1.0, 0, 100, (*BASE.scores[:3], gone, *BASE.scores[4:]))
+    assert "1 tasks left out" in page_of(tmp_path, BASE, holed)
+    assert "undefined" in page_of(tmp_path, BASE, BETTER, ks=(16,))
+    assert "pass@1" in page_of(tmp_path, BASE, BETTER, ks=())
+    few = page_of(tmp_path, evaluation("a", [0] * 5), evaluation("b", [0] * 5))
+    assert "Only 5 tasks" in few and "[0.0, 0.0]" not in few
+
+
+def test_a_fall_of_pass_at_8_on_hard_tasks_is_called_out(tmp_path):
+    before, after = evaluation("base", [8] * 10 + [1] * 10), evaluation("trained", [8] * 10 + [0] * 10)
+    assert "pass@8 on hard tasks falls from 100.0 to 0.0 % (10 tasks)" in page_of(tmp_path, before, after, ks=(1, 8))
+    assert "falls" not in page_of(tmp_path, after, before, ks=(1, 8))
+
+
+def test_pictures_take_the_colour_of_the_page_and_count_whole_steps():
+    picture = training_curves([{"step": 1.0, "loss": 2.0}, {"step": 2.0, "loss": 1.0}])
+    assert "currentColor" in picture and "#010203" not in picture and "prefers-color-scheme: dark" in picture
+    assert "<!-- 1 -->" in picture and "<!-- 1.5" not in picture and "<!-- 1.25" not in picture

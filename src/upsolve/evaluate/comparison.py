@@ -1,17 +1,20 @@
 """Two evaluations over the same tasks -> a verdict: gain, loss, or neither."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from upsolve.evaluate.intervals import Paired, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.types import Evaluation
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["DECIDABLE", "Comparison", "compare", "drops"]
 
 Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
 DECIDABLE = 6
 """Fewest tasks for a verdict: with n tasks the sign-flip test's smallest p-value is 2 / 2**n, below 0.05 from 6 tasks on."""
+DROP = 0.03
+"""Smallest fall of pass@k within a difficulty, as a share, that is called out."""
 FEW = 30
 """Below this many tasks a bootstrap interval over tasks is too narrow; the comparison says so."""
 WARM = 0.5
@@ -113,3 +116,20 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
     paired = paired_difference({name: first[name] for name in shared}, {name: second[name] for name in shared})
     means = (sum(first[name] for name in shared) / len(shared), sum(second[name] for name in shared) / len(shared))
     return Comparison(before.name, after.name, k, means, paired, left_out, after.temperature)
+
+
+def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str, ...]:
+    """Return a sentence for every difficulty and k where pass@k falls by ``DROP`` or more, the largest k of a difficulty alone."""
+    told: list[str] = []
+    for label in dict.fromkeys(score.difficulty for score in before.scores):
+        one, other = (replace(run, scores=tuple(s for s in run.scores if s.difficulty == label)) for run in (before, after))
+        for k in sorted(ks, reverse=True):
+            found = compare(one, other, k)
+            if found.paired and found.paired.difference.mean <= -DROP:
+                first, second = (100 * mean for mean in found.means)
+                where = f"on {label} tasks" if label else "on tasks without a difficulty"
+                told.append(
+                    f"pass@{k} {where} falls from {first:.1f} to {second:.1f} % ({found.paired.difference.tasks} tasks)"
+                )
+                break
+    return tuple(told)

@@ -6,37 +6,20 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from upsolve.evaluate.comparison import compare
+from upsolve.evaluate.comparison import compare, drops
 from upsolve.files import write_text
+from upsolve.report.examples import Example
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, training_curves
-from upsolve.report.tables import pass_table, profile_table, reward_tables
+from upsolve.report.tables import change_table, pass_table, profile_table, reward_tables
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation
 
-__all__ = ["Example", "ReportContent", "write_report"]
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One task with an attempt from before and one from after."""
-
-    task_id: str
-    """The task."""
-    prompt: str
-    """Its statement."""
-    before: str
-    """Code before."""
-    before_status: str
-    """Its status."""
-    after: str
-    """Code after."""
-    after_status: str
-    """Its status."""
+__all__ = ["ReportContent", "write_report"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportContent:
-    """All that a report shows."""
+    """Everything a report shows."""
 
     title: str
     """Headline."""
@@ -45,15 +28,15 @@ class ReportContent:
     ks: tuple[int, ...] = (1,)
     """The k of pass@k."""
     training: tuple[Mapping[str, float], ...] = ()
-    """Figures of every step."""
+    """Metrics of every optimizer step."""
     rewarded: tuple[Rewarded, ...] = ()
     """Groups of the training tasks with their rewards."""
     recipe_yaml: str = ""
     """The resolved recipe."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What was run and where."""
+    """Model, sampling, machine and versions, by label."""
     examples: tuple[Example, ...] = ()
-    """Some attempts."""
+    """Attempts shown side by side."""
 
 
 def write_report(path: str | Path, content: ReportContent) -> None:
@@ -62,18 +45,21 @@ def write_report(path: str | Path, content: ReportContent) -> None:
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     runs = list(content.evaluations)
     pictures: dict[str, str] = {}
+    k, ks = (content.ks or (1,))[0], content.ks or (1,)
     if runs:
-        pictures[f"pass@{content.ks[0]} by difficulty"] = pass_by_difficulty(runs, content.ks[0])
+        pictures[f"pass@{k} by difficulty"] = pass_by_difficulty(runs, k)
         pictures["Outcomes of the samples"] = outcomes(runs)
     if len(runs) > 1:
-        pictures[f"Change in pass@{content.ks[0]}, task by task"] = change_by_task(runs[0], runs[-1], content.ks[0])
+        pictures[f"Change in pass@{k}, task by task"] = change_by_task(runs[0], runs[-1], k)
     if content.training:
         pictures["Training"] = training_curves(content.training)
-    tables = [pass_table(runs, content.ks), profile_table(runs)] if runs else []
+    tables = [pass_table(runs, ks)] if runs else []
+    tables += [change_table(runs[0], other) for other in runs[1:]]
+    tables += [profile_table(runs)] if runs else []
     tables += reward_tables(content.rewarded) if content.rewarded else []
     text = page.get_template("report.html.j2").render(
         content=content,
-        comparisons=[compare(runs[0], other, content.ks[0]) for other in runs[1:]],
+        comparisons=[(compare(runs[0], other, k), drops(runs[0], other, ks)) for other in runs[1:]],
         tables=tables,
         pictures=pictures,
     )

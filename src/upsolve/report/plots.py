@@ -1,11 +1,17 @@
-"""Pictures as SVG text. Colours are from Okabe and Ito, safe for colour-blind eyes."""
+"""Pictures as SVG text. Colours are from Okabe and Ito, safe for colour-blind eyes.
+
+Text, axes and error bars take the colour of the page around them (``currentColor``), so that a picture is legible in light and dark mode.
+"""
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from upsolve.evaluate.diagnostics import outcome_mix
 from upsolve.evaluate.intervals import mean_interval
@@ -26,11 +32,18 @@ STATUS = {
     "output_limit": "#cc79a7",
     "unscored": "#bbbbbb",
 }
+DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
+"""Statuses whose colour is light: their labels are dark."""
+INK = "#010203"
+"""Stands for the page's colour of text while matplotlib draws."""
+SCHEME = "<style>svg { color: #1d2329 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ec } }</style>"
+"""The same colours as the page's own, for a picture that stands alone."""
+THEME: Any = {f"{name}color": INK for name in ("text.", "axes.edge", "axes.label", "axes.title", "xtick.", "ytick.")}
 CURVES = {
     "loss": "loss",
     "entropy": "entropy, nats",
-    "logp_up": "log-likelihood of what is pushed up, nats a token",
-    "logp_down": "log-likelihood of what is pushed down, nats a token",
+    "logp_up": "log-likelihood, A > 0, nats a token",
+    "logp_down": "log-likelihood, A < 0, nats a token",
     "heldout_passed_logp": "held-out passed attempts, nats a token",
     "grad_norm": "gradient norm",
     "ess": "effective sample size",
@@ -43,16 +56,19 @@ def svg(figure: Figure) -> str:
     out = io.StringIO()
     figure.savefig(out, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    return text[text.index("<svg") :]
+    start = text.index("<svg")
+    head = text.index(">", start) + 1
+    return f"{text[start:head]}{SCHEME}{text[head:]}".replace(INK, "currentColor")
 
 
 def bare(axes: Axes) -> None:
-    """Take away what carries nothing."""
+    """Remove the frame on two sides and draw a faint horizontal grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis="y", color="#888888", alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
 
 
+@rc_context(THEME)
 def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
     """Draw pass@k by difficulty with 95 % intervals, a bar an evaluation."""
     labels = ["all", *[name for name in difficulties(evaluations[0].scores) if name]]
@@ -69,17 +85,19 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
             name = evaluation.name if place == 0 else None
             axes.bar(at, 100 * got.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
             if got.low == got.low:
-                axes.vlines(at, 100 * got.low, 100 * got.high, color="#333333", linewidth=1.2)
+                axes.vlines(at, 100 * got.low, 100 * got.high, color=INK, linewidth=1.2)
             axes.text(
                 at, 100 * (got.high if got.high == got.high else got.mean) + 1, f"{100 * got.mean:.1f}", ha="center", fontsize=8
             )
     axes.set_xticks(range(len(labels)), labels)
     axes.set_ylabel(f"pass@{k}, %")
-    axes.legend(frameon=False)
+    if axes.containers:
+        axes.legend(frameon=False)
     bare(axes)
     return svg(figure)
 
 
+@rc_context(THEME)
 def outcomes(evaluations: Sequence[Evaluation]) -> str:
     """Draw the share of samples by status, a bar an evaluation."""
     figure = Figure(figsize=(7.2, 0.8 + 0.55 * len(evaluations)))
@@ -92,7 +110,15 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
             axes.barh(range(len(mixes)), shares, left=left, color=colour, label=status.replace("_", " "))
             for row, share in enumerate(shares):
                 if share >= 4:
-                    axes.text(left[row] + share / 2, row, f"{share:.0f}", ha="center", va="center", fontsize=8, color="white")
+                    axes.text(
+                        left[row] + share / 2,
+                        row,
+                        f"{share:.0f}",
+                        ha="center",
+                        va="center",
+                        fontsize=8,
+                        color="#1d2329" if status in DARK_LABEL else "white",
+                    )
             left += shares
     axes.set_yticks(range(len(mixes)), [evaluation.name for evaluation in evaluations])
     axes.invert_yaxis()
@@ -102,8 +128,9 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
     return svg(figure)
 
 
+@rc_context(THEME)
 def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
-    """Draw the figures of every step, a small picture each."""
+    """Draw each metric over the optimizer steps."""
     names = [name for name in CURVES if any(name in row for row in rows)]
     lines = -(-len(names) // 2)
     figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
@@ -115,18 +142,20 @@ def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
         )
         axes.set_title(CURVES[name], fontsize=8, loc="left")
         axes.tick_params(labelsize=7)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         bare(axes)
     return svg(figure)
 
 
+@rc_context(THEME)
 def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
-    """Draw the change in pass@k of every task, sorted."""
+    """Draw the change in pass@k of every task that both evaluations define it for, sorted."""
     first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
     change = sorted((100 * (second[name] - first[name]) for name in first if name in second), reverse=True)
     figure = Figure(figsize=(7.2, 2.2))
     axes = figure.add_subplot()
     axes.bar(range(len(change)), change, color=[SERIES[2] if value > 0 else SERIES[3] for value in change], width=0.85)
-    axes.axhline(0, color="#333333", linewidth=0.8)
+    axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_ylabel(f"change in pass@{k}, points")
     axes.set_xlabel("tasks, sorted")
     axes.set_xticks([])

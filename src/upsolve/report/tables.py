@@ -4,16 +4,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from upsolve.evaluate.comparison import DECIDABLE
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation, Status, TaskScore
 
-__all__ = ["Table", "difficulties", "pass_table", "profile_table", "reward_tables"]
+__all__ = ["Table", "change_table", "difficulties", "pass_table", "profile_table", "reward_tables"]
 
 ERRORS = 8
 """Exceptions that a profile shows, the most frequent ones of every evaluation."""
+CHANGED = 20
+"""Most tasks a table of changes shows, worse and better each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,9 @@ def percent(value: float | None) -> str:
 
 
 def cell(estimate: Estimate) -> str:
-    """Return a mean with its interval, in percent."""
+    """Return a mean with its interval, in percent; no interval where there are too few tasks for one."""
+    if estimate.tasks < DECIDABLE:
+        return f"{percent(estimate.mean)} (no interval)"
     return f"{percent(estimate.mean)} [{percent(estimate.low)}, {percent(estimate.high)}]"
 
 
@@ -58,6 +63,32 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int]) -> Table:
             tasks = sum(label in ("all", s.difficulty) for s in evaluations[0].scores)
             rows.append((f"{label} ({tasks})", f"pass@{k}", *cells))
     return Table("pass@k, %, with 95 % intervals over tasks", ("tasks", "measure", *(e.name for e in evaluations)), tuple(rows))
+
+
+def change_table(before: Evaluation, after: Evaluation) -> Table:
+    """Return the tasks whose pass rate fell or rose most, those that fell first."""
+    first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
+    change = {name: rate(second[name]) - rate(first[name]) for name in first if name in second}
+    worse = sorted((name for name in change if change[name] < 0), key=lambda name: (change[name], name))
+    better = sorted((name for name in change if change[name] > 0), key=lambda name: (-change[name], name))
+    rows = tuple(
+        (
+            name,
+            first[name].difficulty or "–",
+            *(f"{score[name].passed} of {score[name].samples}" for score in (first, second)),
+            f"{100 * change[name]:+.0f}",
+        )
+        for name in (*worse[:CHANGED], *better[:CHANGED])
+    )
+    title = f"Tasks that changed: {len(worse)} worse, {len(better)} better" + (
+        f" (the {CHANGED} largest changes each)" if max(len(worse), len(better)) > CHANGED else ""
+    )
+    return Table(title, ("task", "difficulty", f"{before.name}, passed", f"{after.name}, passed", "points"), rows)
+
+
+def rate(score: TaskScore) -> float:
+    """Return the share of scored samples that passed."""
+    return score.passed / score.samples
 
 
 def profile_table(evaluations: Sequence[Evaluation]) -> Table:

@@ -1,0 +1,77 @@
+"""Attempts to show side by side: first of tasks that got worse, then of tasks that got better."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from upsolve.types import Task
+
+__all__ = ["Example", "pick_examples"]
+
+Sample = tuple[str, str]
+"""Code and status."""
+EACH = 6
+"""Examples of tasks that got worse, and of tasks that got better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One task with an attempt of the base and one of the trained model."""
+
+    task_id: str
+    """The task."""
+    prompt: str
+    """Its statement."""
+    before: str
+    """Program of the base."""
+    before_status: str
+    """Status of that program."""
+    after: str
+    """Program of the trained model."""
+    after_status: str
+    """Its status."""
+
+
+def pick_examples(before: Path, after: Path, tasks: Sequence[Task], *, each: int = EACH) -> tuple[Example, ...]:
+    """Return examples from two files of judged samples, the largest changes of the pass rate first.
+
+    Of a task that got worse, a passed program of the base and a failed one of the trained model are shown; of one that got better,
+    the other way round.
+
+    Args:
+        before: JSONL file of the base's samples, as ``evaluate_model`` writes it.
+        after: the same of the trained model.
+        tasks: tasks of both.
+        each: most tasks that got worse, and most that got better.
+    """
+    first, second = samples_of(before), samples_of(after)
+    change = {
+        t.task_id: rate(second[t.task_id]) - rate(first[t.task_id]) for t in tasks if t.task_id in first and t.task_id in second
+    }
+    worse = sorted((t for t in tasks if change.get(t.task_id, 0) < 0), key=lambda t: change[t.task_id])
+    better = sorted((t for t in tasks if change.get(t.task_id, 0) > 0), key=lambda t: -change[t.task_id])
+    found = [example(t, first, second, worse=True) for t in worse[:each]]
+    return (*found, *(example(t, first, second, worse=False) for t in better[:each]))
+
+
+def samples_of(file: Path) -> dict[str, list[Sample]]:
+    """Return code and status of the samples of every task; none if the file does not exist."""
+    found: dict[str, list[Sample]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        row = json.loads(line)
+        found.setdefault(row["task_id"], []).append((row["code"], row["status"]))
+    return found
+
+
+def rate(samples: Iterable[Sample]) -> float:
+    """Return the share of scored samples that passed; 0 without any."""
+    scored = [status for _, status in samples if status != "unscored"]
+    return scored.count("passed") / len(scored) if scored else 0.0
+
+
+def example(task: Task, before: Mapping[str, list[Sample]], after: Mapping[str, list[Sample]], *, worse: bool) -> Example:
+    """Return the pair that shows the change."""
+    first = next(one for one in before[task.task_id] if (one[1] == "passed") == worse)
+    second = next(one for one in after[task.task_id] if (one[1] == "passed") != worse)
+    return Example(task.task_id, task.prompt, *first, *second)
