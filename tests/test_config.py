@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from upsolve.config import Recipe, dump_recipe, load_recipe
+from upsolve.config import Recipe, dump_recipe, explain, load_recipe, recipe_names
+from upsolve.config.keys import all_keys
 from upsolve.errors import ConfigError
 from upsolve.types import Status
 
@@ -31,7 +32,13 @@ def test_the_published_outcome_table_is_the_default():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("optim: {learning_rate: 1}", r"optim\.learning_rate"),
+        ("optim: {learning_rate: 1}", r"optim\.learning_rate: no such key; did you mean optim\.lr\?"),
+        ("lr: 1", r"lr: no such key; did you mean optim\.lr\?"),
+        ("objective: {clip: {hig: 1}}", r"did you mean objective\.clip\.high"),
+        ("rewards: {}", r"did you mean reward\?"),
+        ("monitor: {zzz: 1}", r"monitor\.zzz: no such key; `upsolve explain"),
+        ("objective: {clip: {high: .nan}}", r"objective\.clip\.high: .*finite"),
+        ("advantage: {delta: .inf}", r"advantage\.delta: .*finite"),
         ("optim: {lr: -1}", r"optim\.lr: .*greater than 0"),
         ("advantage: {kind: magic}", r"advantage\.kind"),
         ("- a list", "mapping of stages"),
@@ -59,3 +66,46 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
     probe = "import sys, upsolve.cli.main, upsolve.config; print([m for m in ('torch', 'transformers', 'pyarrow', 'duckdb') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_overrides_are_merged_into_mappings():
+    recipe = load_recipe("grpo", ["source.rollout={max_tokens: 9}", "objective.clip.low=0.1"])
+    assert (recipe.source.rollout.max_tokens, recipe.source.rollout.temperature) == (9, 1.0)
+    assert (recipe.objective.clip.low, recipe.objective.clip.high) == (0.1, 0.28)
+    assert load_recipe("grpo", ["source.mix={archive: 1.0}"]).source.mix == {"archive": 1.0}, (
+        "shares are not merged with a default"
+    )
+
+
+@pytest.mark.parametrize("override", ["optim.lr=[1", "name={a: ", "optim.lr='"])
+def test_an_override_that_is_not_yaml_is_said(override):
+    with pytest.raises(ConfigError, match="the value cannot be read as YAML"):
+        load_recipe(None, [override])
+
+
+def test_a_recipe_that_is_not_text_is_said(tmp_path):
+    file = tmp_path / "r.yaml"
+    file.write_bytes(b"name: \xff\xfe")
+    with pytest.raises(ConfigError, match="r.yaml: cannot be read as YAML"):
+        load_recipe(file)
+
+
+def test_a_key_is_explained():
+    said = explain("advantage.ddof")
+    assert "one of 0, 1" in said and "default: 1" in said and "sample deviation" in said
+    assert "> 0" in explain("optim.lr") and "1.0e-05" in explain("optim.lr")
+    assert "reinforce" in explain("objective.kind") and "package.module:attribute" in explain("objective.kind")
+    assert "objective.clip.low: " in explain("objective.clip")
+    with pytest.raises(ConfigError, match=r"no key 'optim.learning_rate' in a recipe; did you mean optim\.lr\?"):
+        explain("optim.learning_rate")
+
+
+def test_every_key_can_be_explained():
+    for key in all_keys(Recipe):
+        assert explain(key).startswith(key), key
+
+
+def test_recipes_have_names_and_a_line_each():
+    found = recipe_names()
+    assert "rloo" in found and found["dft"].startswith("Dynamic fine-tuning (2508.05629)")
+    assert all(text for text in found.values())

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
@@ -17,10 +19,22 @@ from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError
 from upsolve.files import write_text
 
-__all__ = ["RECIPES", "Recipe", "cache_folder", "dump_recipe", "load_recipe", "recipe_file", "recipe_yaml"]
+__all__ = [
+    "RECIPES",
+    "Recipe",
+    "cache_folder",
+    "dump_recipe",
+    "explain",
+    "load_recipe",
+    "recipe_file",
+    "recipe_names",
+    "recipe_yaml",
+]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one file each."""
+WHOLE = ("source.mix", "source.mix_end")
+"""Mappings that an override replaces instead of merging: shares say something only together."""
 
 
 class Recipe(Strict):
@@ -47,6 +61,24 @@ class Recipe(Strict):
         return tuple(k for k in self.evaluate.ks if k <= self.sample.samples)
 
 
+def recipe_names() -> dict[str, str]:
+    """Return the recipes that come with the package: name -> the comment at the top of its file, in one line."""
+    found: dict[str, str] = {}
+    for file in sorted(RECIPES.glob("*.yaml")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        found[file.stem] = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)).strip()
+    return found
+
+
+def explain(key: str) -> str:
+    """Return what a key of a recipe means, such as ``optim.lr``: type, range, default, documentation; of a stage, its keys.
+
+    Raises:
+        ConfigError: there is no such key; names the one that is closest.
+    """
+    return describe(Recipe, key)
+
+
 def recipe_file(name: str | Path) -> Path:
     """Return the file of a recipe: a path, or the name of a recipe that comes with the package.
 
@@ -69,10 +101,11 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
 
     Args:
         path: a YAML file, or the name of a recipe that comes with the package, such as ``rloo``; None: the defaults.
-        overrides: applied in order; the value is YAML.
+        overrides: applied in order; the value is YAML. A mapping is merged with the one that the recipe has.
 
     Raises:
-        ConfigError: no such recipe, bad YAML, an unknown key or a value out of range; names the file and the key.
+        ConfigError: no such recipe, bad YAML, an unknown key, a value out of range, or keys that contradict each other; names the file
+            and the key.
     """
     try:
         data: Any = yaml.safe_load(recipe_file(path).read_text(encoding="utf-8")) if path else None
@@ -86,22 +119,44 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        raise ConfigError(f"{path}: {len(lines)} wrong\n" + "\n".join(lines)) from error
+        lines = [f"  {said(one)}" for one in error.errors()]
+        raise ConfigError(f"{path or 'recipe'}: {len(lines)} wrong\n" + "\n".join(lines)) from error
+
+
+def said(error: Any) -> str:
+    """Return an error of pydantic's in one line: the key and what is wrong with it."""
+    path = [str(part) for part in error["loc"]]
+    key = ".".join(path)
+    if error["type"] != "extra_forbidden":
+        return f"{key}: {error['msg']}"
+    close = meant(Recipe, path)
+    return f"{key}: no such key; " + (f"did you mean {close}?" if close else f"`upsolve explain {path[0]}` lists what there is")
 
 
 def set_key(data: dict[str, Any], override: str) -> None:
     """Apply one ``stage.key=value`` to a mapping in place; the value is YAML."""
-    key, equals, value = override.partition("=")
+    key, equals, text = override.partition("=")
     if not equals:
         raise ConfigError(f"override {override!r}: write it as stage.key=value")
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"override {override!r}: the value cannot be read as YAML: {error}") from error
     *stages, last = key.strip().split(".")
     for stage in stages:
-        inner: Any = data.setdefault(stage, {})
-        if not isinstance(inner, dict):
+        if data.get(stage) is None:
+            data[stage] = {}
+        if not isinstance(data[stage], dict):
             raise ConfigError(f"override {override!r}: {stage} is not a stage")
-        data = inner
-    data[last] = yaml.safe_load(value)
+        data = data[stage]
+    data[last] = value if key.strip() in WHOLE else merged(data.get(last), value)
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Return a value put over another one: mappings key by key, so that what is not named stays."""
+    if not isinstance(old, dict) or not isinstance(new, dict) or not new:
+        return new
+    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
 
 
 def recipe_yaml(recipe: Recipe) -> str:

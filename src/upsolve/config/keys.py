@@ -1,0 +1,149 @@
+"""The keys of a recipe: all of them, what each one means, and which one an unknown key was meant to be."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
+
+import annotated_types
+import yaml
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from upsolve.errors import ConfigError
+from upsolve.plugins import KINDS, names
+
+__all__ = ["all_keys", "describe", "meant"]
+
+BOUNDS = {
+    annotated_types.Gt: ("gt", ">"),
+    annotated_types.Ge: ("ge", ">="),
+    annotated_types.Lt: ("lt", "<"),
+    annotated_types.Le: ("le", "<="),
+}
+
+
+def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield ``stage`` and ``stage.key`` for every key of a model, in its order."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        inner: Any = field.annotation
+        if is_model(inner):
+            yield from all_keys(inner, f"{prefix}{name}.")
+
+
+def is_model(annotation: Any) -> bool:
+    """Return whether a key holds keys of its own that are fixed."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def meant(model: type[BaseModel], path: Sequence[str]) -> str:
+    """Return the key that an unknown one was probably meant to be, ``optim.lr`` for ``optim.learning_rate``; empty if none is close.
+
+    Tried in this order: a key of the same stage that is spelled alike, one that is the initials, the same last name in another stage,
+    any key that is spelled alike.
+    """
+    stage, last = ".".join(path[:-1]), path[-1]
+    known = sorted(all_keys(model), key=depth)
+    beside = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == stage}
+    initials = "".join(word[:1] for word in last.split("_"))
+    near = [*get_close_matches(last, beside, n=1, cutoff=0.7), *([initials] if "_" in last and initials in beside else [])]
+    elsewhere = [key for key in known if key.rpartition(".")[2] == last and not is_stage(model, key)]
+    alike = get_close_matches(".".join(path), (key for key in known if key != stage), n=1, cutoff=0.75)
+    return next(iter([*(beside[name] for name in near), *elsewhere, *alike]), "")
+
+
+def depth(key: str) -> int:
+    """Return how many stages a key is in."""
+    return key.count(".")
+
+
+def is_stage(model: type[BaseModel], key: str) -> bool:
+    """Return whether a key holds other keys."""
+    parent, name = owner(model, key)
+    return is_model(parent.model_fields[name].annotation)
+
+
+def owner(model: type[BaseModel], key: str) -> tuple[type[BaseModel], str]:
+    """Return the model that a key belongs to, and its last name.
+
+    Raises:
+        ConfigError: there is no such key; names the one that is closest.
+    """
+    here: Any = model
+    parent, last = model, key.rpartition(".")[2]
+    for stage in key.split("."):
+        if not is_model(here) or stage not in here.model_fields:
+            close = meant(model, key.split("."))
+            raise ConfigError(f"no key {key!r} in a recipe" + (f"; did you mean {close}?" if close else ""))
+        parent, here = here, here.model_fields[stage].annotation
+    return parent, last
+
+
+def describe(model: type[BaseModel], key: str) -> str:
+    """Return what a key means: its type, range, default and documentation; of a stage, all its keys with a line each.
+
+    Raises:
+        ConfigError: there is no such key.
+    """
+    parent, name = owner(model, key)
+    field = parent.model_fields[name]
+    if is_model(field.annotation):
+        inner: Any = field.annotation
+        lines = [f"  {key}.{one}: {summary(inner, one)}" for one in inner.model_fields]
+        return "\n".join([f"{key}: {(inspect.getdoc(inner) or '').splitlines()[0]}", *lines])
+    plain = to_jsonable_python(field.get_default(call_default_factory=True))
+    default = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).replace("\n...", "").strip()
+    facts = {"type": allowed(parent, name), "default": default}
+    return "\n".join([key, *(f"  {what}: {text}" for what, text in facts.items()), f"  {documentation(parent, name)}"])
+
+
+def summary(model: type[BaseModel], name: str) -> str:
+    """Return the first sentence of a key's documentation, or of the stage's that it holds."""
+    annotation = model.model_fields[name].annotation
+    text = (inspect.getdoc(annotation) or "") if is_model(annotation) else documentation(model, name)
+    return text.splitlines()[0] if text else allowed(model, name)
+
+
+def allowed(model: type[BaseModel], name: str) -> str:
+    """Return the type of a key in words, with the values or the range that it may have."""
+    field = model.model_fields[name]
+    written = source(model)[name][0]
+    kind = written.removesuffix("Name").lower()
+    if kind in KINDS:
+        return f"one of {', '.join(names(kind))}, or package.module:attribute"
+    if get_origin(field.annotation) is Literal:
+        return f"one of {', '.join(map(str, get_args(field.annotation)))}"
+    bounds = [
+        f"{sign} {getattr(one, at)}" for one in field.metadata for kind, (at, sign) in BOUNDS.items() if isinstance(one, kind)
+    ]
+    return ", ".join([written, *bounds])
+
+
+def documentation(model: type[BaseModel], name: str) -> str:
+    """Return the string under a key in the source; empty without one."""
+    return " ".join(source(model)[name][1].split())
+
+
+@cache
+def source(model: type[BaseModel]) -> dict[str, tuple[str, str]]:
+    """Return the annotation of every key as it is written, without pydantic's marks, and the string under it."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, tuple[str, str]] = {}
+    for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+        written = node.annotation
+        if (
+            isinstance(written, ast.Subscript)
+            and ast.unparse(written.value) == "Annotated"
+            and isinstance(written.slice, ast.Tuple)
+        ):
+            written = written.slice.elts[0]
+        found[node.target.id] = (ast.unparse(written), str(text))
+    return found
