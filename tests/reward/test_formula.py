@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
 from upsolve.config.reward import PRESETS
-from upsolve.reward.formula import analyses_needed, baseline_seconds, reward
+from upsolve.errors import ConfigError
+from upsolve.reward.formula import analyses_needed, baseline_seconds, check_rewards, reward
 from upsolve.reward.judged import Part
+from upsolve.reward.reference import reference_seconds
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 TASK = Task(
@@ -108,12 +110,43 @@ def test_rules_for_cut_attempts_and_hacks():
 def test_time_is_compared_with_the_median_of_what_passed():
     times = [judged(f"{GOOD}  # {n}", cpu_seconds=n / 10) for n in (1, 2, 8)]
     slow = judged("def f(n): ...", Status.FAILED, cpu_seconds=0.01)
-    reference = judged(GOOD + "\n", cpu_seconds=0.4)
-    assert baseline_seconds(group(*times, slow), "group") == 0.2
-    assert baseline_seconds(group(*times, slow, reference), "reference") == 0.4
-    assert baseline_seconds(group(slow), "group") is None
+    assert baseline_seconds(group(*times, slow), "group", {}) == 0.2
+    assert baseline_seconds(group(slow), "group", {}) is None
     done = reward(group(*times, slow), RewardConfig(weights={"outcome": 0, "efficiency": 1}))
     assert done.rewards_G.tolist() == [1, 0, -1, -1]
+
+
+def test_time_is_compared_with_that_of_the_reference():
+    config = RewardConfig(weights={"outcome": 0, "efficiency": 1}, efficiency="reference")
+    asked = []
+
+    def judge(pairs):
+        asked.extend(pairs)
+        return [Verdict(attempt.attempt_id, Status.PASSED, 2, 2, cpu_seconds=0.4) for _, attempt in pairs]
+
+    some = group(*(judged(f"{GOOD}  # {n}", cpu_seconds=n / 10) for n in (2, 4, 16)))
+    baselines = reference_seconds([some, some], config, judge)  # the reference is in no group: it is run, once
+    assert asked == [(TASK, Attempt("t", GOOD, author="reference"))] and baselines == {GOOD: 0.4}
+    assert reward(some, config, baselines).rewards_G.tolist() == [1, 0, -1]
+    assert reward(some, config).left_out.total() == 3  # without it nothing is compared
+    stored = group(judged(f"{GOOD}\n", cpu_seconds=0.1), judged(GOOD, cpu_seconds=0.3), judged(GOOD))
+    assert reference_seconds([stored], config, judge) == {GOOD: pytest.approx(0.2)} and len(asked) == 1
+    assert reference_seconds([some], RewardConfig(efficiency="reference"), judge) == {}  # no component reads it
+    assert reference_seconds([group(task=Task("t", ""))], config, judge) == {} and len(asked) == 1
+
+
+def test_a_reference_that_does_not_pass_is_no_baseline():
+    config = RewardConfig(weights={"efficiency": 1}, efficiency="reference")
+    assert reference_seconds([group(judged())], config, lambda _: [Verdict("", Status.FAILED, cpu_seconds=1.0)]) == {}
+
+
+def test_an_archive_without_what_the_reward_reads_is_refused_with_what_to_run():
+    lint = RewardConfig(preset="tests+lint")
+    failed = judged(STUB, Status.FAILED, analyses=("lint: ruff 1",))
+    with pytest.raises(ConfigError, match=r"lint: no Python analysis \(upsolve verify --analysis lint\): 2 attempts"):
+        check_rewards([group(judged(), failed), group(judged())], lint)
+    check_rewards([group(failed), group(judged(analyses=("lint: ruff 1",)))], lint)
+    check_rewards([group(failed)], lint)  # nothing passed, and nothing is missing
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,9 @@ def analysed_python(value: Value, low: float, high: float, analysis: str, *, cre
 
 
 UNCOUNTED = "tests were not counted (upsolve verify)"
-UNTIMED = "efficiency: no processor time of the attempt or of its baseline (upsolve verify)"
+UNTIMED = (
+    "efficiency: no processor time of the attempt, or of the reference or group it is compared with (upsolve verify --all)"
+)
 NO_REFERENCE = "dataflow: the task has no Python reference that parses"
 COMPONENTS: Mapping[str, Component] = {
     "outcome": Component(lambda j, c: outcome(j.verdict, c.outcomes), missing="no reward for {status}"),

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
+from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.reward.components import CLOCK_SECONDS, Component
 from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part
 from upsolve.types import Group, Status, Verdict
 
-__all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "judged_of", "reward"]
+__all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "check_rewards", "judged_of", "reward"]
 
 TRUNCATED = "truncated"
 Terms = Mapping[str, tuple[Component, float]]
@@ -39,11 +40,16 @@ class Rewarded:
     """Scored attempts that are truncated (``truncated``) or that a detector flags (its name), whether left out or not."""
 
 
-def reward(group: Group, config: RewardConfig) -> Rewarded:
+def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | None = None) -> Rewarded:
     """Return r_i = sum over components k of w_k v_k(i) for every judged attempt i of a group.
 
     Attempts that are unjudged, unscored or lack what a component reads are left out, never 0. The rules for truncated and hacked
     attempts come first.
+
+    Args:
+        group: judged attempts at one task.
+        config: components, weights and rules.
+        baselines: processor seconds of references (``reference_seconds``), for ``efficiency: reference``.
 
     Raises:
         ValueError: a component's value is outside of its range.
@@ -53,7 +59,7 @@ def reward(group: Group, config: RewardConfig) -> Rewarded:
     left_out: Counter[str] = Counter()
     flagged: Counter[str] = Counter()
     terms = terms_of(config)
-    baseline = baseline_seconds(group, config.efficiency) if "efficiency" in terms else None
+    baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in terms else None
     for index in range(len(group.attempts)):
         judged = judged_of(group, index, baseline)
         if isinstance(judged, str):
@@ -96,16 +102,39 @@ def judged_of(group: Group, index: int, baseline: float | None = None) -> Judged
     return Judged(group.task, group.attempts[index], verdict, baseline)
 
 
-def baseline_seconds(group: Group, against: str) -> float | None:
-    """Return the median processor time of the passed attempts of a group (``group``), or only of those equal to the reference."""
-    reference = group.task.reference.strip()
+def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float]) -> float | None:
+    """Return the processor time that ``efficiency`` compares with; None if it is unknown.
+
+    Args:
+        group: judged attempts.
+        against: ``group``: the median of its passed attempts; ``reference``: the time of the task's reference.
+        baselines: times of references by their code.
+    """
+    if against == "reference":
+        return baselines.get(group.task.reference)
     seconds = [
         max(verdict.cpu_seconds, CLOCK_SECONDS)
-        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+        for verdict in group.verdicts
         if verdict is not None and verdict.status is Status.PASSED and verdict.cpu_seconds is not None
-        if against == "group" or attempt.code.strip() == reference
     ]
     return float(np.median(seconds)) if seconds else None
+
+
+def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapping[str, float] | None = None) -> None:
+    """Check that stored attempts have what the components of a recipe read; stops at the first passed attempt that has a reward.
+
+    Raises:
+        ConfigError: no passed attempt has a reward; says what is missing and what to run.
+    """
+    left_out: Counter[str] = Counter()
+    for group in groups:
+        scored = reward(group, config, baselines)
+        if any(verdict and verdict.status is Status.PASSED for verdict in scored.group.verdicts):
+            return
+        left_out += scored.left_out
+    if left_out:
+        reasons = "; ".join(f"{reason}: {count} attempts" for reason, count in left_out.most_common(3))
+        raise ConfigError(f"reward: no passed attempt of the archive has a reward. {reasons}")
 
 
 def flags_of(judged: Judged, config: RewardConfig) -> tuple[str, ...]:
