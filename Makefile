@@ -1,5 +1,6 @@
 # make demo   the main job on the embedded archive, before and after, with a report
 # make test   style, types and the fast tests (make check is the same); make test-all adds those that take longer
+# make gpu    what only a GPU can show, in eight minutes: benchmarks/results/gpu_*.json
 # make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
 #
@@ -16,7 +17,7 @@ OUT ?= runs/demo-$(SEED)
 JOBS ?= 2
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint test-languages test-vllm check install clean
+.PHONY: demo test test-all gpu lint test-languages test-vllm check install clean
 
 demo: install
 	$(BIN)/upsolve run demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -31,6 +32,9 @@ lint: install
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/ruff format --check src tests tools benchmarks
 	$(BIN)/pyright
+
+gpu: install
+	$(BIN)/python benchmarks/gpu.py --trl . $(ARGS)
 
 test-languages: install
 	apt-get install -y --no-install-recommends $$($(BIN)/python tools/language_packages.py)

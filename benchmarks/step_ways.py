@@ -40,7 +40,7 @@ from upsolve.train.pack import pack
 from upsolve.train.reference_scorer import padded_scores, ways_of
 from upsolve.train.step import sum_gradients
 
-__all__ = ["DEVICE", "WAYS"]
+__all__ = ["DEVICE", "QWEN", "WAYS", "qwen_config", "random_qwen"]
 
 WAYS = ("trl", "trl, checkpointing", "trl sft", "ours", "ours, all logits", "ours, whole rows", "ours, sdpa", "ours, padded")
 DEVICE = "cpu"
@@ -72,20 +72,41 @@ def groups_of(job, codec):
     ]
 
 
-def random_qwen():
-    """Return a Qwen2 of 0.5B parameters with random weights."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+QWEN = {
+    "qwen2-tiny-random": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "qwen2-0.5b-random": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
+    "qwen2-1.5b-random": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+    "qwen2-3b-random": {"hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36, "num_attention_heads": 16},
+    "qwen2-7b-random": {"hidden_size": 3584, "intermediate_size": 18_944, "num_hidden_layers": 28, "num_attention_heads": 28},
+    "qwen2-14b-random": {"hidden_size": 5120, "intermediate_size": 13_824, "num_hidden_layers": 48, "num_attention_heads": 40},
+    "qwen2-32b-random": {"hidden_size": 5120, "intermediate_size": 27_648, "num_hidden_layers": 64, "num_attention_heads": 40},
+}
+"""Shapes of the Qwen2.5 family; the weights are random."""
 
-    shape = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
-    config = Qwen2Config(**shape, num_key_value_heads=2, vocab_size=151_936, tie_word_embeddings=True)
-    return Qwen2ForCausalLM(config)
+
+def qwen_config(name):
+    """Return the configuration of a shape in ``QWEN``."""
+    from transformers import Qwen2Config
+
+    shape = QWEN[name]
+    keys = 8 if shape["hidden_size"] == 5120 else 4 if shape["hidden_size"] == 3584 else 2
+    words = 260 if name == "qwen2-tiny-random" else 151_936
+    return Qwen2Config(**shape, num_key_value_heads=keys, vocab_size=words, tie_word_embeddings=shape["hidden_size"] <= 2048)
+
+
+def random_qwen(name, dtype):
+    """Return a Qwen2 with random weights, made on the device."""
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    with torch.device(DEVICE):
+        return AutoModelForCausalLM.from_config(qwen_config(name), dtype=dtype)
 
 
 def model_of(job):
     """Return the model of a job: the built-in one, or its first layers, or a random Qwen2."""
-    if job["model"] == "qwen2-0.5b-random":
-        torch.manual_seed(0)
-        return random_qwen().to(DEVICE, torch.bfloat16 if DEVICE == "cuda" else torch.float32)
+    if job["model"] in QWEN:
+        return random_qwen(job["model"], torch.bfloat16 if DEVICE == "cuda" else torch.float32)
     model = load_model("smollm2-135m", device=DEVICE)
     if job["layers"]:
         model.model.layers = model.model.layers[: job["layers"]]
@@ -233,7 +254,7 @@ def one(job):
     theirs_too = job["way"].startswith("trl")
     if theirs_too:
         sys.path.append(job["trl"])
-    codec, model = load_codec("smollm2-135m"), model_of(job)
+    codec, model = load_codec(job.get("tokenizer", "smollm2-135m")), model_of(job)
     groups = groups_of(job, codec)
     model.train()
     for parameter in model.parameters():

@@ -14,11 +14,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of pytest on two 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
     """A folder with a random Llama of two layers and a byte-level tokenizer: the real classes, no download."""
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def write_tiny_model(folder):
+    """Write such a model into a folder and return the folder's name."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    folder = tmp_path_factory.mktemp("tiny")
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate(["<eos>", *letters, "```"])}
     core = Tokenizer(models.BPE(vocabulary, [("`", "`"), ("``", "`")] if "``" in vocabulary else []))

@@ -14,7 +14,7 @@ from upsolve.policy.model import resolve
 from upsolve.policy.tokens import Codec
 from upsolve.types import Group
 
-__all__ = ["GroupShape", "ModelShape", "group_shape", "shape_of"]
+__all__ = ["GroupShape", "ModelShape", "group_shape", "shape_of", "sizes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,16 @@ def shape_of(name: str, model: ModelConfig) -> ModelShape:
     Raises:
         ModelError: the configuration cannot be loaded.
     """
+    return sizes_of(config_of(name), model)
+
+
+def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
+    """Return the sizes of a model with this configuration of transformers."""
     import torch
     from transformers import AutoModelForCausalLM
 
     from upsolve.policy.model import with_adapters
 
-    config = config_of(name)
     with torch.device("meta"):
         blank: Any = AutoModelForCausalLM.from_config(config)
         blank.tie_weights()
