@@ -19,8 +19,8 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setattr(benchmarks, "PORTION", 2)
     asked = []
 
-    def spied(recipe, model):
-        draw = sampler(recipe, model)
+    def spied(config, model):
+        draw = sampler(config, model)
 
         def noting(tasks, **how):
             asked.append([task.task_id for task in tasks])

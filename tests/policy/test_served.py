@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from upsolve.archive.store import Archive
-from upsolve.config import Recipe, SampleConfig, ServerConfig
+from upsolve.config import ModelConfig, Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
 from upsolve.policy.collect import sample_attempts
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.request import requests
 from upsolve.policy.sample import sample
-from upsolve.policy.served import LONGEST_WAIT_SECONDS, Served, ids_of, logps_of
+from upsolve.policy.served import LONGEST_WAIT_SECONDS, Server, ids_of, logps_of
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement"), Task("c", "middle")]
@@ -129,7 +129,7 @@ def server(tiny):
 
 def served(server, codec=None, **settings):
     settings = {"wait_seconds": 0.01, "retries": 3, **settings}
-    return Served(ServerConfig(url=server.url, **settings), "tiny", codec or server.codec)
+    return Server(ServerConfig(url=server.url, **settings), "tiny", codec or server.codec)
 
 
 def key(attempt):
@@ -206,7 +206,7 @@ def test_a_chat_has_no_log_probability_of_its_code_alone(server):
     recipe = Recipe(
         sample=CONFIG.model_copy(update={"engine": "server", "server": ServerConfig(url=server.url, prompt="chat")})
     )
-    [attempt] = sampler(recipe, "large")(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1}))
+    [attempt] = sampler(recipe.sample, ModelConfig(name="large"))(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1}))
     assert (attempt.code, attempt.behavior_logp, attempt.tokens, attempt.author) == ("x = 1", None, 14, "large")
     [(path, body)] = server.sent
     assert path == "/v1/chat/completions" and body["messages"] == [{"role": "user", "content": "short"}]
@@ -296,9 +296,9 @@ def test_ids_are_read_in_the_form_of_vllm_and_of_llama_cpp():
 def test_wrong_settings_are_named(tiny, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ConfigError, match="the environment has no NO_SUCH_KEY"):
-        Served(ServerConfig(key_variable="NO_SUCH_KEY"), "tiny", tiny[1])
+        Server(ServerConfig(key_variable="NO_SUCH_KEY"), "tiny", tiny[1])
     with pytest.raises(ValueError, match="'ids' goes with a tokenizer"):
-        Served(ServerConfig(), "tiny", None)
+        Server(ServerConfig(), "tiny", None)
     with pytest.raises(ValueError, match="server.url"):
         SampleConfig.model_validate({"server": {"url": "localhost:8000"}})
 
@@ -306,7 +306,7 @@ def test_wrong_settings_are_named(tiny, monkeypatch):
 def test_vllm_that_is_not_there_is_named(tiny_model, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "vllm", None)
     with pytest.raises(ModelError, match="pip install vllm"):
-        sampler(Recipe(sample=SampleConfig(engine="vllm")), tiny_model)
+        sampler(SampleConfig(engine="vllm"), ModelConfig(name=tiny_model))
 
 
 def test_seeds_of_a_task_differ_and_do_not_depend_on_other_tasks():

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from upsolve.archive.store import Archive
-from upsolve.config import Recipe, SampleConfig, ServerConfig
+from upsolve.config import ModelConfig, Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ModelError
 from upsolve.policy.collect import sample_attempts
 from upsolve.policy.engines import sampler
@@ -128,19 +128,19 @@ def test_a_vllm_server_that_is_killed_and_started_again(folder, tmp_path):
         attempts = archive.attempts()
         assert sum(a.count for a in attempts) == 8 and {a.author for a in attempts} == {folder}
         check(attempts, folder)
-        drawn = list(sampler(recipe, folder)(TASKS, config=CONFIG))
+        drawn = list(sampler(recipe.sample, ModelConfig(name=folder))(TASKS, config=CONFIG))
         assert len({attempt.code for attempt in drawn}) > 2  # seeds of one task differ
         check(drawn, folder)
         assert all(attempt.token_ids for attempt in drawn)
-        check(list(sampler(asking(there, prompt="text"), folder)(TASKS, config=CONFIG)), folder)
+        check(list(sampler(asking(there, prompt="text").sample, ModelConfig(name=folder))(TASKS, config=CONFIG)), folder)
         with pytest.raises(ModelError, match=r"404 Not Found.*no-such-model"):
-            list(sampler(asking(there, model="no-such-model"), folder)(TASKS, config=CONFIG))
+            list(sampler(asking(there, model="no-such-model").sample, ModelConfig(name=folder))(TASKS, config=CONFIG))
 
 
 IN_PROCESS = """
 import json, sys
 from dataclasses import asdict
-from upsolve.config import Recipe, SampleConfig
+from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
 from upsolve.types import Task
 
@@ -148,7 +148,7 @@ if __name__ == "__main__":
     folder, asked, out = sys.argv[1:]
     asked = json.load(open(asked))
     config = SampleConfig.model_validate(asked["sample"])
-    draw = sampler(Recipe(sample=config), folder)
+    draw = sampler(config, ModelConfig(name=folder))
     tasks = [Task(*task) for task in asked["tasks"]]
     counts = []
     attempts = [asdict(attempt) for attempt in draw(tasks, config=config, author="me", on_done=counts.append)]
@@ -177,9 +177,9 @@ import json, sys
 from dataclasses import asdict
 from pathlib import Path
 import torch
-from upsolve.config import SampleConfig
+from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.vllm import Followed
+from upsolve.policy.vllm import VllmFollower
 from upsolve.types import Task
 
 if __name__ == "__main__":
@@ -187,7 +187,7 @@ if __name__ == "__main__":
     asked, out = json.load(open(asked)), Path(out)
     config = SampleConfig.model_validate(asked["sample"])
     tasks = [Task(*task) for task in asked["tasks"]]
-    model, codec, sample = load_model(start, dtype=torch.bfloat16), load_codec(start), Followed(out / "policy", bf16=True)
+    model, codec, sample = load_model(start, dtype=torch.bfloat16), load_codec(start), VllmFollower(ModelConfig(), out / "policy")
     drawn = []
     for _ in range(2):
         drawn.append([asdict(attempt) for attempt in sample(model, codec, tasks, config=config, author="me")])
@@ -218,7 +218,7 @@ def test_transformers_serve(folder, tmp_path, prompt):
     with Running([BIN / "transformers", "serve", folder], tmp_path / "log") as server:
         there = ServerConfig(url=server.url, prompt=prompt, retries=0)
         config = SampleConfig(engine="server", samples=2, max_tokens=40, batch=1, server=there)
-        attempts = list(sampler(Recipe(sample=config), folder)(TASKS[:1], config=config))
+        attempts = list(sampler(config, ModelConfig(name=folder))(TASKS[:1], config=config))
     assert [a.task_id for a in attempts] == ["add", "add"]
     for attempt in attempts:
         assert "def add" in attempt.code and "```" not in attempt.code and 1 <= attempt.tokens <= 40

@@ -14,7 +14,8 @@ import build
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.model import BUILTIN, load_codec, load_model
+from upsolve.policy.locate import BUILTIN
+from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
 
 ENOUGH = 9

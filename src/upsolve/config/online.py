@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from upsolve.config.running import SampleConfig
 from upsolve.config.strict import Strict
+from upsolve.plugins import find, names
 
 __all__ = ["Kind", "SourceConfig"]
 
@@ -37,6 +38,16 @@ class SourceConfig(Strict):
     """Share of the reference that the prompt shows in the first round, none in the last (after CCCS, 2402.01391)."""
     rollout: SampleConfig = SampleConfig(temperature=1.0, top_p=1.0)
     """How the policy is sampled; ``samples`` is not read, ``data.group_size`` is."""
+
+    @model_validator(mode="after")
+    def engine_follows_the_policy(self) -> Self:
+        """Refuse online training with an engine that does not get the weights that are trained."""
+        if self.rounds and not find("engine", self.rollout.engine).follows_policy:
+            able = ", ".join(name for name in names("engine") if find("engine", name).follows_policy)
+            raise ValueError(
+                f"rollout.engine: {self.rollout.engine} does not get the weights that are trained here; use one of: {able}"
+            )
+        return self
 
     @model_validator(mode="after")
     def shares_are_shares(self) -> Self:

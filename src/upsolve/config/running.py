@@ -1,10 +1,12 @@
 """What a run works with: model, groups, optimiser, monitors, sampler, judge, evaluation."""
 
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from upsolve.config.strict import Strict
+from upsolve.config.strict import Strict, check_options
+from upsolve.plugins import find, named
 
 __all__ = [
     "DataConfig",
@@ -18,6 +20,11 @@ __all__ = [
     "VllmConfig",
 ]
 
+if TYPE_CHECKING:  # a call is no type for pyright
+    EngineName: TypeAlias = Any
+else:
+    EngineName = named("engine")
+
 
 class ModelConfig(Strict):
     """The policy's start."""
@@ -30,10 +37,16 @@ class ModelConfig(Strict):
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
     bf16: bool = True
     """Compute in bfloat16 (weights that are trained stay in float32)."""
+    offline: bool = False
+    """Use only what is on this machine: no request to the model hub (as the environment variable HF_HUB_OFFLINE=1 does)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
     """Who spreads weights, gradients and the optimiser's state over the processes; one process alone has them whole anyway."""
     deepspeed: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Settings of DeepSpeed, over ours (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
+
+    def at(self, name: str) -> Self:
+        """Return the same settings for the model of another name or folder."""
+        return self.model_copy(update={"name": name})
 
     @model_validator(mode="after")
     def settings_are_read(self) -> Self:
@@ -148,9 +161,8 @@ class VllmConfig(Strict):
 class SampleConfig(Strict):
     """Sampling from a policy."""
 
-    engine: Literal["transformers", "vllm", "server"] = "transformers"
-    """What runs the model (docs/sampling.md)."""
-
+    engine: EngineName = "transformers"
+    """What runs the model: ``transformers``, ``vllm``, ``server``, or an engine of your own (docs/sampling.md)."""
     samples: int = Field(default=8, ge=1)
     """Attempts a task."""
     temperature: float = Field(default=0.8, ge=0)
@@ -161,6 +173,20 @@ class SampleConfig(Strict):
     """Attempts decoded at once; ``server``: requests under way at once; ``vllm`` finds its own number."""
     server: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings of an engine of your own; ``server`` and ``vllm`` have theirs above."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Return the engine's own settings: ``options`` over their defaults."""
+        return {**find("engine", self.engine).options, **self.options}
+
+    @model_validator(mode="after")
+    def options_are_known(self) -> Self:
+        """Refuse options that the engine does not have."""
+        if self.options:
+            check_options(f"engine {self.engine}", find("engine", self.engine).options, self.options)
+        return self
 
 
 class VerifyConfig(Strict):

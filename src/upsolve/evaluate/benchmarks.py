@@ -89,7 +89,7 @@ def draw_samples(
         if file and file.exists():
             found += [Attempt(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
             continue
-        draw = draw or sampler(recipe, model)
+        draw = draw or sampler(recipe.sample, recipe.model.at(model))
         drawn = draw(
             portion,
             config=recipe.sample,

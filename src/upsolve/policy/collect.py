@@ -36,7 +36,7 @@ def sample_attempts(archive: Archive, recipe: Recipe, *, model: str, progress: O
     if not tasks:
         return 0
     total, done = sum(wanted - have[task.task_id] for task in tasks), 0
-    draw = sampler(recipe, model)
+    draw = sampler(recipe.sample, recipe.model.at(model))
     for start in range(0, len(tasks), PART):
         part = tasks[start : start + PART]
         for count in sorted({have[task.task_id] for task in part}):

