@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from upsolve.verify.judge.compare import answers, decode, equal, floats_match, lines_match, literal, tokens_match
 from upsolve.verify.judge.compare import shown as displayed
+from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
 from upsolve.verify.sandbox.values import plain
 
 
@@ -161,3 +162,20 @@ def test_a_flood_of_output_costs_no_more_than_what_it_is_compared_with():
 def test_values_are_displayed_by_their_beginning():
     assert displayed(shown({"a": {1, 2}, 3: (None,)})) == "{'a': {1, 2}, 3: (None,)}"
     assert displayed(shown([[1] * 1000] * 1000)).startswith("[[1, 1") and len(displayed(shown("x" * 1000))) == 100
+
+
+def test_a_memo_forgets_what_is_long():
+    calls = []
+
+    @memo
+    def double(text):
+        calls.append(len(text))
+        return text * 2
+
+    for _ in range(2):
+        assert double("ab") == "abab" and len(double("x" * (MOST_CHARACTERS // 4))) == MOST_CHARACTERS // 2
+    assert calls == [2, MOST_CHARACTERS // 4, MOST_CHARACTERS // 4]
+    for k in range(20):
+        double(str(k).zfill(MOST_CHARACTERS // 10))
+    double("ab")
+    assert calls[-1] == 2  # all was forgotten once

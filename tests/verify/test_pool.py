@@ -2,19 +2,24 @@
 
 import os
 import pickle
+import resource
 import signal
+import sqlite3
 import time
 from dataclasses import replace
 from itertools import chain
 
 import pytest
 
-from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.languages import languages
 from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.pool import cache as cache_module
 from upsolve.verify.pool import pool
-from upsolve.verify.pool.cache import VerdictCache
+from upsolve.verify.pool.cache import VerdictCache, key_of, runtime
 from upsolve.verify.pool.pool import judged, verify
+from upsolve.verify.pool.worker import LocalWorker
+from upsolve.verify.sandbox.cgroup import places, remove_abandoned
 
 FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2), workers=2)
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
@@ -96,6 +101,59 @@ def test_a_stop_does_not_wait_for_what_hangs():
     assert statuses(verify(attempts(3), FAST)) == EXPECTED[:3]
 
 
+def groups_of(workers):
+    """Return the control groups of some processes; others on this machine may make and remove theirs."""
+    return {folder for parent in places()[1].values() for pid in workers for folder in parent.glob(f"upsolve-{pid}-*")}
+
+
+@pytest.mark.skipif(not places()[0], reason="no control groups here")
+@pytest.mark.parametrize("in_the_middle", [False, True])
+def test_workers_leave_no_control_group(in_the_middle):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    pool.dismiss()
+    verify(attempts(8), FAST)
+    workers = [worker.process.pid for worker in pool.idle["local"]]
+    assert groups_of(workers)
+    if in_the_middle:
+        with pytest.raises(KeyboardInterrupt):
+            verify([*attempts(8), (TASK, LOOP)], replace(FAST, limits=Limits(wall_seconds=60, cpu_seconds=60)), on_done=stop)
+    pool.dismiss()
+    assert groups_of(workers) == set()
+
+
+def test_groups_of_judges_that_were_killed_are_removed():
+    parents = tuple({*places()[1].values()})
+    if not parents:
+        pytest.skip("no control groups here")
+    old, young = ([parent / f"upsolve-{2**22 + k}-0" for parent in parents] for k in (1, 2))
+    for folder in (*old, *young):
+        folder.mkdir()
+    for folder in old:
+        os.utime(folder, (0, 0))
+    remove_abandoned.__wrapped__(parents)
+    assert [folder.exists() for folder in (*old, *young)] == [False] * len(old) + [True] * len(young)
+    for folder in young:
+        folder.rmdir()
+
+
+def test_a_worker_is_heard_on_any_descriptor():
+    """select() fails above 1023; what a program holds open is not the judge's fault."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("no more than 1,200 descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1030)]
+    try:
+        worker = LocalWorker()
+        assert worker.call(len, "abc", seconds=20) == 3
+        worker.close()
+    finally:
+        for handle in held:
+            os.close(handle)
+
+
 def kill_workers_of(batches):
     for worker in batches:
         os.kill(worker.process.pid, signal.SIGKILL)
@@ -145,6 +203,7 @@ def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
     [
         (replace(TASK, tests=(TestCase(TestKind.CALL, "f(2)", "5"),)), FAST),
         (replace(TASK, setup="import math"), FAST),
+        (replace(TASK, tests=(replace(TASK.tests[0], hidden=True),)), FAST),  # else a message may show a hidden answer
         (TASK, replace(FAST, limits=Limits(wall_seconds=5, cpu_seconds=3))),
     ],
 )
@@ -162,7 +221,41 @@ def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_
         assert bool(cache.find(TASK, attempt, FAST)) is kept
 
 
-def test_a_cache_that_cannot_be_used_is_named(tmp_path):
+def test_a_broken_row_is_judged_again(tmp_path):
+    how, (pair,) = replace(FAST, cache=tmp_path / "v.sqlite"), attempts(1)
+    first = verify([pair], how)
+    for broken in ("{", "[]", '{"status": "nonsense"}', '"x"'):
+        with sqlite3.connect(how.cache) as base:
+            base.execute("UPDATE verdicts SET verdict = ?", (broken,))
+        assert statuses(verify([pair], how)) == statuses(first)
+
+
+def test_the_key_holds_what_runs_the_program(tmp_path, monkeypatch):
+    bash = Attempt("t", "echo 1", "bash")
+    task = replace(TASK, tests=(TestCase(TestKind.STDIO, "", "1"),))
+    keys = {key_of(task, bash, FAST), key_of(task, replace(bash, language="python"), FAST)}
+    (tmp_path / "bash.yaml").write_text("name: bash\nfile: main.sh\nrun: [bash, -u, main.sh]\n")
+    monkeypatch.setenv("UPSOLVE_LANGUAGES", str(tmp_path))
+    for remembered in (languages, runtime):
+        remembered.cache_clear()
+    keys.add(key_of(task, bash, FAST))
+    monkeypatch.setattr(cache_module, "python_version", lambda: "3.99")
+    runtime.cache_clear()
+    keys.add(key_of(task, replace(bash, language="python"), FAST))
+    assert len(keys) == 4
+    for remembered in (languages, runtime):
+        remembered.cache_clear()
+
+
+def test_without_its_cache_judging_goes_on(tmp_path, caplog):
     (tmp_path / "v.sqlite").write_bytes(b"this is no database, it is only some text" * 20)
-    with pytest.raises(JudgeError, match=r"v\.sqlite.*UPSOLVE_CACHE"):
-        verify(attempts(1), replace(FAST, cache=tmp_path / "v.sqlite"))
+    assert statuses(verify(attempts(3), replace(FAST, cache=tmp_path / "v.sqlite"))) == EXPECTED[:3]
+    assert "v.sqlite" in caplog.text and "UPSOLVE_CACHE" in caplog.text and len(caplog.records) == 1
+
+
+def test_a_cache_that_breaks_in_the_middle_is_left_alone(tmp_path, caplog):
+    cache, (pair, *_) = VerdictCache(tmp_path / "v.sqlite"), attempts(1)
+    cache.base.execute("DROP TABLE verdicts")
+    assert cache.find(*pair, FAST) is None
+    cache.keep([(*pair, verify([pair], FAST)[0])], FAST)
+    assert len(caplog.records) == 1 and "v.sqlite" in caplog.text

@@ -93,12 +93,46 @@ def test_a_checker_decides_where_many_answers_are_right():
     assert (wrong.status, wrong.error_message) == (Status.FAILED, "test 1: the checker refuses the output")
 
 
-def test_a_checker_that_breaks_leaves_the_attempt_unscored():
-    task = stdio(("10", ""), compare="checker", checker=CHECKER)
-    verdict = run(task, "print('no numbers')\n")
-    assert verdict.status is Status.UNSCORED and "check() gave no True or False" in verdict.error_message
-    assert "defines no check" in run(replace(task, checker="x = 1"), "").error_message
+RAISES = "print('no numbers')\n"
+HANGS = CHECKER.replace(
+    "def check(given, expected, output):", "def check(given, expected, output):\n    while output == 'hang\\n': pass"
+)
+
+
+@pytest.mark.parametrize(
+    ("checker", "expected", "reference", "code", "status"),
+    [
+        (CHECKER, "2 8", "", RAISES, "failed"),  # it takes the expected output, so it works
+        (CHECKER, "", "n = int(input())\nprint(1, n - 1)\n", RAISES, "failed"),  # the reference's
+        (CHECKER, "", "", RAISES, "failed"),  # nothing right is known, and it is no fault of its own
+        (HANGS, "2 8", "", "print('hang')\n", "failed"),
+        (CHECKER, "ten", "", RAISES, "unscored"),  # it fails on the expected output, too
+        (CHECKER.replace("map", "mop"), "2 8", "", RAISES, "unscored"),
+        (CHECKER.replace("map", "mop"), "", "", RAISES, "unscored"),
+        ("1 / 0\n" + CHECKER, "", "", RAISES, "unscored"),
+        ("def check(a, b, c): return 1\n", "2 8", "", RAISES, "unscored"),
+    ],
+)
+def test_a_checker_that_fails_on_an_output_refuses_it_unless_it_is_at_fault(checker, expected, reference, code, status):
+    task = stdio(("10", expected), compare="checker", checker=checker, reference=reference)
+    verdict = run(task, code, Judging(Limits(wall_seconds=3, cpu_seconds=1)))
+    assert verdict.status.value == status, verdict
+    assert status == "failed" or "check() gave no True or False" in verdict.error_message
+
+
+def test_a_checker_that_is_none_leaves_the_attempt_unscored():
+    task = stdio(("10", ""), compare="checker", checker="x = 1")
+    assert "defines no check" in run(task, "").error_message
     assert "floats:TOLERANCE" in run(replace(task, compare="closely"), "").error_message
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [(TestKind.CALL, "f(2"), (TestKind.CODE, "assert f(2 == 4"), (TestKind.CALL, "x = f(2)")]
+)
+def test_a_test_that_is_not_python_is_the_tasks_fault(kind, source):
+    task = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"), TestCase(kind, source, "4")), "f")
+    verdict = run(task, "def f(x):\n    return x * 2\n")
+    assert verdict.status is Status.UNSCORED and "test 2 is not Python: SyntaxError" in verdict.error_message
 
 
 SLOW = "import time\ndef f(x):\n    while x == 2:\n        pass\n    return x\n"

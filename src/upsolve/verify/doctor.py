@@ -1,12 +1,12 @@
 """Does the sandbox hold here? Each layer, then every attack under every kind of tests, by whatever judges: this machine or a cluster."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 
 from upsolve.types import Status, Verdict
 from upsolve.verify.attacks import LIMITS, Try, honest, traces, tries
+from upsolve.verify.cores import usable_cores
 from upsolve.verify.limits import Judging
 from upsolve.verify.pool.pool import verify
 from upsolve.verify.sandbox.runner import REQUIRED
@@ -50,7 +50,7 @@ def checks(how: Judging | None = None, *, quick: bool = False, progress: Progres
 
 def layers(how: Judging) -> list[Check]:
     """Return a check for each layer: it must be there wherever honest attempts are judged."""
-    verdicts = verify([honest("python", f"nothing, {number}") for number in range(how.workers or os.cpu_count() or 1)], how)
+    verdicts = verify([honest("python", f"nothing, {number}") for number in range(how.workers or usable_cores())], how)
     for verdict in verdicts:
         if verdict.status is not Status.PASSED:
             return [Check("layers", "sandbox", ok=False, required=True, detail=f"{verdict.status} {verdict.error_message}")]

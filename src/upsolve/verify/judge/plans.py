@@ -9,13 +9,13 @@ import math
 import secrets
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.compare import literal, tolerance_of
 from upsolve.verify.judge.cross_process import BUILTINS, called_names, is_direct_call
+from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
     ClaimError,
     forged,
@@ -33,6 +33,8 @@ from upsolve.verify.simulators.plan import parsed, run_simulation, simulates
 __all__ = ["judge", "judge_all"]
 
 Pair = tuple[Task, Attempt]
+MOST_CROSSING = 64
+"""Tasks that are remembered: attempts at one task arrive together."""
 crossing: dict[tuple[Task, Judging], bool] = {}
 """Whether a task's tests mean the same across processes, as found out with its reference."""
 
@@ -148,9 +150,11 @@ def impossible(task: Task, attempt: Attempt) -> str:
                 return f"task {task.task_id}: CALL tests are for Python; {attempt.language} takes STDIO and CODE"
             if simulates(task):
                 return f"task {task.task_id}: worlds are for Python, not {attempt.language}"
-        for test in task.tests:
+        for number, test in enumerate(task.tests, start=1):
             if test.kind is TestKind.CALL:
                 literal(test.expected)
+            if attempt.language in PYTHON and (fault := syntax_fault(test.kind, test.input)):
+                return f"task {task.task_id}: test {number} is not Python: {fault}"
         if simulates(task):
             parsed(task)
         if task.compare not in ("lines", "exact", "tokens", "checker"):
@@ -159,6 +163,18 @@ def impossible(task: Task, attempt: Attempt) -> str:
             return f"task {task.task_id}: compare is checker, but its checker defines no check(input, expected, output)"
     except ValueError as error:
         return f"task {task.task_id}: {error}"
+    return ""
+
+
+@memo
+def syntax_fault(kind: TestKind, source: str) -> str:
+    """Return why a test is not Python, an empty string where it is or need not be: that is the task's fault, no attempt's."""
+    if kind not in (TestKind.CALL, TestKind.CODE):
+        return ""
+    try:
+        ast.parse(source.strip() if kind is TestKind.CALL else source, mode="eval" if kind is TestKind.CALL else "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"[:200]
     return ""
 
 
@@ -195,7 +211,7 @@ def needs_tester(task: Task) -> bool:
     return not all(test.kind is TestKind.CALL and is_direct_call(test.input, task.setup) for test in task.tests)
 
 
-@lru_cache(maxsize=100_000)
+@memo
 def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
     """Return a test as it is sent: a call with plain arguments as name and arguments, which spares the attempt's process a parser."""
     try:
@@ -233,5 +249,7 @@ def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, 
         reference = Attempt(task.task_id, task.reference)
         across = yield from run_across(task, reference, names, how)
         beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, how))
+        if len(crossing) >= MOST_CROSSING:
+            crossing.clear()
         crossing[key] = beside is None or beside.status is not Status.PASSED
     return crossing.get(key, True)

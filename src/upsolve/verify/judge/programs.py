@@ -43,13 +43,13 @@ def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Jo
     errors: list[list[object]] = []
     each = how.limits.test_seconds
     for index, job in enumerate(jobs):
-        left = how.limits.wall_seconds - sum(end.wall_seconds for end in ends)
+        left = how.limits.wall_seconds - sum(end.counted_seconds for end in ends)
         over = bool(outcomes) and outcomes[-1] in ENDED and (outcomes[-1] is not Status.TIMEOUT or math.isinf(each))
         if left <= 0 or over or Status.COMPILE_ERROR in outcomes or Status.UNSCORED in outcomes:
             outcomes.append(Status.COMPILE_ERROR if Status.COMPILE_ERROR in outcomes else Status.UNSCORED)
             continue
         end = yield replace(job, wall_seconds=min(left, each))
-        accepted = (yield from checked(task, index, end)) if task.compare == "checker" and end.returncode == 0 else None
+        accepted = (yield from checked(task, index, end, how)) if task.compare == "checker" and end.returncode == 0 else None
         outcome, error = program_outcome(task, index, end, accepted)
         ends.append(end)
         outcomes.append(outcome)
@@ -57,24 +57,64 @@ def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Jo
     return (outcomes, errors), ends
 
 
-def checked(task: Task, index: int, end: Exit) -> Generator[Job, Exit, bool]:
-    """Ask the task's checker, in a process of its own; JudgeError when it does not answer."""
-    test, nonce = task.tests[index], secrets.token_hex(8)
-    call = ("apply", ("check", [test.input, test.expected, end.stdout.decode("utf-8", "replace")]))
-    job = {
-        "kind": "tests",
-        "code": task.checker,
-        "setup": "",
-        "tests": [call],
-        "nonce": nonce,
-        "lines": False,
-        "test_seconds": 0,
-    }
-    said = yield Job(job)
+def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, Exit, bool]:
+    """Return whether the task's checker accepts an output.
+
+    A checker that raises or hangs on this output refuses it: else an attempt could choose to stay unscored. It is the task's fault where
+    the checker fails on a right output, too (the expected one or, where there is none, the reference's), or where none is known and it
+    does not load or lacks a name.
+
+    Raises:
+        JudgeError: the checker is at fault.
+    """
+    test, output = task.tests[index], end.stdout.decode("utf-8", "replace")
+    said = yield checker_job(task, index, output)
+    if (accepted := answer_of(said)) is not None:
+        return accepted
+    right = test.expected or (yield from reference_output(task, index, how))
+    if right is not None:
+        works = answer_of((yield checker_job(task, index, right))) is not None
+    else:
+        works = not any("load" in record or "compile" in record for record in said.records)
+        works = works and not any(error_name(record) in BROKEN_CHECKER for record in said.records)
+    if not works:
+        raise JudgeError(
+            f"task {task.task_id}: check() gave no True or False for test {index + 1}: {[*said.records][:1]}"[:500]
+        )
+    return False
+
+
+BROKEN_CHECKER = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError")
+"""What a checker raises that is wrong itself, whatever the output."""
+
+
+def checker_job(task: Task, index: int, output: str) -> Job:
+    """Return the job that calls the checker, in a process of its own."""
+    test = task.tests[index]
+    call = ("apply", ("check", [test.input, test.expected, output]))
+    job = {"kind": "tests", "code": task.checker, "setup": "", "tests": [call], "lines": False, "test_seconds": 0}
+    return Job({**job, "nonce": secrets.token_hex(8)})
+
+
+def answer_of(said: Exit) -> bool | None:
+    """Return what a checker answered, None where it is neither True nor False."""
     values = [record.get("value") for record in said.records if record.get("test") == 0]
-    if values not in ([True], [False]):
-        raise JudgeError(f"task {task.task_id}: check() gave no True or False for test {index + 1}: {[*said.records][:1]}")
-    return values == [True]
+    return values == [True] if values in ([True], [False]) else None
+
+
+def error_name(record: Mapping[str, Any]) -> str:
+    """Return the name of the exception in a result line."""
+    error = record.get("error")
+    return str(error[0]) if isinstance(error, list) and error else ""
+
+
+def reference_output(task: Task, index: int, how: Judging) -> Generator[Job, Exit, str | None]:
+    """Return what the task's reference, a Python program, writes for a test; None where there is none or it fails."""
+    if not task.reference:
+        return None
+    job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}
+    end = yield Job({**job, "stdin": encoded(task.tests[index].input)}, wall_seconds=how.limits.wall_seconds)
+    return end.stdout.decode("utf-8", "replace") if end.returncode == 0 and not end.timed_out else None
 
 
 def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:

@@ -1,27 +1,32 @@
-"""Verdicts by content: what has been judged is not judged again."""
+"""Verdicts by content: what has been judged is not judged again. A cache that breaks is left alone, with one warning."""
 
 import json
+import logging
+import shutil
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from platform import python_version
 
-from upsolve.errors import JudgeError
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.outcomes import JUDGE
+from upsolve.verify.languages import PYTHON, SYSTEM_PATH, languages
 from upsolve.verify.limits import Judging
 
-__all__ = ["VerdictCache", "open_cache"]
+__all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
+
+log = logging.getLogger(__name__)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def task_key(task: Task, how: Judging) -> str:
-    """Return a content id of all that decides besides the attempt: tests, setup, limits, isolation, judge."""
-    tests = [part for test in task.tests for part in (test.kind, test.input, test.expected)]
+    """Return a content id of all that decides besides the attempt and its runtime: tests, setup, limits, isolation, judge."""
+    tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(asdict(how.limits), sort_keys=True)
     return content_id(
         JUDGE,
@@ -37,9 +42,20 @@ def task_key(task: Task, how: Judging) -> str:
     )
 
 
+@cache
+def runtime(name: str) -> str:
+    """Return what tells one interpreter or compiler of a language from another: the language's file, and the programs it names."""
+    if name in PYTHON:
+        return python_version()
+    known = languages().get(name)
+    found = [shutil.which(words[0], path=SYSTEM_PATH) for words in (known.compile, known.run) if words] if known else []
+    files = [Path(path) for path in found if path]
+    return repr((known, [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]))
+
+
 def key_of(task: Task, attempt: Attempt, how: Judging) -> str:
     """Return the content id of a verdict."""
-    return content_id(task_key(task, how), attempt.language, attempt.code)
+    return content_id(task_key(task, how), attempt.language, runtime(attempt.language), attempt.code)
 
 
 def lasting(verdict: Verdict, how: Judging) -> bool:
@@ -50,9 +66,10 @@ def lasting(verdict: Verdict, how: Judging) -> bool:
 
 
 class VerdictCache:
-    """A file of verdicts; several processes may use it at once. JudgeError when it cannot be opened."""
+    """A file of verdicts; several processes may use it at once."""
 
     def __init__(self, file: Path) -> None:
+        self.file, self.base = file, None
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self.base = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
@@ -60,13 +77,32 @@ class VerdictCache:
             self.base.execute("PRAGMA synchronous=NORMAL")
             self.base.execute("CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT) WITHOUT ROWID")
         except (OSError, sqlite3.Error) as error:
-            way = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
-            raise JudgeError(f"{file}: cannot keep verdicts there ({error}); {way}") from error
+            self.give_up(error)
+
+    def give_up(self, error: Exception) -> None:
+        """Use the file no more, and say so."""
+        self.close()
+        way = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
+        log.warning("%s: verdicts are not kept there from here on (%s); %s", self.file, error, way)
+
+    def close(self) -> None:
+        """Close the file."""
+        base, self.base = self.base, None
+        if base:
+            base.close()
 
     def find(self, task: Task, attempt: Attempt, how: Judging) -> Verdict | None:
-        """Return the verdict on this content, for this attempt, or None."""
-        row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, how),)).fetchone()
-        return replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
+        """Return the verdict on this content, for this attempt; None where there is none, or one that cannot be read."""
+        if self.base is None:
+            return None
+        try:
+            row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, how),)).fetchone()
+            return replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
+        except sqlite3.Error as error:
+            self.give_up(error)
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):  # judged again, and written over
+            pass
+        return None
 
     def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], how: Judging) -> None:
         """Write verdicts down, those that last."""
@@ -75,17 +111,22 @@ class VerdictCache:
             for task, attempt, verdict in judged
             if lasting(verdict, how)
         ]
-        self.base.execute("BEGIN IMMEDIATE")
-        self.base.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", rows)
-        self.base.execute("COMMIT")
+        if self.base is None:
+            return
+        try:
+            self.base.execute("BEGIN IMMEDIATE")
+            self.base.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", rows)
+            self.base.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.give_up(error)
 
 
 @contextmanager
 def open_cache(file: Path | None) -> Generator[VerdictCache | None]:
     """Open a cache for a while; None gives None."""
-    cache = VerdictCache(file) if file else None
+    opened = VerdictCache(file) if file else None
     try:
-        yield cache
+        yield opened
     finally:
-        if cache:
-            cache.base.close()
+        if opened:
+            opened.close()

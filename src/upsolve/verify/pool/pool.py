@@ -1,7 +1,6 @@
 """Judge many attempts at once, over all cores or a cluster, and none twice."""
 
 import atexit
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -10,6 +9,7 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
+from upsolve.verify.cores import usable_cores
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.judge.programs import COMPILE_SECONDS
 from upsolve.verify.languages import PYTHON
@@ -46,7 +46,7 @@ def dismiss() -> None:
 
 def worker_count(how: Judging) -> int:
     """Return how many pieces of work are done at once."""
-    return how.workers or (places() if how.executor == "ray" else os.cpu_count() or 1)
+    return how.workers or (places() if how.executor == "ray" else usable_cores())
 
 
 def deadline(chunk: Chunk, how: Judging) -> float:

@@ -1,14 +1,14 @@
-"""Python processes that run functions for this one: work goes in on their standard input, what it returns comes out, all pickled."""
+"""RPC to worker subprocesses: pickled calls over stdin, pickled results over stdout."""
 
 import contextlib
 import os
 import pickle
-import select
+import selectors
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from upsolve.errors import UpsolveError
 
@@ -18,8 +18,12 @@ T = TypeVar("T")
 Process = subprocess.Popen[bytes]
 
 
+LEAVE_SECONDS = 5.0
+"""A worker that is told to end may take so long to remove its control groups and folders; then it is killed."""
+
+
 class WorkerLostError(Exception):
-    """A process that worked for us has gone."""
+    """A worker process has ended."""
 
 
 def start(main: Callable[[int], None], argument: int, *, session: bool = False) -> Process:
@@ -46,7 +50,7 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
     try:
         pickle.dump((work, args), process.stdin)
         process.stdin.flush()
-        answered = select.select([process.stdout], [], [], seconds)[0]
+        answered = readable(process.stdout, seconds)
         said: Any = pickle.load(process.stdout) if answered else None  # noqa: S301  written by our own process
     except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
         raise WorkerLostError(f"a judging process ended: {error!r}") from error
@@ -57,22 +61,45 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
     return said
 
 
+def readable(stream: IO[bytes], seconds: float | None) -> bool:
+    """Wait until a stream has data or has ended; return False when it has not after ``seconds`` (None: wait for ever)."""
+    with selectors.PollSelector() as selector:  # select() knows no descriptor above 1023
+        selector.register(stream, selectors.EVENT_READ)
+        return bool(selector.select(seconds))
+
+
 def end(process: Process, *, session: bool = False) -> None:
-    """End a process at once, with its session where it leads one."""
+    """End a process, whatever it does: by SIGTERM, so that it can remove what it made; after LEAVE_SECONDS by SIGKILL.
+
+    Args:
+        process: a worker of ``start``.
+        session: it leads a session, which is killed at once.
+    """
     with contextlib.suppress(ProcessLookupError):
         if session:
             os.killpg(process.pid, signal.SIGKILL)
         else:
-            process.kill()
-    process.wait()
+            process.terminate()
+    try:
+        process.wait(LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):  # what was still to be sent cannot be
             if stream:
                 stream.close()
 
 
+def leave(*_: object) -> None:
+    """End this process on SIGTERM by an exit, which runs finalizers; further signals must not interrupt them."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
+
+
 def serve() -> None:
-    """Do what is asked until the standard input ends; what the work prints goes to standard error."""
+    """Run calls until the standard input ends or SIGTERM comes; what they print goes to standard error."""
+    signal.signal(signal.SIGTERM, leave)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:

@@ -7,15 +7,18 @@ none, and the limits of single processes stand alone.
 import contextlib
 import itertools
 import os
+import time
 import weakref
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ControlGroup"]
+__all__ = ["ControlGroup", "places", "remove_abandoned"]
 
 ROOT = Path("/sys/fs/cgroup")
 NEEDED = ("memory", "pids")
 FILES = {1: ("memory.limit_in_bytes", "pids.max"), 2: ("memory.max", "pids.max")}
+PREFIX = "upsolve-"
+LEAVE_SECONDS = 2.0
 number = itertools.count()
 
 
@@ -37,11 +40,27 @@ def places() -> tuple[int, dict[str, Path]]:
     return 0, {}
 
 
-def remove(folders: list[Path]) -> None:
-    """Remove groups whose processes have ended."""
+def remove(folders: list[Path], seconds: float = LEAVE_SECONDS) -> None:
+    """Remove groups whose processes have been killed; the kernel refuses until the last of them has left, so try for a while."""
+    until = time.monotonic() + seconds
     for folder in folders:
+        while folder.exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                break
+            if time.monotonic() > until:
+                break
+            time.sleep(0.005)
+
+
+@cache
+def remove_abandoned(parents: tuple[Path, ...]) -> None:
+    """Remove the empty groups of judges that were killed: once a process, and only groups that are a minute old."""
+    for folder in (folder for parent in parents for folder in parent.glob(f"{PREFIX}*-*")):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
-            folder.rmdir()
+            if not Path(f"/proc/{owner}").exists() and time.time() - folder.stat().st_mtime > 60:
+                folder.rmdir()  # refused where a process is in it
 
 
 class ControlGroup:
@@ -49,7 +68,8 @@ class ControlGroup:
 
     def __init__(self, *, wanted: bool = True) -> None:
         version, parents = places() if wanted else (0, {})
-        name = f"upsolve-{os.getpid()}-{next(number)}"
+        remove_abandoned(tuple({*parents.values()}))
+        name = f"{PREFIX}{os.getpid()}-{next(number)}"
         self.folders = {controller: parent / name for controller, parent in parents.items()}
         self.version, self.limits, self.kills_seen = version, (0, 0), 0
         try:

@@ -5,11 +5,12 @@ import marshal
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
+from upsolve.verify.cores import CoreWatch
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 
@@ -21,6 +22,10 @@ REQUIRED = (
 )
 """Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""
 RESULTS_READ = 16 << 20
+PATIENCE = 8.0
+"""A run that waited for its core is given so many times the elapsed time."""
+LONG_SECONDS = 0.3
+"""Only of runs that took longer is it asked whether they waited for their core."""
 MOST_RECORDS = 1 << 16
 """Result lines that are read; there is one a test and a few more."""
 OWN_MEMORY = 64 << 20
@@ -55,6 +60,13 @@ class Exit:
     """True when either stream went past the limit."""
     layers: tuple[str, ...]
     """Confinement that was active."""
+    contended: bool = False
+    """True when other processes used its cores, so that it may have had to wait for them."""
+
+    @property
+    def counted_seconds(self) -> float:
+        """Time that counts against a budget: elapsed time or, where it may have waited for a core, processor time."""
+        return min(self.wall_seconds, self.cpu_seconds) if self.contended else self.wall_seconds
 
     @cached_property
     def records(self) -> tuple[Mapping[str, Any], ...]:
@@ -71,6 +83,14 @@ def servers() -> dict[str, Server]:
         own.servers = {}
     running: dict[str, Server] = own.servers
     return running
+
+
+def core_watch() -> CoreWatch:
+    """Return this thread's watch of its cores."""
+    if not hasattr(own, "watch"):
+        own.watch = CoreWatch()
+    watch: CoreWatch = own.watch
+    return watch
 
 
 def server(profile: str = "python") -> Server:
@@ -113,8 +133,29 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
         running = server(left[0].profile)
         demand_layers(running, how)
         same = next((place for place, job in enumerate(left) if job.profile != left[0].profile), len(left))
-        ends += run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
+        found = run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
+        ends += [run_again(job, how.limits) if starved(end) else end for job, end in zip(left, found, strict=False)]
     return ends
+
+
+def starved(end: Exit) -> bool:
+    """Return whether a run may have met its deadline because it waited for a core: it used some of its time, but not most of it.
+
+    One that used next to nothing has slept: even among 30 busy processes it would have had more.
+    """
+    late = end.timed_out or b'"timeout": true' in end.results
+    return late and end.contended and end.wall_seconds / 32 < end.cpu_seconds < 0.75 * end.wall_seconds
+
+
+def run_again(job: Job, limits: Limits) -> Exit:
+    """Run a job alone with PATIENCE times its elapsed time; the limit of processor time stays."""
+
+    def patient(part: dict[str, Any]) -> dict[str, Any]:
+        return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
+
+    tester = patient(job.tester) if job.tester else None
+    again = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds)
+    return run_part(server(job.profile), [again], limits)[0]
 
 
 def demand_layers(running: Server, how: Judging) -> None:
@@ -137,11 +178,17 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     folder, profile = running.work_folder(jobs[0].continues), jobs[0].profile
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs)
     running.group.limit(memory + OWN_MEMORY, limits.processes + 8 if profile == "python" else 512)
+    watch = core_watch()
+    watch.begin()
     try:
         ends, lasts = running.run(jobs, server_limits(limits, folder, profile))
+        contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and watch.contended()
         oom = any(map(killed, ends)) and running.group.out_of_memory()
         sure = len(jobs) if len(jobs) == 1 or not oom else next(number for number, end in enumerate(ends) if killed(end))
-        collected = [collect(running, number, end, limits, starved=oom) for number, end in enumerate(ends[:sure])]
+        collected = [
+            collect(running, number, end, limits, out_of_memory=oom, contended=contended)
+            for number, end in enumerate(ends[:sure])
+        ]
         if not lasts:
             forget_server(profile)
         return collected if sure else run_part(server(profile), jobs[:1], limits)
@@ -151,14 +198,14 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
             raise JudgeError("limits above those that this process itself has") from error
         return []
     except JudgeError:
-        starved = len(jobs) == 1 and running.group.out_of_memory()
+        full = len(jobs) == 1 and running.group.out_of_memory()
         forget_server(profile)
-        if not starved:
+        if not full:
             raise
-        return [out_of_memory(running.layers)]
+        return [taken_by_memory(running.layers)]
 
 
-def out_of_memory(layers: tuple[str, ...]) -> Exit:
+def taken_by_memory(layers: tuple[str, ...]) -> Exit:
     """Return the end of a job for want of memory that took the server with it: the attempt's doing, not the judge's."""
     return Exit(
         returncode=None,
@@ -181,7 +228,7 @@ def killed(end: Sequence[float]) -> bool:
     return os.WIFSIGNALED(int(end[0])) and os.WTERMSIG(int(end[0])) == 9
 
 
-def collect(running: Server, number: int, end: list[float], limits: Limits, *, starved: bool) -> Exit:
+def collect(running: Server, number: int, end: list[float], limits: Limits, *, out_of_memory: bool, contended: bool) -> Exit:
     """Read what server and attempt left behind in a place."""
     out, err, results, _, _ = running.slot(number)
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
@@ -192,7 +239,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, s
         returncode=None if signalled else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if signalled else 0,
         timed_out=bool(timed_out) or cpu_seconds > limits.cpu_seconds,
-        out_of_memory=starved and killed(end),
+        out_of_memory=out_of_memory and killed(end),
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
@@ -201,6 +248,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, s
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
         layers=running.layers,
+        contended=contended,
     )
 
 

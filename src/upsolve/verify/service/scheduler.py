@@ -84,7 +84,7 @@ class Service:
         self.threads.shutdown(wait=True, cancel_futures=True)
         dismiss()
         if self.cache:
-            self.cache.base.close()
+            self.cache.close()
 
     async def health(self) -> dict[str, Any]:
         """Return what this server is and how busy."""

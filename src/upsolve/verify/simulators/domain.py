@@ -90,7 +90,7 @@ def _do(name, *args):
 """
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def domain_of(source: str) -> Domain:
     """Read a domain's Python.
 

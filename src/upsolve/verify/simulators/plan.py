@@ -30,7 +30,7 @@ def simulates(task: Task) -> bool:
     return TestKind.SIMULATION in kinds
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=16)  # tasks can be large; attempts at one arrive together
 def parsed(task: Task) -> tuple[list[Any], list[Check]]:
     """Return the worlds and the checks of a task; ValueError when they are not as they must be."""
     domain, worlds, checks = domain_of(task.setup), list[Any](), list[Check]()
