@@ -1,6 +1,7 @@
 """The fenced blocks of the documents, and how each kind is tried.
 
 A block that cannot run here has ``<!-- not run: REASON -->`` before it; ``<!-- setup: PYTHON -->`` is run before a block; readers see neither.
+A Python block whose first line is ``# name.py`` is also a file of that name for the other blocks of its page.
 """
 
 import re
@@ -58,6 +59,13 @@ def kind_of(label: str, text: str) -> str:
     if text.startswith("{"):
         return "json"
     return "shell" if any(line.split(" ")[0] in PROGRAMS for line in text.splitlines()) else "text"
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files that a page shows: Python blocks whose first line is ``# name.py``."""
+    for block in blocks(page):
+        if block.kind == "python" and (name := re.match(r"# (\w+\.py)\n", block.text)):
+            (folder / name[1]).write_text(block.text, encoding="utf-8")
 
 
 def run_python(block: Block, namespace: dict) -> None:

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import sys
+import tomllib
 
 import pytest
 from documents import (
@@ -17,10 +18,12 @@ from documents import (
     resolves,
     run_command,
     run_python,
+    write_files,
 )
 
 import upsolve
 from upsolve.archive.store import Archive, open_archive
+from upsolve.plugins import KINDS
 
 EVERY = [block for page in PAGES for block in blocks(page)]
 RUN = {("archive", "info"), ("archive", "query"), ("archive", "export"), ("version",), ("recipes",), ("explain",)}
@@ -49,11 +52,15 @@ def workplace(tmp_path, monkeypatch, tiny_model):
         archive = Archive.create(tmp_path / name)
         attempts = [one for group in groups for one in group.attempts]
         archive.append(tasks=[group.task for group in groups], attempts=attempts, verdicts=verdicts)
-    return tmp_path
+    yield tmp_path
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", "")).startswith((str(tmp_path), f"{name}.py")):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("page", by_page("python"))
-def test_python_runs_in_the_order_of_the_page(page, workplace):  # noqa: ARG001
+def test_python_runs_in_the_order_of_the_page(page, workplace):
+    write_files(page, workplace)
     namespace = {"__name__": "__main__", "ROOT": ROOT}
     for block in blocks(page):
         if block.kind == "python" and not block.not_run:
@@ -61,8 +68,9 @@ def test_python_runs_in_the_order_of_the_page(page, workplace):  # noqa: ARG001
 
 
 @pytest.mark.parametrize("block", of("yaml"))
-def test_yaml_is_read(block, tmp_path):
-    check_yaml(block, tmp_path)
+def test_yaml_is_read(block, workplace):
+    write_files(block.page, workplace)
+    check_yaml(block, workplace)
 
 
 @pytest.mark.parametrize("block", of("json"))
@@ -71,13 +79,20 @@ def test_json_is_imported(block, tmp_path):
 
 
 @pytest.mark.parametrize("block", of("shell"))
-def test_commands_could_be_typed(block, workplace):  # noqa: ARG001
+def test_commands_could_be_typed(block, workplace):
+    write_files(block.page, workplace)
     found = [*commands(block.text)]
     assert found, f"{block.place}: no command"
     for words in found:
         check_command(words)
         if tuple(words[1:2]) in RUN or tuple(words[1:3]) in RUN:
             run_command(words)
+
+
+@pytest.mark.parametrize("block", of("toml"))
+def test_toml_is_read(block):
+    groups = tomllib.loads(block.text).get("project", {}).get("entry-points", {})
+    assert {*groups} <= {kind.group for kind in KINDS.values()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -99,7 +114,7 @@ def test_what_is_not_run_says_why(record_property):
     record_property("not_run", len(skipped))
     assert all(len(reason) > 10 for reason in skipped.values()), skipped
     assert len(skipped) * 3 <= len(EVERY), "most examples run"
-    assert {block.kind for block in EVERY} <= {"python", "yaml", "json", "shell", "text"}
+    assert {block.kind for block in EVERY} <= {"python", "yaml", "json", "shell", "text", "toml"}
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,17 @@
-"""Languages other than Python: one YAML file each, in languages/ or in the folders of $UPSOLVE_LANGUAGES; no code.
+"""Languages other than Python, one record each: the YAML files here, in the folders of $UPSOLVE_LANGUAGES, and those of other packages.
 
 name: cpp                    # of attempts and tasks
 aliases: [c++]               # other names
-file: main.cpp               # what the attempt is written to
+file: main.cpp               # file that the attempt is written to
 compile: [g++, ...]          # optional; or a check of the syntax
 run: [./main]                # {memory_mb} stands for the memory limit
 version: [g++, --version]
 install: g++                 # Debian packages
-memory: address | group      # how memory is limited: by address space, or (managed heaps) by the control group alone
+memory: address | group      # memory is limited by address space, or (managed heaps) by the control group alone
 environment: {NAME: value}
-error: regex                 # a line of the compiler that tells where; groups line, column, message
-reason: regex                # the line with the message, where it is another one
-trace: regex                 # a line of a failing run that tells where; group line
+error: regex                 # line of the compiler with the position; groups line, column, message
+reason: regex                # line with the message, if that is another one
+trace: regex                 # line of a failing run with the position; group line
 out_of_memory: regex         # what a run prints when its heap is full
 grammar: tree_sitter_cpp     # optional: module of the tree-sitter grammar, or module:function
 """
@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,19 @@ from upsolve.errors import ConfigError
 __all__ = ["PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 
 PYTHON = ("", "python", "python3", "py")
-"""Names that mean Python, which has a sandbox of its own and no file here."""
+"""Names of Python, which has its own sandbox and no record here."""
 FOLDER = Path(__file__).parent
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where the sandbox finds programs: homes cannot be seen there."""
+"""Search path of the sandbox, which cannot see home folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How programs of one language are built and run."""
+    """How programs of one language are built and run (``docs/languages.md``).
+
+    Raises:
+        ValueError: a bad expression, or another ``memory``; names the key.
+    """
 
     name: str
     """Name in tasks and attempts."""
@@ -71,53 +76,99 @@ class Language:
     grammar: str = ""
     """Module of its tree-sitter grammar, or ``module:function``; empty if none."""
 
+    def __post_init__(self) -> None:
+        for key in ("error", "reason", "trace", "out_of_memory"):
+            try:
+                re.compile(getattr(self, key))
+            except re.error as error:
+                raise ValueError(f"{key}: {error}") from error
+        if self.memory not in ("address", "group"):
+            raise ValueError(f"memory is address or group, not {self.memory!r}")
+
     def missing(self) -> str:
-        """Return the tool that is not installed here, an empty string when all are."""
+        """Return the first tool that is not installed here; empty if all are."""
         tools = [command[0] for command in (self.compile, self.run) if command and "/" not in command[0]]
         return next((tool for tool in tools if shutil.which(tool, path=SYSTEM_PATH) is None), "")
 
     def command(self, words: tuple[str, ...], memory_bytes: int) -> list[str]:
-        """Return a command with its places filled in."""
+        """Return a command with the memory limit filled in."""
         return [word.replace("{memory_mb}", str(memory_bytes >> 20)) for word in words]
 
 
 def read(file: Path) -> Language:
-    """Read one language.
+    """Read a language from a YAML file.
 
     Raises:
-        ConfigError: bad YAML, an unknown key, a missing one, a bad expression; names file and key.
+        ConfigError: it cannot be read; names file and key.
+    """
+    try:
+        return read_text(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read as YAML: {error}") from error
+
+
+def read_text(text: str, where: str) -> Language:
+    """Read a language from YAML.
+
+    Raises:
+        ConfigError: bad YAML, an unknown key, a missing one, a bad expression; names ``where`` and the key.
     """
     import yaml
 
     try:
-        data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file}: cannot be read as YAML: {error}") from error
+        data: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: cannot be read as YAML: {error}") from error
     data = data if isinstance(data, dict) else {}
     wrong = (data.keys() - {f.name for f in fields(Language)}) | ({"name", "file", "run"} - data.keys())
     if wrong:
-        raise ConfigError(f"{file}: unknown or missing keys: {', '.join(sorted(wrong))}")
-    for key in ("error", "reason", "trace", "out_of_memory"):
-        try:
-            re.compile(str(data.get(key, "")))
-        except re.error as error:
-            raise ConfigError(f"{file}: {key}: {error}") from error
-    if data.get("memory", "address") not in ("address", "group"):
-        raise ConfigError(f"{file}: memory is address or group, not {data['memory']!r}")
+        raise ConfigError(f"{where}: unknown or missing keys: {', '.join(sorted(wrong))}")
     values: dict[str, Any] = {key: tuple(map(str, value)) if isinstance(value, list) else value for key, value in data.items()}
-    return Language(**values)
+    try:
+        return Language(**values)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def offered() -> list[Language]:
+    """Return the languages of other packages: entry points that are a ``Language``, a ``Path`` of a YAML file, or YAML text.
+
+    Raises:
+        ConfigError: an entry point is something else, or cannot be read; names it.
+    """
+    found: list[Language] = []
+    for point in entry_points(group="upsolve.languages"):
+        value: Any = point.load()
+        if isinstance(value, Path):
+            value = read(value)
+        elif isinstance(value, str):
+            value = read_text(value, f"entry point {point.value}")
+        if not isinstance(value, Language):
+            raise ConfigError(f"entry point {point.value}: a Language, a Path or YAML text, not {type(value).__name__}")
+        found.append(value)
+    return found
 
 
 @cache
 def languages() -> Mapping[str, Language]:
-    """Return all languages by name and alias; later folders override earlier ones."""
-    folders = [FOLDER, *map(Path, filter(None, os.environ.get("UPSOLVE_LANGUAGES", "").split(os.pathsep)))]
-    found = [read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))]
-    return {name: one for one in found for name in (one.name, *one.aliases)}
+    """Return all languages by name and alias: built in, of other packages, of $UPSOLVE_LANGUAGES; later ones override earlier ones."""
+    own = [Path(folder) for folder in os.environ.get("UPSOLVE_LANGUAGES", "").split(os.pathsep) if folder]
+    built_in, added = ([read(file) for folder in some for file in sorted(folder.glob("*.yaml"))] for some in ([FOLDER], own))
+    return {name: one for one in (*built_in, *offered(), *added) for name in (one.name, *one.aliases)}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LANGUAGES":  # the table of plugins.py, read when it is asked for
+        return languages()
+    raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
 def language(name: str) -> Language:
-    """Return a language; ValueError names those that are known, or the package to install."""
+    """Return a language by name or alias.
+
+    Raises:
+        ValueError: it is unknown, or its tool is missing; names the known languages, or the package to install.
+    """
     known = languages()
     if name not in known:
         raise ValueError(f"language {name!r} is not known here; known: {', '.join(sorted({'python', *known}))}")

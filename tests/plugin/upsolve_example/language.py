@@ -1,0 +1,11 @@
+"""The shell that every Debian has."""
+
+from upsolve.verify.languages import Language
+
+POSIX = Language(
+    "posix",
+    file="main.sh",
+    run=("sh", "main.sh"),
+    compile=("sh", "-n", "main.sh"),
+    error=r"^main\.sh: (?P<line>\d+): (?P<message>.*)$",
+)

@@ -1,0 +1,132 @@
+"""A package of its own adds one record of each kind, and the command line uses them by name: no fork, no registration."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from upsolve import plugins
+from upsolve.archive.store import Archive
+from upsolve.cli.main import app
+from upsolve.errors import ConfigError
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify import languages
+from upsolve.verify.judge.plans import judge
+from upsolve.verify.limits import Judging
+
+PLUGIN = Path(__file__).parent / "plugin"
+ADD = "a, b = map(int, input().split())\nprint(a + b)"
+SHELL = "read a b\necho $((a + b))"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder that the package is installed into, as pip does it."""
+    place = tmp_path_factory.mktemp("plugin")
+    shutil.copytree(PLUGIN, place / "source")
+    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
+    command = [sys.executable, "-m", "pip", "install", *offline, "--target", place / "site", place / "source"]
+    subprocess.run(command, check=True, capture_output=True)
+    return place / "site"
+
+
+@pytest.fixture
+def installed(site, monkeypatch, tmp_path):
+    """The package can be imported in this process and in those that it starts."""
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.chdir(tmp_path)
+    for known in (plugins.offered, languages.languages):
+        known.cache_clear()
+    yield tmp_path
+    for known in (plugins.offered, languages.languages):
+        known.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("upsolve_example")]:
+        del sys.modules[name]
+
+
+def upsolve(*words):
+    app([*map(str, words)], standalone_mode=False)
+
+
+def archive_of(folder):
+    """Tasks to add two numbers with right and wrong attempts, none judged yet."""
+    archive = Archive.create(folder)
+    tasks = [
+        Task(f"sums/{n}", "Print the sum.", (TestCase(TestKind.STDIO, f"{n} 5\n", f"{n + 5}\n"),), language="")
+        for n in range(9)
+    ]
+    codes = [(ADD, "python"), (f"# adds\n{ADD}", "python"), ("print(5)", "python"), ("PRINT()", "python"), (SHELL, "posix")]
+    archive.append(tasks=tasks, attempts=[Attempt(task.task_id, *code) for task in tasks for code in codes])
+    return archive
+
+
+def test_all_of_a_package_is_used_by_name(installed, tiny_model):
+    archive = archive_of(installed / "sums")
+    upsolve("verify", "sums", "--no-cache")
+    by_language = {
+        attempt.language: verdict.status
+        for group in archive.groups()
+        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+    }
+    assert by_language["posix"] is Status.PASSED
+    settings = ["objective.kind=bounded", "objective.options.bound=9", "reward.weights.comments=0.5"]
+    settings += ["reward.detectors=[shouting]", "reward.hacked=drop", "data.archive=sums", "data.group_size=2"]
+    settings += [f"model.name={tiny_model}", "optim.max_steps=2", "monitor.heldout=2"]
+    upsolve("train", "rloo", "--out", "run", *(word for one in settings for word in ("--set", one)))
+    done = json.loads((installed / "run" / "summary.json").read_text())
+    assert done["steps"] >= 1 and done["flagged"]["shouting"] > 0 and "attempts: hacked: shouting" in done["left_out"]
+    recipe = (installed / "run" / "recipe.yaml").read_text()
+    assert "kind: bounded" in recipe and "comments: 0.5" in recipe
+
+
+def test_names_of_a_package_stand_beside_the_built_in_ones(installed):
+    del installed
+    assert "comments" in plugins.names("component") and "bounded" in plugins.names("objective")
+    with pytest.raises(ValueError, match="no component 'coments'; did you mean comments"):
+        plugins.find("component", "coments")
+
+
+def test_a_component_lays_its_value_where_it_says(installed):
+    del installed
+    from upsolve.config import RewardConfig
+    from upsolve.reward.credit import token_rewards
+    from upsolve.reward.formula import reward
+    from upsolve.reward.judged import Judged
+    from upsolve.types import Group
+
+    config = RewardConfig(weights={"outcome": 0, "comments": 1})
+    code = "x = 1\n# why\ny = 2"
+    task, attempt, verdict = Task("t", ""), Attempt("t", code), Verdict("a", Status.FAILED)
+    done = reward(Group(task, (attempt,), (verdict,)), config)
+    assert done.rewards_G.tolist() == [pytest.approx(1 / 3)]
+    offsets = [(n, n + 1) for n in range(len(code))]
+    rewards_R = token_rewards(Judged(task, attempt, verdict), done.parts[0], offsets, config).rewards_R
+    assert rewards_R[6:12] == pytest.approx(1 / 18) and rewards_R.sum() == pytest.approx(1 / 3)
+
+
+def test_a_language_may_be_a_record_a_file_or_text(installed, monkeypatch):
+    text = "{name: posix2, file: a.sh, run: [sh, a.sh]}"
+    (installed / "mine.yaml").write_text(text)
+    sums = Task("s", "", (TestCase(TestKind.STDIO, "1 2\n", "3\n"),), language="")
+
+    class Point:
+        value = "mine:VALUE"
+
+        def __init__(self, made):
+            self.load = lambda: made
+
+    for made in (text, installed / "mine.yaml", languages.read_text(text, "here")):
+        monkeypatch.setattr(languages, "entry_points", lambda made=made, **_: [Point(made)])
+        languages.languages.cache_clear()
+        assert judge(sums, Attempt("s", SHELL, "posix2"), Judging()).status is Status.PASSED
+    for wrong, said in (
+        (3, "not int"),
+        ("{name: x}", "missing keys: file, run"),
+        (text.replace("}", ", memory: all}"), "memory"),
+    ):
+        monkeypatch.setattr(languages, "entry_points", lambda wrong=wrong, **_: [Point(wrong)])
+        with pytest.raises(ConfigError, match=f"mine:VALUE.*{said}"):
+            languages.offered()
