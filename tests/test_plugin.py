@@ -65,6 +65,9 @@ def archive_of(folder):
 
 def test_all_of_a_package_is_used_by_name(installed, tiny_model):
     archive = archive_of(installed / "sums")
+    upsolve(
+        "sample", "sums", "--set", "sample.engine=parrot", "--set", "sample.samples=1", "--set", "sample.options.comment=hi"
+    )
     upsolve("verify", "sums", "--no-cache")
     by_language = {
         attempt.language: verdict.status
@@ -72,6 +75,7 @@ def test_all_of_a_package_is_used_by_name(installed, tiny_model):
         for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
     }
     assert by_language["posix"] is Status.PASSED
+    assert sum(attempt.code == f"# hi\n{ADD}" for attempt in archive.attempts()) == 9
     settings = ["objective.kind=bounded", "objective.options.bound=9", "reward.weights.comments=0.5"]
     settings += ["reward.detectors=[shouting]", "reward.hacked=drop", "data.archive=sums", "data.group_size=2"]
     settings += [f"model.name={tiny_model}", "optim.max_steps=2", "monitor.heldout=2"]
