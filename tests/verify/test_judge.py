@@ -81,8 +81,8 @@ def test_code_tests_that_need_the_attempts_objects_run_beside_it_and_say_so():
 
 
 def test_a_reference_shows_that_values_do_not_cross():
-    reference = "def f(n):\n    return (i for i in range(n))\n"
-    task = code_task("assert list(f(3)) == [0, 1, 2]", reference=reference)
+    reference = "def f(n):\n    return lambda: n\n"
+    task = code_task("import types\nassert isinstance(f(3), types.FunctionType)", reference=reference)
     verdict = judge(task, Attempt("c", reference + "# mine"), FAST)
     assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process")
 

@@ -7,6 +7,8 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from itertools import islice, zip_longest
 from typing import Any
 
@@ -110,6 +112,8 @@ def canonical(value: Any) -> str:
         return f"s{len(value)}:{value}"
     if isinstance(value, NUMBERS):
         return number_text(value)
+    if isinstance(value, Decimal | Fraction):
+        return number_text(builtin_number(value))
     if value is None:
         return "None"
     if isinstance(value, bytes | bytearray):
@@ -140,12 +144,30 @@ def number_text(value: complex) -> str:
     return f"i{int(value):x}"
 
 
+def builtin_number(value: Decimal | Fraction) -> int | float:
+    """Return the int or float that equals a number.
+
+    Raises:
+        ValueError: there is none, or it has hundreds of digits before or behind the point.
+    """
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LONGEST_NUMBER:
+        raise ValueError("too long to compare")
+    if isinstance(value, Fraction) or value.is_finite():
+        whole = int(value)
+        if whole == value:
+            return whole
+    if (number := float(value)) == value:
+        return number
+    raise ValueError("equals no number of Python's own")
+
+
 def close(got: Any, expected: Any, tolerance: float) -> bool:
     """Return whether plain values are equal but for numbers within the tolerance (see ``near``); nan is close to nothing.
 
     It reaches into lists, tuples, values of dicts and members of sets. Keys of dicts must be equal; members of sets are compared in
     their sorted order.
     """
+    got = float(got) if isinstance(got, Decimal | Fraction) else got
     if isinstance(expected, NUMBERS) and not isinstance(expected, bool):
         return isinstance(got, NUMBERS) and near(got, expected, tolerance)
     if isinstance(expected, dict):

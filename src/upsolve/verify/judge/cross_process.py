@@ -32,7 +32,7 @@ def called_names(task: Task) -> tuple[str, ...] | None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id in ("eval", "exec", "globals", "locals", "vars"):
                 return None
-            if isinstance(node, ast.Name) and node.id not in bound and node.id not in BUILTINS:
+            if isinstance(node, ast.Name) and node.id not in bound and (node.id not in BUILTINS or node.id == task.entry_point):
                 if id(node) not in handed or node.id[0].isupper():
                     return None
                 free.add(node.id)
@@ -40,16 +40,17 @@ def called_names(task: Task) -> tuple[str, ...] | None:
 
 
 @memo
-def is_direct_call(source: str, setup: str) -> bool:
+def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
     """Return whether an expression calls a function of the attempt on values that the attempt has no part in, and does nothing else.
 
     Only then may the attempt's own process evaluate it: the answer is not in the expression, and no name that the attempt could
     replace (``bool``, ``all``, a helper of the setup) stands between its value and the comparison outside. ``f(2)``, ``f(set([1]))``
-    and ``Solution().f(2)`` are direct; ``bool(f(2))``, ``f(2)[0]`` and ``same(f(2), 4)`` are not.
+    and ``Solution().f(2)`` are direct; ``bool(f(2))``, ``f(2)[0]`` and ``same(f(2), 4)`` are not. A builtin's name is the attempt's own
+    where it is the entry point.
     """
     try:
         node: ast.expr = ast.parse(source.strip(), mode="eval").body
-        given = {*BUILTINS, *bound_names(ast.parse(setup))}
+        given = {*BUILTINS, *bound_names(ast.parse(setup))} - {entry_point}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     passed: list[ast.AST] = []

@@ -208,7 +208,9 @@ def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
 
 def needs_tester(task: Task) -> bool:
     """Return whether some test must not be evaluated by the attempt's process, which could then decide its outcome."""
-    return not all(test.kind is TestKind.CALL and is_direct_call(test.input, task.setup) for test in task.tests)
+    return not all(
+        test.kind is TestKind.CALL and is_direct_call(test.input, task.setup, task.entry_point) for test in task.tests
+    )
 
 
 @memo

@@ -5,7 +5,6 @@ Standard library only. Everything here can be seen and changed by the attempt, s
 
 from __future__ import annotations
 
-import atexit
 import json
 import marshal
 import os
@@ -15,11 +14,15 @@ TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the f
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.values import plain
+    from upsolve.verify.sandbox.interpreter import feed, finish, new_module
+    from upsolve.verify.sandbox.operations import CHANGING, OPERATIONS, SCALARS, StopError, describe, kind_of, raised
+    from upsolve.verify.sandbox.values import plain, value_of
 else:
-    from values import plain
+    from interpreter import feed, finish, new_module
+    from operations import CHANGING, OPERATIONS, SCALARS, StopError, describe, kind_of, raised
+    from values import plain, value_of
 
-__all__ = ["TestTimeout", "alarm_clock", "describe", "report", "report_error", "report_value", "run"]
+__all__ = ["TestTimeout", "alarm_clock", "report", "report_error", "report_value", "run"]
 
 RESULTS = 3
 """Descriptor of the results: one JSON line a test."""
@@ -46,23 +49,6 @@ def report_value(index: int, value: Any) -> None:
 def report_error(**record: Any) -> None:
     """Write a record of plain fields."""
     report(json.dumps(record))
-
-
-def describe(error: BaseException) -> list[Any]:
-    """Return [type, message, innermost line of the attempt] of an exception."""
-    if isinstance(error, MemoryError):  # its frames hold what filled the memory: let go of them, to have room for the report
-        error.__traceback__ = None
-        return ["MemoryError", "", None]
-    line, step = None, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == "<attempt>":
-            line = step.tb_lineno
-        step = step.tb_next
-    try:
-        message = str(error)[:500]
-    except BaseException:
-        message = ""
-    return [type(error).__name__[:100], message, line]
 
 
 class TestTimeout(BaseException):
@@ -106,7 +92,7 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
     except BaseException as error:
         report_error(compile=[*describe(error)[:2], getattr(error, "lineno", None), getattr(error, "offset", None)])
         return None
-    space: dict[str, Any] = {"__name__": name, "__builtins__": __builtins__}
+    space = new_module(name, job["code"]).__dict__
     space.update(given)
     try:
         if job["setup"]:
@@ -169,8 +155,9 @@ def run_program(job: dict[str, Any]) -> None:
     """Run a program that reads standard input."""
     feed(job["stdin"])
     sys.stdin = open(0, encoding="utf-8", closefd=False)
-    if load(job, "__main__") is not None:
+    if (space := load(job, "__main__")) is not None:
         report_lines()
+        finish(space, job["code"])
         report('{"done":true}')
 
 
@@ -181,8 +168,7 @@ def run_script(job: dict[str, Any]) -> int:
     feed(job["stdin"])
     sys.stdin, sys.argv[:], sys.dont_write_bytecode = open(0, encoding="utf-8", closefd=False), [path], True
     sys.path.insert(0, os.path.dirname(path))
-    main = sys.modules["__main__"] = type(sys)("__main__")
-    main.__file__, code = path, 0
+    main, code = new_module("__main__", job["code"]), 0
     try:
         exec(compile(job["code"], path, "exec", dont_inherit=True), main.__dict__)
     except SystemExit as error:
@@ -192,9 +178,7 @@ def run_script(job: dict[str, Any]) -> int:
     except BaseException as error:
         step, code = error.__traceback__, 1  # its first step is this function
         sys.excepthook(type(error), error.with_traceback(step and step.tb_next), None)
-    if "threading" in sys.modules:
-        sys.modules["threading"]._shutdown()
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    finish(main.__dict__, job["code"])
     return code & 255
 
 
@@ -210,16 +194,6 @@ def put(files: dict[str, bytes]) -> None:
             os._exit(70)
 
 
-def feed(data: bytes) -> None:
-    """Put data on standard input."""
-    handle = os.memfd_create("stdin")
-    with open(handle, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(handle, 0, os.SEEK_SET)
-    os.dup2(handle, 0)
-    os.close(handle)
-
-
 def next_request() -> Any:
     """Return what a tester sends next, None when it has gone."""
     header, data = os.read(REQUESTS, 8), b""
@@ -232,21 +206,44 @@ def next_request() -> Any:
 
 
 def serve_calls(job: dict[str, Any]) -> None:
-    """Load the program, then call its functions as a tester in another process asks, until it has had enough."""
+    """Load the program, then call its functions as a tester in another process asks, until it has had enough.
+
+    A request is what to call (a function by name, or an operation on a value that was kept), its arguments, positional and by name;
+    or, where these are more than ``marshal`` can hold, None and both as text. The answer has the value or the error, and the arguments
+    as the call has left them. Values that are not plain data are kept here; the tester gets a number that stands for them.
+    """
     space = load(job, "attempt")
     if space is None:
         return
+    kept: list[Any] = []
+
+    def keep(value: Any) -> str:
+        kept.append(value)
+        return f'["remote",{len(kept) - 1},{json.dumps(kind_of(value))}]'
+
     report('{"ready":true}')
     while (request := next_request()) is not None:
-        name, args, named = request
-        if not name:
+        target, args, named = request
+        if not target:
             report_lines()
             continue
+        if args is None:
+            args, named = value_of(json.loads(named), held=lambda _tag, number: kept[number])  # pyright: ignore[reportUnknownLambdaType]
         try:
-            value = eval(name, space)(*args, **named)
-            report(f'{{"value":{plain(value)},"args":{plain(list(args))}}}')
+            if type(target) is str:
+                value = eval(target, space)(*args, **named)
+            else:
+                value = OPERATIONS[target[0]](kept[target[1]], *args, **named)
+            same = [place for place, given in (*enumerate(args), *named.items()) if given is value and type(value) in CHANGING]
+            said = f'"same":{json.dumps(same[0])}' if same else f'"value":{plain(value, 0, keep)}'
+        except StopError as end:
+            said = f'"end":{plain(end.value, 0, keep)}'
         except BaseException as error:
-            report(f'{{"error":{json.dumps(describe(error))},"args":{plain(list(args))}}}')
+            said = raised(error, keep)
+        if all(type(given) in SCALARS for given in (*args, *named.values())):
+            report(f"{{{said}}}")
+        else:
+            report(f'{{{said},"args":{plain(list(args), 0, keep)},"named":{plain(named, 0, keep)}}}')
 
 
 def act(action: str, *args: Any) -> Any:

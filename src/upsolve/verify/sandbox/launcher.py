@@ -18,6 +18,7 @@ import os
 import signal
 import struct
 import sys
+import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
     said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"]})
     server = os.memfd_create("server", 0)
-    os.write(server, bytes.fromhex(setup["server"]))
+    os.write(server, zlib.decompress(bytes.fromhex(setup["server"])))
     relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"
     flags = ["-I", "-S", "-B", "-X", "utf8", "-c", relay, said]
     os.execve(setup["executable"], [setup["executable"], *flags], {**os.environ, "LD_BIND_NOW": "1"})

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,8 @@ ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
 """Of a temporary folder, by profile."""
 STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
+MODULES = ("values", "operations", "interpreter", "child", "world_host", "stand_ins", "exceptions", "tester")
+"""Modules of the server, each after those that it imports."""
 START = """
 import sys
 for name, code in parts:
@@ -113,7 +116,7 @@ class Server:
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
-        server = bundle("server", "values", "child", "world_host", "tester").hex()
+        server = zlib.compress(bundle("server", *MODULES), 1).hex()
         own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 
@@ -181,7 +184,7 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         pass_fds=handles,
         start_new_session=True,
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"},
         cwd="/",
     )
 

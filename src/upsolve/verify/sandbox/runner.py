@@ -26,6 +26,8 @@ PATIENCE = 8.0
 """A run that waited for its core is given so many times the elapsed time."""
 LONG_SECONDS = 0.3
 """Only of runs that took longer is it asked whether they waited for their core."""
+STACK_BYTES = 1280 << 20
+"""Address space above the limit for programs that ask for large stacks of threads; their memory is limited by the control group."""
 MOST_RECORDS = 1 << 16
 """Result lines that are read; there is one a test and a few more."""
 OWN_MEMORY = 64 << 20
@@ -107,7 +109,7 @@ def forget_server(profile: str = "python") -> None:
 
 
 @lru_cache
-def server_limits(limits: Limits, folder: str, profile: str) -> bytes:
+def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> bytes:
     """Return the limits as the server takes them; programs that are built have further ones of their own in their jobs."""
     wide = {
         "address_bytes": 0,
@@ -117,7 +119,8 @@ def server_limits(limits: Limits, folder: str, profile: str) -> bytes:
         "cpu_seconds": 600,
     }
     lean = {"address_bytes": limits.memory_bytes, "file_bytes": 8 << 20, "files": 64}
-    return marshal.dumps({**asdict(limits), **(wide if profile == "any" else lean), "folder": folder})
+    stack = {"stack_bytes": STACK_BYTES if grouped else 0}
+    return marshal.dumps({**asdict(limits), **(wide if profile == "any" else lean), **stack, "folder": folder})
 
 
 def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
@@ -181,7 +184,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     watch = core_watch()
     watch.begin()
     try:
-        ends, lasts = running.run(jobs, server_limits(limits, folder, profile))
+        ends, lasts = running.run(jobs, server_limits(limits, folder, profile, running.group.active))
         contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and watch.contended()
         oom = any(map(killed, ends)) and running.group.out_of_memory()
         sure = len(jobs) if len(jobs) == 1 or not oom else next(number for number, end in enumerate(ends) if killed(end))

@@ -28,9 +28,10 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child, tester
+    from upsolve.verify.sandbox import child, interpreter, tester
 else:
     import child
+    import interpreter
     import tester
 
 __all__ = ["main"]
@@ -59,14 +60,15 @@ class Limits:
     def inherit(self, uid: int) -> bool:
         """Take the limits that attempts can inherit from this process; return False when that is past raising them."""
         said, memory = self.said, self.said["address_bytes"] or resource.RLIM_INFINITY
+        most = memory + said["stack_bytes"] if said["address_bytes"] else memory
         size = max(said["output_bytes"] + 1, said["file_bytes"])
         try:
             for kind, soft, hard in (
-                (resource.RLIMIT_AS, memory, memory),
+                (resource.RLIMIT_AS, memory, most),
                 (resource.RLIMIT_FSIZE, size, size),
                 (resource.RLIMIT_CORE, 0, 0),
                 (resource.RLIMIT_NOFILE, said["files"], said["files"]),
-                (resource.RLIMIT_STACK, 8 << 20, 64 << 20),
+                (resource.RLIMIT_STACK, 8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]),
             ):
                 resource.setrlimit(kind, (soft, hard))
             if not uid:  # else it is counted for that user alone, see fork_process
@@ -106,8 +108,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, how: tuple[Limits, 
     code = 0
     try:
         code = run(what) or 0
-        sys.stdout.flush()
-        sys.stderr.flush()
+        interpreter.flush()
     finally:
         os._exit(code)
 
@@ -217,8 +218,20 @@ def tidy(own: bool) -> bool:
     return True
 
 
+def site_names() -> None:
+    """Define the builtins that the module site defines, which is not loaded here."""
+    import _sitebuiltins
+    import builtins
+
+    site: Any = _sitebuiltins
+    builtins.exit, builtins.quit = (site.Quitter(name, "Ctrl-D (i.e. EOF)") for name in ("exit", "quit"))
+    builtins.copyright, builtins.help = site._Printer("copyright", sys.copyright), site._Helper()
+    builtins.credits = builtins.license = site._Printer("license", "See https://www.python.org/psf/license/")
+
+
 def warm_up() -> None:
     """Load what programs use, and run one, so that a fork finds caches filled."""
+    site_names()
     for name in COMMON.split():
         __import__(name)
     child.RESULTS = os.open("/dev/null", os.O_WRONLY)
@@ -226,6 +239,7 @@ def warm_up() -> None:
     job |= {"nonce": "", "lines": False, "test_seconds": 0}
     for _ in range(20):
         child.run(marshal.loads(marshal.dumps(job)))
+    del sys.modules["attempt"]
     os.close(child.RESULTS)
     child.RESULTS = 3
     gc.collect()

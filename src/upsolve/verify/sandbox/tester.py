@@ -14,9 +14,12 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from upsolve.verify.sandbox import child, values, world_host
+    from upsolve.verify.sandbox import child, exceptions, operations, stand_ins, values, world_host
 else:
     import child
+    import exceptions
+    import operations
+    import stand_ins
     import values
     import world_host
 
@@ -48,13 +51,6 @@ def test_clock(index: list[int]) -> Any:
 
     signal.signal(signal.SIGALRM, ring)
     return lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)  # pyright: ignore[reportUnknownLambdaType]
-
-
-def holds_foreign(value: Any) -> bool:
-    """Return whether a value came, in part, from the attempt as something that is not plain."""
-    if isinstance(value, dict):
-        value = [*value.keys(), *value.values()]
-    return isinstance(value, values.Opaque) or (isinstance(value, list | tuple | set) and any(map(holds_foreign, value)))
 
 
 class Channel:
@@ -90,26 +86,64 @@ class Channel:
         self.ask(marshal.dumps(("", (), {})))
         return self.reply().get("lines")
 
-    def call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a function of the attempt; changes it makes to lists, dicts and sets it was given are made here too."""
+    def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
+        """Return a request as bytes; where arguments are no plain data, as text, with numbers for values that the attempt keeps."""
+
+        def keep(value: Any) -> str:
+            if isinstance(value, stand_ins.Remote):
+                return f'["kept",{stand_ins.number_of(value)}]'
+            if isinstance(value, values.Opaque):
+                raise TypeError("a function was given a value of the attempt's own that is not plain data")
+            return unsupported(type(value).__name__)
+
         try:
-            request = marshal.dumps((name, args, named))
+            if all(type(given) in MARSHALLED for given in (*args, *named.values())):
+                return marshal.dumps((target, args, named))
         except ValueError:
-            if holds_foreign([*args, *named.values()]):
-                raise TypeError(f"{name}() was given a value of the attempt's own that is not plain data") from None
-            unsupported(name)
-        self.ask(request)
+            pass
+        return marshal.dumps((target, None, f'["tuple",{values.plain(list(args), 0, keep)},{values.plain(named, 0, keep)}]'))
+
+    def call(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a function of the attempt, or operate on a value that it keeps; what it changes in its arguments is changed here too."""
+        self.ask(self.request(target, args, named))
         said = self.reply()
         try:
-            merge(args, tuple(values.value_of(said["args"])))
-            if "error" not in said:
-                return values.value_of(said["value"])
-            kind, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
-        except (ValueError, TypeError, IndexError, KeyError, RecursionError, OverflowError):
+            if "args" in said:
+                merge(args, tuple(self.value(said["args"])))
+                merge(named, self.value(said["named"]))
+            if "same" in said:
+                return named[said["same"]] if isinstance(said["same"], str) else args[said["same"]]
+            if "value" in said:
+                return self.value(said["value"])
+            error: BaseException = stand_ins.EndedError(self.value(said["end"])) if "end" in said else self.exception(said)
+        except MALFORMED:
             return values.Opaque()
-        error = exception(kind, message)
-        error.attempt_line = line  # type: ignore[attr-defined]
         raise error
+
+    def value(self, data: Any) -> Any:
+        """Return the value that the attempt's process has written."""
+        return values.value_of(data, held=self.stand_in)
+
+    def stand_in(self, _tag: str, number: Any, about: Any) -> Any:
+        """Return what stands for a value that the attempt's process keeps."""
+        name, methods = str(about[0]), [str(method) for method in about[1]]
+        return stand_ins.stand_in(self, int(number), name, methods)
+
+    def exception(self, said: dict[str, Any]) -> BaseException:
+        """Return the exception that an answer describes."""
+        name, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
+        args, attributes = self.value(said.get("with", ["tuple", ["list", message], ["dict"]]))
+        error = exceptions.exception(name, message, said.get("classes", ()), tuple(args))
+        if isinstance(attributes, dict):
+            error.__dict__.update({key: value for key, value in attributes.items() if isinstance(key, str)})
+        error.attempt_line = line  # type: ignore[attr-defined]
+        return error
+
+
+MARSHALLED = (str, int, float, list, tuple, dict, bool, type(None), set, frozenset, bytes, complex)
+"""Types that ``marshal`` gives back as they were; it turns a bytearray into bytes."""
+MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
+"""What reading an answer of the attempt's process may raise; the value is opaque then."""
 
 
 def merge(mine: Any, theirs: Any) -> Any:
@@ -125,29 +159,17 @@ def merge(mine: Any, theirs: Any) -> Any:
     elif isinstance(mine, set):
         mine.clear()
         mine.update(theirs)
+    elif isinstance(mine, bytearray):
+        mine[:] = theirs
+    elif type(mine).__name__ == "deque":
+        mine.clear()
+        mine.extend(theirs)
     elif isinstance(mine, tuple) and len(mine) == len(theirs):
         for pair in zip(mine, theirs, strict=True):
             merge(*pair)
     else:
         return theirs
     return mine
-
-
-def exception(kind: str, message: str) -> Exception:
-    """Return an exception of this name: the builtin one, or one of our own.
-
-    StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
-    without an error.
-    """
-    if kind in ("StopIteration", "StopAsyncIteration"):
-        return RuntimeError(f"the attempt raised {kind}")
-    known = getattr(__builtins__, kind, None) if not isinstance(__builtins__, dict) else __builtins__.get(kind)
-    if isinstance(known, type) and issubclass(known, Exception):
-        try:
-            return known(message)
-        except TypeError:
-            pass
-    return type(kind, (Exception,), {})(message)
 
 
 def run(job: dict[str, Any]) -> int:
@@ -166,7 +188,7 @@ def run(job: dict[str, Any]) -> int:
     try:
         exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
     except BaseException as error:
-        child.report_error(setup=child.describe(error))
+        child.report_error(setup=operations.describe(error))
         return 0
     current = [0]
     clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
@@ -189,4 +211,4 @@ def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
             child.report_error(test=index, ok=True)
     except BaseException as error:
-        child.report_error(test=index, error=[*child.describe(error)[:2], getattr(error, "attempt_line", None)])
+        child.report_error(test=index, error=[*operations.describe(error)[:2], getattr(error, "attempt_line", None)])

@@ -1,6 +1,7 @@
 """Values as they cross between processes: JSON of tagged plain data of exact builtin types.
 
-Standard library only: it is shipped into the sandbox.
+Numbers, text, True, False and None are written as JSON has them where that is exact; everything else is a list that begins with a tag.
+Standard library only: it is shipped into the sandbox. Types outside of ``builtins`` are imported where a value needs them.
 """
 
 from __future__ import annotations
@@ -9,50 +10,97 @@ import json
 
 TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Opaque", "plain", "value_of"]
+__all__ = ["DEEPEST", "Opaque", "plain", "value_of"]
 
 quoted = json.encoder.encode_basestring_ascii
+EXACT = 1 << 53
+"""Integers below this are written as numbers."""
+DEEPEST = 300
+"""Levels of nesting that cross. Deeper values are opaque: Python's own recursion limit guards who reads them."""
+LONGEST_NUMBER = 10_000
+"""Characters of a Decimal or of a part of a Fraction: arithmetic on longer ones takes the reader too much time."""
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (int, "int", hex),
     (float, "float", float.__repr__),
     (complex, "complex", complex.__repr__),
     (bytes, "bytes", bytes.hex),
-    (bytearray, "bytes", bytearray.hex),
+    (bytearray, "bytearray", bytearray.hex),
 )
 """Type, tag, and how a value is written: by the type's own method, never by one of a subclass."""
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
-EMPTY = {list: '["list"]', tuple: '["tuple"]', set: '["set"]', frozenset: '["set"]'}
 TOO_DEEP = '["opaque","too deep"]'
+ISO = ("date", "datetime", "time")
+PAIRED = ("Counter", "OrderedDict")
+"""Kinds of dicts that cross as what they are."""
 
 
-def plain(value: Any, depth: int = 0) -> str:
-    """Encode a value as JSON of tagged plain data of exact builtin types; anything else becomes opaque, equal to nothing."""
+def plain(value: Any, depth: int = 0, keep: Callable[[Any], str] | None = None) -> str:
+    """Encode a value as JSON of tagged plain data.
+
+    Subclasses of builtin types are written as these. Anything else is written by ``keep`` or, without it, becomes opaque, equal to nothing.
+    """
     kind = type(value)
-    if depth > 100:
+    if depth > DEEPEST:
         return TOO_DEEP
-    if kind is int:
-        return f'["int","{value:x}"]'
     if kind is str:
-        return f'["str",{quoted(value)}]'
+        return quoted(value)
+    if kind is int:
+        return int.__repr__(value) if -EXACT < value < EXACT else f'["int","{value:x}"]'
     if value is None:
         return "null"
     if kind is bool:
         return "true" if value else "false"
+    if kind is float and value - value == 0:  # finite
+        return float.__repr__(value)
     for base, tag, write in NUMBERS:
         if isinstance(value, base):
             return f'["{tag}","{write(value)}"]'
     if isinstance(value, str):
-        return f'["str",{quoted(str.__str__(value))}]'
+        return quoted(str.__str__(value))
     for base in SEQUENCES:
         if isinstance(value, base):
-            items = [plain(item, depth + 1) for item in base.__iter__(value)]
-            return f'["{"set" if base is frozenset else base.__name__}",{",".join(items)}]' if items else EMPTY[base]
+            items = [plain(item, depth + 1, keep) for item in base.__iter__(value)]
+            return tagged(*sequence_tag(value, base), *items)
     if isinstance(value, dict):
-        pairs = [f"[{plain(k, depth + 1)},{plain(v, depth + 1)}]" for k, v in dict.items(value)]
-        return f'["dict",{",".join(pairs)}]' if pairs else '["dict"]'
-    return f'["opaque",{quoted(kind.__name__)}]'
+        pairs = [f"[{plain(k, depth + 1, keep)},{plain(v, depth + 1, keep)}]" for k, v in dict.items(value)]
+        return tagged(kind.__name__ if kind.__name__ in PAIRED and kind.__module__ == "collections" else "dict", *pairs)
+    return library_value(value, kind, depth, keep) or (keep(value) if keep else tagged("opaque", quoted(kind.__name__)))
+
+
+def tagged(tag: str, *items: str) -> str:
+    """Return a tag and its encoded items."""
+    return f'["{tag}",{",".join(items)}]' if items else f'["{tag}"]'
+
+
+def sequence_tag(value: Any, base: Any) -> tuple[str, ...]:
+    """Return the tag of a sequence; a named tuple has its name and those of its fields behind it."""
+    fields = getattr(type(value), "_fields", None) if base is tuple and type(value) is not tuple else None
+    if type(fields) is tuple and all(type(name) is str for name in fields):  # pyright: ignore[reportUnknownArgumentType]
+        return "named", quoted(type(value).__name__), json.dumps(fields)
+    return (base.__name__,)
+
+
+def library_value(value: Any, kind: type, depth: int, keep: Callable[[Any], str] | None) -> str:
+    """Encode a value of an exact type of the standard library, or a number of numpy; return an empty string for any other."""
+    name, module = kind.__name__, kind.__module__
+    if kind is range:
+        return tagged("range", plain(value.start), plain(value.stop), plain(value.step))
+    if module == "decimal" and name == "Decimal":
+        return tagged("Decimal", quoted(str(value)))
+    if module == "fractions" and name == "Fraction":
+        return tagged("Fraction", quoted(f"{value.numerator:x}"), quoted(f"{value.denominator:x}"))
+    if module == "datetime" and name in ISO:
+        return tagged(name, quoted(value.isoformat()))
+    if module == "datetime" and name == "timedelta":
+        return tagged(name, *map(repr, (value.days, value.seconds, value.microseconds)))
+    if module == "collections" and name == "deque":
+        return tagged(name, plain(value.maxlen), *(plain(item, depth + 1, keep) for item in value))
+    if module == "numpy" and getattr(value, "shape", None) == () and type(value.item()) in (bool, int, float, complex):
+        return plain(value.item())
+    return ""
 
 
 class Opaque:
@@ -65,7 +113,6 @@ class Opaque:
 
 
 SIMPLE: dict[str, Any] = {
-    "str": str,
     "int": lambda text: int(text, 16),  # pyright: ignore[reportUnknownLambdaType]
     "float": float,
     "complex": complex,
@@ -73,15 +120,89 @@ SIMPLE: dict[str, Any] = {
 }
 
 
-def value_of(data: Any, as_set: Any = set, as_dict: Any = dict) -> Any:
-    """Return the value that ``plain`` encoded, its sets and dicts made from members and pairs; raises on malformed data."""
-    if data is None or isinstance(data, bool):
+def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[..., Any] | None = None) -> Any:
+    """Return the value that ``plain`` encoded; raises on malformed data.
+
+    With ``as_set`` and ``as_dict`` every set and dict is made by these from its members and pairs, and a sequence is the builtin one it
+    is equal to. ``held`` makes what a ``keep`` has written.
+    """
+    if not isinstance(data, list):
+        if isinstance(data, dict):
+            raise ValueError("an object is no value")
         return data
     tag, *items = data
     if tag in SIMPLE:
         return SIMPLE[tag](items[0])
-    if tag == "dict":
-        return as_dict([(value_of(k, as_set, as_dict), value_of(v, as_set, as_dict)) for k, v in items])
-    if tag in ("list", "tuple", "set"):
-        return {"list": list, "tuple": tuple, "set": as_set}[tag]([value_of(item, as_set, as_dict) for item in items])
+    if tag in ("kept", "remote"):
+        return held(tag, *items) if held else Opaque()
+    if tag == "dict" or tag in PAIRED:
+        pairs = [(value_of(k, as_set, as_dict, held), value_of(v, as_set, as_dict, held)) for k, v in items]
+        return as_dict(pairs) if as_dict else dict_of(tag, pairs)
+    if tag == "named":
+        name, fields, *items = items
+        values = [value_of(item, as_set, as_dict, held) for item in items]
+        return tuple(values) if as_set else named_tuple(name, tuple(fields))(*values)
+    if tag in ("list", "tuple", "set", "frozenset", "deque"):
+        values = [value_of(item, as_set, as_dict, held) for item in items]
+        if tag == "list":
+            return values
+        if tag == "tuple":
+            return tuple(values)
+        if tag == "deque":
+            return Opaque() if as_set else deque_of(values)
+        return as_set(values) if as_set else set(values) if tag == "set" else frozenset(values)
+    if tag == "bytearray":
+        return bytes.fromhex(items[0]) if as_set else bytearray.fromhex(items[0])
+    return library_value_of(tag, items)
+
+
+def library_value_of(tag: Any, items: list[Any]) -> Any:
+    """Return a value of the standard library."""
+    if tag == "range":
+        return range(*map(value_of, items))
+    if tag in ("Decimal", "Fraction"):
+        if max(map(len, items)) > LONGEST_NUMBER or "s" in items[0].lower():  # a signalling NaN raises when it is compared
+            return Opaque()
+        if tag == "Decimal":
+            from decimal import Decimal
+
+            return Decimal(items[0])
+        from fractions import Fraction
+
+        return Fraction(int(items[0], 16), int(items[1], 16))
+    if tag in (*ISO, "timedelta"):
+        import datetime
+
+        if tag == "timedelta":
+            return datetime.timedelta(*items)
+        return getattr(datetime, tag).fromisoformat(items[0])
     return Opaque()
+
+
+def dict_of(tag: str, pairs: list[tuple[Any, Any]]) -> Any:
+    """Return a dict of one of the kinds that cross."""
+    if tag == "dict":
+        return dict(pairs)
+    import collections
+
+    return getattr(collections, tag)(dict(pairs))
+
+
+def deque_of(values: list[Any]) -> Any:
+    """Return a deque of its longest length and its items."""
+    import collections
+
+    return collections.deque(values[1:], values[0])
+
+
+named: dict[tuple[str, tuple[str, ...]], Any] = {}
+"""Classes of named tuples by name and fields, so that two values of one class have one class."""
+
+
+def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    """Return the class of a named tuple; ValueError or TypeError when that is no possible one."""
+    if (name, fields) not in named:
+        import collections
+
+        named[name, fields] = collections.namedtuple(name, fields)  # pyright: ignore[reportUntypedNamedTuple]
+    return named[name, fields]

@@ -13,9 +13,10 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child
+    from upsolve.verify.sandbox import child, operations
 else:
     import child
+    import operations
 
 __all__ = ["MOST_ACTIONS", "play"]
 
@@ -57,7 +58,7 @@ def play(job: dict[str, Any], channel: Any) -> None:
             if not goes_on:
                 return
     except Exception as error:
-        child.report_error(world=child.describe(error))
+        child.report_error(world=operations.describe(error))
         return
     if job["lines"]:
         channel.ask(marshal.dumps("lines"))

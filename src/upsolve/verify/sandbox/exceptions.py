@@ -1,0 +1,55 @@
+"""Exceptions of the attempt as the tests see them: the name, the message, the arguments and every base that is safe to raise.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["exception"]
+
+
+def exception(name: str, message: str, classes: Any, args: tuple[Any, ...]) -> BaseException:
+    """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
+
+    StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
+    without an error.
+    """
+    found = [kind for module, kind_name in classes if (kind := known(str(module), str(kind_name)))] or [Exception]
+    if any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in found):
+        return RuntimeError(f"the attempt raised {name}")
+    if found[0].__name__ == name:
+        try:
+            if str(error := found[0](*args)) == message:
+                return error
+        except Exception:
+            pass
+    own = [kind for kind in found if not any(other is not kind and issubclass(other, kind) for other in found)]
+    for bases in (tuple(own), (own[0],), (Exception,)):
+        try:
+            kind = type(name, bases, {"__str__": lambda _error: message})  # pyright: ignore[reportUnknownLambdaType]
+            error = kind.__new__(kind, *args)
+            error.args = args
+            return error
+        except Exception:  # bases of different layouts, arguments that they do not take
+            continue
+    return Exception(message)
+
+
+KNOWN = frozenset(
+    "_csv _pickle binascii builtins configparser dataclasses decimal enum ipaddress json.decoder "  # noqa: SIM905
+    "pickle re sqlite3 statistics struct zlib".split()
+)
+"""Modules whose exceptions are what they are here, if the tests have imported them. Not all: raising some would skip a test."""
+
+
+def known(module: str, name: str) -> Any:
+    """Return an exception class of this name that may be raised here, or None."""
+    kind = getattr(sys.modules.get(module), name, None) if module in KNOWN else None
+    fits = isinstance(kind, type) and (issubclass(kind, Exception) or kind is SystemExit)
+    return kind if fits else None

@@ -1,0 +1,122 @@
+"""What a tester can do with values that are not plain data, and so stay in the attempt's process.
+
+Standard library only. All of it runs beside the attempt, so nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+if TYPE_CHECKING:
+    from typing import Any
+
+    from upsolve.verify.sandbox.values import plain
+else:
+    from values import plain
+
+__all__ = ["CHANGING", "OPERATIONS", "SCALARS", "SHOWN", "StopError", "describe", "kind_of", "raised"]
+
+SCALARS = (int, str, float, bool, type(None), bytes, complex)
+"""Types of arguments that no call can change."""
+CHANGING = (list, dict, set, bytearray)
+"""Types of which it matters whether a call returns the very object that it was given."""
+
+
+class StopError(Exception):
+    """An iterator is at its end; ``value``: what it returned."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def step(iterator: Any, *sent: Any) -> Any:
+    """Return the next item of an iterator, or what a generator yields when it is sent something."""
+    try:
+        return iterator.send(*sent) if sent else next(iterator)
+    except StopIteration as end:
+        raise StopError(end.value) from None
+
+
+def wait_for(coroutine: Any) -> Any:
+    """Run a coroutine to its end."""
+    import asyncio
+
+    return asyncio.run(coroutine)
+
+
+def call(value: Any, *args: Any, **named: Any) -> Any:
+    """Call a value."""
+    return value(*args, **named)
+
+
+def operation(name: str) -> Any:
+    """Return a function that does what a special method stands for: the method of the value's type."""
+
+    def done(value: Any, *args: Any) -> Any:
+        return getattr(type(value), name)(value, *args)
+
+    return done
+
+
+SHOWN = (
+    "__call__",
+    "__iter__",
+    "__next__",
+    "__len__",
+    "__getitem__",
+    "__setitem__",
+    "__delitem__",
+    "__bool__",
+    "__enter__",
+    "__exit__",
+)
+"""Special methods that a tester's stand-in for a value has when the value has them."""
+OPERATIONS: dict[str, Any] = {
+    **{name: operation(name) for name in SHOWN},
+    **{f"__{name}__": operation(f"__{name}__") for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "hash")},
+    "__call__": call,
+    "__iter__": iter,
+    "__next__": step,
+    "getattr": getattr,
+    "setattr": setattr,
+    "str": str,
+    "repr": repr,
+    "await": wait_for,
+}
+"""What a tester can do with a value that is kept here."""
+WRAPPED = ("generator", "coroutine", "map", "filter")
+"""Types of which the tester makes its own, around what is kept here."""
+
+
+def kind_of(value: Any) -> list[Any]:
+    """Return the name of a value's type and the special methods that it has."""
+    kind = type(value)
+    return [kind.__name__, [] if kind.__name__ in WRAPPED else [name for name in SHOWN if hasattr(kind, name)]]
+
+
+def describe(error: BaseException) -> list[Any]:
+    """Return [type, message, innermost line of the attempt] of an exception."""
+    if isinstance(error, MemoryError):  # its frames hold what filled the memory: let go of them, to have room for the report
+        error.__traceback__ = None
+        return ["MemoryError", "", None]
+    line, step = None, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == "<attempt>":
+            line = step.tb_lineno
+        step = step.tb_next
+    try:
+        message = str(error)[:500]
+    except BaseException:
+        message = ""
+    return [type(error).__name__[:100], message, line]
+
+
+def raised(error: BaseException, keep: Any) -> str:
+    """Return an exception as fields of an answer: type, message and line; module and name of its classes; arguments; attributes."""
+    said = f'"error":{json.dumps(describe(error))}'
+    try:
+        classes = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
+        return f'{said},"classes":{json.dumps(classes)},"with":{plain([error.args, vars(error)], 0, keep)}'
+    except BaseException:  # whatever an attempt makes of its exceptions
+        return said

@@ -1,0 +1,129 @@
+"""What stands in a tester for values of the attempt that are no plain data: functions, objects, iterators, coroutines.
+
+Standard library only. What is done with a stand-in is done in the attempt's process, and data comes back. Nothing that tests compare with
+a value of their own is decided there: a stand-in equals no plain value.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+if TYPE_CHECKING:
+    from typing import Any
+
+    from upsolve.verify.sandbox.operations import SHOWN
+else:
+    from operations import SHOWN
+
+__all__ = ["EndedError", "Remote", "number_of", "stand_in"]
+
+
+class EndedError(Exception):
+    """An iterator of the attempt is at its end."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Remote:
+    """Stands for a value that the attempt's process keeps. What it does is done there; only data comes back.
+
+    It is never equal to a value of the tests, whatever the attempt says; two values of the attempt are compared by the attempt.
+    """
+
+    def __init__(self, channel: Any, number: int) -> None:
+        object.__setattr__(self, "_remote", (channel, number))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in ("__name__", "__qualname__", "__wrapped__"):
+            raise AttributeError(name)
+        return operate(self, "getattr", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        operate(self, "setattr", name, value)
+
+    def __str__(self) -> str:
+        return text_of(operate(self, "str"))
+
+    def __repr__(self) -> str:
+        return text_of(operate(self, "repr"))
+
+    def __hash__(self) -> int:
+        return operate(self, "__hash__")
+
+
+def number_of(value: Remote) -> int:
+    """Return the number under which the attempt's process keeps a value."""
+    return object.__getattribute__(value, "_remote")[1]
+
+
+def operate(value: Remote, name: str, *args: Any, **named: Any) -> Any:
+    """Have the attempt's process operate on a value that it keeps."""
+    channel, number = object.__getattribute__(value, "_remote")
+    return channel.call((name, number), args, named)
+
+
+def text_of(value: Any) -> str:
+    """Return a value that must be text."""
+    if type(value) is not str:
+        raise TypeError("__str__ returned non-string")
+    return value
+
+
+def next_of(value: Remote) -> Any:
+    """Return the next item of an iterator of the attempt."""
+    try:
+        return operate(value, "__next__")
+    except EndedError:
+        raise StopIteration from None
+
+
+def method(name: str) -> Any:
+    """Return a special method that is done by the attempt's process."""
+    return lambda value, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
+
+
+def between_remotes(name: str) -> Any:
+    """Return a special method for two values of the attempt; a value of the tests never gets there: it may be the answer."""
+    return lambda value, other: operate(value, name, other) if isinstance(other, Remote) else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
+
+
+for special in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub"):
+    setattr(Remote, f"__{special}__", between_remotes(f"__{special}__"))
+METHODS = {name: method(name) for name in SHOWN} | {
+    "__next__": next_of,
+    "__exit__": lambda value, *_: operate(value, "__exit__", None, None, None),  # pyright: ignore[reportUnknownLambdaType]
+}
+kinds: dict[tuple[str, ...], Any] = {}
+"""Types of stand-ins, by the name of the type that they stand for and its special methods."""
+
+
+def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
+    """Return what stands for a value of the attempt: an iterator or a coroutine of the same type where Python can make one."""
+    remote = Remote(channel, number)
+    if name == "generator":
+        return generator(remote)
+    if name == "coroutine":
+        return coroutine(remote)
+    if name == "map":
+        return map(lambda item: item, generator(remote))  # noqa: C417  the type is what matters
+    if name == "filter":
+        return filter(lambda _: True, generator(remote))
+    key = (name, *methods)
+    if key not in kinds:
+        kinds[key] = type(name, (Remote,), {special: METHODS[special] for special in methods if special in METHODS})
+    return kinds[key](channel, number)
+
+
+def generator(remote: Remote) -> Any:
+    """Yield what a generator of the attempt yields, and send what it is sent."""
+    try:
+        sent = yield operate(remote, "__next__")
+        while True:
+            sent = yield operate(remote, "__next__", *([] if sent is None else [sent]))
+    except EndedError as end:
+        return end.value
+
+
+async def coroutine(remote: Remote) -> Any:
+    """Wait for a coroutine of the attempt, which runs there."""
+    return operate(remote, "await")
