@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,10 +20,19 @@ from upsolve.report.examples import pick_examples
 from upsolve.report.html import ReportContent, write_report
 from upsolve.reward.formula import reward
 from upsolve.train.groups import select
-from upsolve.train.loop import Trained, claim, train
+from upsolve.train.loop import train
+from upsolve.train.processes import Processes
+from upsolve.train.run_folder import Trained, claim, load_trained, within
 from upsolve.types import Evaluation, Task
 
 __all__ = ["run_recipe"]
+
+MEASURED = (
+    *("model.name", "model.bf16", "data.archive", "data.train", "data.dev", "data.split_seed", "sample"),
+    *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
+    *("evaluate.split", "evaluate.tasks"),
+)
+"""Keys that decide what ``base.json`` says: once it is there, they may not change."""
 
 
 def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, name: str, progress: OnProgress) -> Evaluation:
@@ -42,22 +52,38 @@ def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, 
     return evaluation
 
 
+def is_not_measured(key: str, _old: Any, _new: Any) -> bool:
+    """Return whether a key may change once the base is measured."""
+    return not within(key, MEASURED)
+
+
 def run_recipe(
-    recipe: Recipe, folder: str | Path, *, progress: OnProgress | None = None
+    recipe: Recipe, folder: str | Path, *, progress: OnProgress | None = None, fresh: bool = False
 ) -> tuple[Evaluation, Evaluation, Trained]:
-    """Measure the base, train, measure again, and write ``report.html``; a second call goes on where the first one stopped.
+    """Measure the base, train, measure again, and write ``report.html``; a second call resumes where the first one stopped.
+
+    Started in several processes (``torchrun``), rank 0 measures and writes while the others wait.
 
     Args:
         recipe: all settings.
         folder: where everything goes: base.json, trained.json, samples, training/, report.html.
         progress: called with what is being done, how much is done, and how much there is.
+        fresh: remove an earlier run in the folder first.
+
+    Raises:
+        TrainingError: the folder holds results that another recipe gave.
     """
-    place = Path(folder)
-    claim(place, recipe)
-    report = progress or no_progress
+    place, processes = Path(folder), Processes()
+    report = progress if progress and processes.is_main else no_progress
+    processes.from_main(lambda: claim(place, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     tasks = split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None]
-    before = measure(recipe, tasks, place, model=recipe.model.name, name="base", progress=report)
+
+    def measured(model: str, name: str) -> Evaluation:
+        return processes.from_main(lambda: measure(recipe, tasks, place, model=model, name=name, progress=report))
+
+    before = measured(recipe.model.name, "base")
+    trained_before = load_trained(place / "training")
     trained = train(
         recipe,
         split.groups["train"],
@@ -66,13 +92,18 @@ def run_recipe(
         on_step=lambda done, total, row: report(f"train: entropy {row['entropy']:.2f}", done, total),
         show=report,
     )
-    after = measure(recipe, tasks, place, model=str(trained.folder), name="trained", progress=report)
-    content = content_of(recipe, (before, after), trained=trained, folder=place, tasks=tasks)
-    online = recipe.source.rounds > 0
-    seen = Archive(place / "training" / "rollouts").groups() if online else split.groups["train"]
-    authors = () if online else recipe.data.authors
-    rewarded = tuple(reward(select(group, authors), recipe.reward) for group in seen)
-    write_report(place / "report.html", replace(content, rewarded=rewarded))
+    if processes.is_main and trained != trained_before:  # the run was made longer
+        for name in ("trained.json", "trained.samples.jsonl"):
+            (place / name).unlink(missing_ok=True)
+    after = measured(str(trained.folder), "trained")
+    if processes.is_main:
+        online = recipe.source.rounds > 0
+        seen = Archive(place / "training" / "rollouts").groups() if online else split.groups["train"]
+        authors = () if online else recipe.data.authors
+        rewarded = tuple(reward(select(group, authors), recipe.reward) for group in seen)
+        content = content_of(recipe, (before, after), trained=trained, folder=place, tasks=tasks)
+        write_report(place / "report.html", replace(content, rewarded=rewarded))
+    processes.wait()
     return before, after, trained
 
 

@@ -128,7 +128,7 @@ SWITCHES = {
     "head in small chunks": ("upsolve.train.logprobs.CHUNK", 7),
     "head in one chunk": ("upsolve.train.logprobs.CHUNK", 10_000),
     "equal attempts apart": ("upsolve.train.encode.merged", tuple),
-    "plan for three processes": ("upsolve.train.schedule.plan_steps", for_three),
+    "plan for three processes": ("upsolve.train.rounds.plan_steps", for_three),
 }
 
 

@@ -16,16 +16,23 @@ import yaml
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import Recipe, SourceConfig
+from upsolve.config import GaeConfig, KlConfig, Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.policy.model import load_codec
-from upsolve.train import rounds
+from upsolve.progress import no_progress
+from upsolve.reward.formula import reward
+from upsolve.train import judging
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.judging import Rollouts
 from upsolve.train.loop import train
 from upsolve.train.monitor import warn_of_clipping
-from upsolve.train.rounds import with_gae
-from upsolve.train.sources import Supply, hinted, shares
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.train.rounds import advantages_of
+from upsolve.train.sources import OnlineSource, hinted, shares
+from upsolve.train.step import FrozenScores
+from upsolve.train.values import with_gae
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.limits import Judging
+from upsolve.verify.pool.pool import verify
 
 SETTINGS = {
     "data": {"train": 0.1, "dev": 0.05, "group_size": 4},
@@ -88,6 +95,7 @@ def test_every_method_runs_from_the_policy_itself(tiny_model, tmp_path, stages):
 
 def test_the_value_head_has_a_rate_of_its_own(tiny_model, tmp_path):
     value = {"objective": {**GAE["objective"], "value": {"lr": 0.02}}, "optim": {"max_steps": 1, "warmup": 0.0}}
+    value["monitor"] = {"keep_checkpoints": True}
     run(recipe_for(tiny_model, **{**GAE, **value}), tmp_path / "run")
     *_, weight, bias = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["weights"]
     first = pytest.approx(0.02, rel=1e-3)  # AdamW's first step is the rate
@@ -155,11 +163,11 @@ def test_samples_are_judged_and_kept_for_the_next_offline_run(tiny_model, tmp_pa
 
 
 def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkeypatch):
-    def broken(pairs, _how, on_done):
-        del on_done
-        return [Verdict(attempt.attempt_id, Status.UNSCORED, error_message="the judge is stuck") for _, attempt in pairs]
+    def broken(pairs, _how):
+        for index, (_, attempt) in enumerate(pairs):
+            yield index, Verdict(attempt.attempt_id, Status.UNSCORED, error_message="the judge is stuck")
 
-    monkeypatch.setattr(rounds, "verify", broken)
+    monkeypatch.setattr(judging, "judged", broken)
     with pytest.raises(TrainingError, match="no reward for unscored"):
         run(recipe_for(tiny_model, source={"rounds": 1}), tmp_path / "run")
 
@@ -226,27 +234,31 @@ def judged_groups(rates):
     return made
 
 
+def source_of(folder, stored, recipe=None, **source):
+    recipe = recipe or Recipe(source=SourceConfig(**source))
+    return OnlineSource(stored, Archive.create(folder / "rollouts"), recipe.source, recipe.data)
+
+
 @pytest.mark.parametrize(("order", "first"), [("easy_first", {"t1", "t3"}), ("hard_first", {"t0", "t2"})])
 def test_tasks_come_by_their_pass_rate_and_in_the_end_all(tmp_path, order, first):
-    recipe = Recipe(source=SourceConfig(rounds=2, groups=1, order=order))
-    supply = Supply(recipe, judged_groups([0, 9, 2, 6]), tmp_path, judge=list)
-    assert {task.task_id for task in supply.pool(0)} == first
-    assert {task.task_id for task in supply.pool(1)} == {"t0", "t1", "t2", "t3"}
-    some = Recipe(source=SourceConfig(rounds=2, solved=(0.1, 0.7)))
-    assert {task.task_id for task in Supply(some, judged_groups([0, 9, 2, 6]), tmp_path, judge=list).pool(0)} == {"t2", "t3"}
+    source = source_of(tmp_path, judged_groups([0, 9, 2, 6]), rounds=2, groups=1, order=order)
+    assert {task.task_id for task in source.candidates(0)} == first
+    assert {task.task_id for task in source.candidates(1)} == {"t0", "t1", "t2", "t3"}
+    some = source_of(tmp_path, judged_groups([0, 9, 2, 6]), rounds=2, solved=(0.1, 0.7))
+    assert {task.task_id for task in some.candidates(0)} == {"t2", "t3"}
 
 
 def test_too_few_tasks_are_told_before_anything_is_sampled(tmp_path):
-    def supply(**source):
-        return Supply(Recipe(source=SourceConfig(rounds=2, **source)), judged_groups([0, 9, 2, 6]), tmp_path, judge=list)
+    def source(**settings):
+        return source_of(tmp_path, judged_groups([0, 9, 2, 6]), rounds=2, **settings)
 
     with pytest.raises(ConfigError, match=r"source\.solved \[0\.3, 0\.5\]: of the 4 tasks to train on none"):
-        supply(groups=1, solved=(0.3, 0.5)).check()
+        source(groups=1, solved=(0.3, 0.5)).check()
     with pytest.warns(UserWarning, match="it has 4 groups of new samples, not 5"):
-        supply(groups=5).check()
-    supply(groups=4).check()
-    supply(groups=5, solved=(0.3, 0.5), mix={"archive": 1}).check()  # nothing is sampled
-    supply(groups=5, mix={"archive": 1, "policy": 4}).check()
+        source(groups=5).check()
+    source(groups=4).check()
+    source(groups=5, solved=(0.3, 0.5), mix={"archive": 1}).check()  # nothing is sampled
+    source(groups=5, mix={"archive": 1, "policy": 4}).check()
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -258,55 +270,109 @@ def test_an_empty_training_split_is_told_before_a_model_is_loaded(tmp_path, coun
         train(recipe, [], [], tmp_path)
 
 
-def test_more_tasks_are_tried_until_enough_groups_tell_something(tmp_path):
-    def draw(tasks, _seed):
-        return [Attempt(task.task_id, f"{task.task_id} {k}", token_ids=(k,)) for task in tasks for k in range(4)]
+class Alone:
+    """The only process."""
 
-    def judge(pairs):  # only t3 has both kinds
-        good = [attempt.code.startswith("t3") and attempt.code.endswith("0") for _, attempt in pairs]
-        return [Verdict(a.attempt_id, Status.PASSED if g else Status.FAILED) for (_, a), g in zip(pairs, good, strict=True)]
+    is_main, index, count, per_node = True, 0, 1, 1
 
+    def gather(self, mine):
+        return mine
+
+
+def by_code(good):
+    """Return what stands in for the judge: what passes is decided by the code."""
+
+    def judged(pairs, _how):
+        for index, (_, attempt) in enumerate(pairs):
+            yield index, Verdict(attempt.attempt_id, Status.PASSED if good(attempt.code) else Status.FAILED)
+
+    return judged
+
+
+def rollouts_of(source, recipe):
+    config = recipe.source.rollout.model_copy(update={"samples": 4})
+    return Rollouts(Alone(), source.rollouts, config, Judging(), recipe.reward, "policy", no_progress)
+
+
+def numbered(tasks, *, config, author):
+    """Sample: the code says the task and the number of the attempt."""
+    for task in tasks:
+        for k in range(config.samples):
+            yield Attempt(task.task_id, f"{task.task_id} {k}", author=author, token_ids=(k,))
+
+
+def test_more_tasks_are_tried_until_enough_groups_tell_something(tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "judged", by_code(lambda code: code == "t3 0"))  # only t3 has both kinds
     for most, tried in ((1.0, 1), (4.0, 4), (2.0, 2)):
         recipe = Recipe(source=SourceConfig(rounds=1, groups=1, oversample=most))
         groups = [Group(Task(f"t{k}", ""), (), ()) for k in range(4)]
-        supply = Supply(recipe, groups, tmp_path / str(most), judge)
-        last = [task.task_id for task in supply.pool(0)].index("t3") + 1
-        sampled = supply.sampled(0, 1, draw)
+        source = source_of(tmp_path / str(most), groups, recipe)
+        last = [task.task_id for task in source.candidates(0)].index("t3") + 1
+        sampled = rollouts_of(source, recipe).judge(source.groups(0), lambda: numbered).sampled
         assert len(sampled) == min(tried, last)
-        assert supply.sampled(0, 1, None) == sampled, "read back as it was, not sampled again"
+        again = source.groups(0)
+        assert again.sampled == sampled and not again.tasks, "read back as it was, not sampled again"
 
 
 @pytest.mark.parametrize("objective", ["dpo", "ppo_clip"])
-def test_authors_choose_among_stored_attempts_and_not_among_new_ones(tmp_path, objective):
-    def judge(pairs):
-        good = [attempt.code.endswith("0") for _, attempt in pairs]
-        return [Verdict(a.attempt_id, Status.PASSED if g else Status.FAILED) for (_, a), g in zip(pairs, good, strict=True)]
+def test_authors_choose_among_stored_attempts_and_not_among_new_ones(tmp_path, objective, monkeypatch):
+    monkeypatch.setattr(judging, "judged", by_code(lambda code: code.endswith("0")))
+    stages = {"objective": {"kind": objective}, "data": {"authors": ["nobody"]}}
+    for mix, authors in {"policy": {"policy"}, "archive": set()}.items():
+        recipe = Recipe.model_validate({**stages, "source": {"rounds": 1, "groups": 2, "mix": {mix: 1}}})
+        source = source_of(tmp_path / mix, judged_groups([5]), recipe)
+        taken = rollouts_of(source, recipe).judge(source.groups(0), lambda: numbered)
+        fresh, stored = ([reward(group, recipe.reward) for group in groups] for groups in (taken.sampled, taken.stored))
+        formed = advantages_of(fresh, stored, taken, data=recipe.data, advantage=recipe.advantage, objective=recipe.objective)
+        assert {attempt.author for one in formed.groups for attempt in one.group.attempts} == authors
 
-    def draw(tasks, _seed):
-        return [Attempt(task.task_id, f"new {k}", author="policy", token_ids=(k,)) for task in tasks for k in range(4)]
 
-    stages = {"objective": {"kind": objective}, "data": {"authors": ["nobody"]}, "source": {"rounds": 1, "groups": 2}}
-    mixes = {"policy": {"policy"}, "archive": set()}
-    for source, authors in mixes.items():
-        recipe = Recipe.model_validate({**stages, "source": {**stages["source"], "mix": {source: 1}}})
-        drawn = Supply(recipe, judged_groups([5]), tmp_path / source, judge).round(0, draw)
-        assert {attempt.author for one in drawn.cut.groups for attempt in one.group.attempts} == authors
+def test_attempts_are_judged_while_others_are_sampled():
+    """The sampler ends only after its first attempts have been judged; verdicts are those of judging all at once."""
+    task = Task("t", "", tests=(TestCase(TestKind.CALL, "add(1, 2)", "3"),), entry_point="add")
+    codes = [f"def add(a, b):\n    return a + b - {k} // 3" for k in range(40)]
+    pairs = [(task, Attempt("t", code)) for code in codes]
+    seen, how = [], Judging(workers=1)
+
+    def sampler():
+        yield from pairs[:30]
+        deadline = time.monotonic() + 60
+        while not seen[-1] and time.monotonic() < deadline:
+            time.sleep(0.01)
+            yield pairs[0]  # equal to one before: judged once
+        yield from pairs[30:]
+
+    sampled = []
+    found = judging.judge_while_sampling((sampled.append(pair) or pair for pair in sampler()), how, on_judged=seen.append)
+    assert seen[len(sampled) - 1] > 0, "some were judged before the last was sampled"
+    expected = {v.attempt_id: v.status for v in verify(pairs, how)}
+    assert [v.status for v in found] == [expected[attempt.attempt_id] for _, attempt in sampled]
+    assert [v.attempt_id for v in found] == [attempt.attempt_id for _, attempt in sampled]
+
+
+def test_a_sampler_that_fails_stops_the_judge():
+    def sampler():
+        yield Task("t", ""), Attempt("t", "x = 1")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        judging.judge_while_sampling(sampler(), Judging(workers=1), on_judged=lambda _n: None)
 
 
 def test_replay_takes_what_was_sampled_before_by_pass_rate(tmp_path):
-    source = SourceConfig(rounds=4, groups=2, mix={"replay": 1}, replay_rounds=2, replay_solved=(0.1, 0.9))
-    supply = Supply(Recipe(source=source), judged_groups([5]), tmp_path, judge=list)
+    settings = {"rounds": 4, "groups": 2, "mix": {"replay": 1}, "replay_rounds": 2, "replay_solved": (0.1, 0.9)}
+    source = source_of(tmp_path, judged_groups([5]), **settings)
     for number, rates in enumerate(([5, 0], [10, 3], [0, 0])):
         groups = [replace(g, task=replace(g.task, task_id=f"{number}/{g.task.task_id}")) for g in judged_groups(rates)]
         groups = [Group(g.task, tuple(replace(a, task_id=g.task.task_id) for a in g.attempts), g.verdicts) for g in groups]
-        supply.rollouts.append(
+        source.rollouts.append(
             tasks=[g.task for g in groups],
             attempts=[a for g in groups for a in g.attempts],
             verdicts=[replace(v, attempt_id=a.attempt_id) for g in groups for a, v in zip(g.attempts, g.verdicts, strict=True)],
             tag=f"{number:08x}",
         )
-    assert [g.task.task_id for g in supply.replayed(3, 2)] == ["1/t1"], "round 0 is too long ago, the others all pass or fail"
-    assert [g.task.task_id for g in supply.replayed(1, 2)] == ["0/t0"]
+    assert [g.task.task_id for g in source.replayed(3, 2)] == ["1/t1"], "round 0 is too long ago, the others all pass or fail"
+    assert [g.task.task_id for g in source.replayed(1, 2)] == ["0/t0"]
 
 
 def test_advantages_of_values_by_hand():
@@ -315,8 +381,8 @@ def test_advantages_of_values_by_hand():
     groups = [EncodedGroup((9,), (one, replace(other, mask_R=np.array([False]))))]
     keys = groups[0].attempt_keys()
     values = {keys[0]: np.array([0.5, 0.25], np.float32), keys[1]: np.array([0.0], np.float32)}
-    recipe = Recipe.model_validate({"advantage": {"kind": "gae", "gae": {"gamma": 1.0, "decay": 0.5, "whiten": False}}})
-    weighed, returns = with_gae(groups, ({}, values), None, recipe)
+    config = GaeConfig(gamma=1.0, decay=0.5, whiten=False)
+    weighed, returns = with_gae(groups, FrozenScores(old={}, values=values), config=config, kl=KlConfig())
     # d = (0 + 0.25 - 0.5, 1 - 0.25) = (-0.25, 0.75); A = (-0.25 + 0.5 * 0.75, 0.75); the other, -1 - 0, is masked
     assert weighed[0].attempts[0].advantages_R.tolist() == [0.125, 0.75]
     assert weighed[0].attempts[1].advantages_R.tolist() == [0.0]

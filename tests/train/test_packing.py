@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from upsolve.config import ObjectiveConfig, OptimConfig, Recipe
+from upsolve.config import DataConfig, ObjectiveConfig, OptimConfig, Recipe
 from upsolve.policy.attention import TREE
 from upsolve.policy.model import load_codec, load_model
-from upsolve.train.encode import EncodedAttempt, EncodedGroup, encode_groups
+from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
 from upsolve.train.groups import TrainGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import fit_rows, level_rows, pack, plan_steps
-from upsolve.train.step import Known, learning_rate, sum_gradients
+from upsolve.train.schedule import learning_rate
+from upsolve.train.step import FrozenScores, sum_gradients
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 
@@ -29,8 +30,13 @@ def groups(count=3, size=3):
     return made
 
 
-def encoded(codec, recipe=None):
-    return encode_groups(groups(), codec, recipe or Recipe())[0]
+def encoding(codec, objective=None, **data):
+    recipe = Recipe(data=DataConfig(**data), objective=objective or ObjectiveConfig())
+    return Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
+
+
+def encoded(codec, objective=None):
+    return encode_groups(groups(), encoding(codec, objective))[0]
 
 
 def plain_logps(model, prompt, completion):
@@ -79,7 +85,7 @@ def test_entropy_and_variance_are_those_of_the_logits(tiny_model):
 def test_many_batches_give_the_gradient_of_one(tiny_model, reduce, kind):
     codec = load_codec(tiny_model)
     config = ObjectiveConfig(kind=kind, reduce=reduce)
-    items = encoded(codec, Recipe(objective=config))
+    items = encoded(codec, config)
     layouts = ([[items]], [[[items[0]], [items[1]]], [[items[2]]]])
     grads = []
     for layout in layouts:
@@ -93,7 +99,7 @@ def test_many_batches_give_the_gradient_of_one(tiny_model, reduce, kind):
             partial(token_scores, model),
             [pack(rows) for rows in layout],
             config,
-            known=Known(reference=reference),
+            frozen=FrozenScores(reference=reference),
             backward=lambda loss: loss.backward(),
         )
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
@@ -105,7 +111,7 @@ def test_over_long_attempts_are_left_out_and_counted(tiny_model):
     codes = [a.code for a in groups(1)[0].group.attempts]
     short, middle, long = (len(codec.prompt(Task("t0", "say ")).ids_P) + len(codec.completion(code)) for code in codes)
     assert short < middle < long
-    kept, why = encode_groups(groups(1), codec, Recipe.model_validate({"data": {"max_tokens": middle}}))
+    kept, why = encode_groups(groups(1), encoding(codec, max_tokens=middle))
     assert why == {"attempts: over max_tokens": 1} and len(kept[0].attempts) == 2
 
 
@@ -113,7 +119,7 @@ def test_an_attempt_that_was_cut_does_not_learn_to_close(tiny_model):
     codec = load_codec(tiny_model)
     group = groups(1)[0]
     cut = tuple(replace(attempt, truncated=True) for attempt in group.group.attempts)
-    items, _ = encode_groups([replace(group, group=replace(group.group, attempts=cut))], codec, Recipe())
+    items, _ = encode_groups([replace(group, group=replace(group.group, attempts=cut))], encoding(codec))
     texts = [codec.tokenizer.decode(one.ids_R) for one in items[0].attempts]
     assert texts == [attempt.code for attempt in cut]
     assert all(codec.tokenizer.decode(one.ids_R).endswith("\n```") for one in encoded(codec)[0].attempts)
@@ -149,7 +155,7 @@ def test_equal_attempts_are_read_once_and_count_as_many(tiny_model):
     twice = replace(one.group, attempts=(*one.group.attempts, one.group.attempts[1]), verdicts=(*one.group.verdicts, None))
     copied = TrainGroup(twice, np.append(one.rewards_G, one.rewards_G[1]), np.array([0.5, -0.25, 0.75, -0.25]))
     config = ObjectiveConfig(reduce="token_mean")
-    merged, _ = encode_groups([copied], codec, Recipe())
+    merged, _ = encode_groups([copied], encoding(codec))
     assert [attempt.count for attempt in merged[0].attempts] == [1, 2, 1]
     apart = [replace(merged[0], attempts=(*(replace(a, count=1) for a in merged[0].attempts),)), merged[0]]
     apart[1] = replace(merged[0], attempts=(replace(merged[0].attempts[1], count=1),))

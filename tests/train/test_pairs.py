@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from upsolve.config import Recipe
 from upsolve.policy.model import load_codec
-from upsolve.train.encode import encode_groups
-from upsolve.train.pairs import build_pairs, by_edit, by_efficiency, by_outcome, cut_pairs, edit_distance, focal_weights
+from upsolve.reward.formula import reward
+from upsolve.train.encode import Encoding, encode_groups
+from upsolve.train.pairs import build_pairs, by_edit, by_efficiency, by_outcome, draw_pairs, edit_distance, focal_weights
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 PASSED, FAILED, UNSCORED = Status.PASSED, Status.FAILED, Status.UNSCORED
@@ -109,12 +110,22 @@ def test_a_group_without_a_difference_gives_no_pair(kind):
     assert build_pairs(group(("x", PASSED, 0.1), ("y", PASSED, 0.1)), kind, np.random.default_rng(0), most=4) == []
 
 
-def test_pairs_are_cut_from_every_task_and_counted():
+def pairs_of(groups, recipe):
+    rewarded = [reward(each, recipe.reward) for each in groups]
+    return draw_pairs(rewarded, recipe.data, recipe.objective.preference.pairs, epoch=0)
+
+
+def encoded(groups, codec, recipe):
+    config = Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
+    return encode_groups(pairs_of(groups, recipe).groups, config)
+
+
+def test_pairs_are_drawn_from_every_task_and_counted():
     recipe = Recipe.model_validate({"objective": {"kind": "dpo"}, "data": {"groups_per_task": 4}})
-    cut = cut_pairs([MIXED, group(("x", PASSED, 0.1), ("y", PASSED, 0.1))], recipe, epoch=0)
-    assert len(cut.groups) == 2 and all(one.advantages_G.tolist() == [1.0, -1.0] for one in cut.groups)
-    assert all([v.status for v in one.group.verdicts] == [PASSED, FAILED] for one in cut.groups)
-    assert cut.left_out == {
+    made = pairs_of([MIXED, group(("x", PASSED, 0.1), ("y", PASSED, 0.1))], recipe)
+    assert len(made.groups) == 2 and all(one.advantages_G.tolist() == [1.0, -1.0] for one in made.groups)
+    assert all([v.status for v in one.group.verdicts] == [PASSED, FAILED] for one in made.groups)
+    assert made.left_out == {
         "attempts: no reward for unscored": 1,
         "attempts: not judged": 1,
         "tasks: no pair by outcome": 1,
@@ -125,7 +136,7 @@ def test_focal_pairs_weigh_their_edited_lines(tiny_model):
     codec = load_codec(tiny_model)
     pair = group(("a = 1\nb = 2", PASSED, 0.1), ("a = 1\nb = 3", FAILED, 0.1))
     recipe = Recipe.model_validate({"objective": {"kind": "dpo", "preference": {"focal": True}}})
-    chosen, rejected = encode_groups(cut_pairs([pair], recipe, epoch=0).groups, codec, recipe)[0][0].attempts
+    chosen, rejected = encoded([pair], codec, recipe)[0][0].attempts
     # every letter is a token: 6 of the first line, 5 of the second, then the fence
     assert chosen.advantages_R.tolist() == [0.0] * 6 + [1.0] * 5 + [0.0] * 4
     assert rejected.advantages_R.tolist() == [0.0] * 6 + [-1.0] * 5 + [0.0] * 4
@@ -136,5 +147,5 @@ def test_a_pair_that_loses_one_side_is_left_out(tiny_model):
     pair = group(("a = 1", PASSED, 0.1), ("a = 1" * 50, FAILED, 0.1))
     size = len(codec.prompt(Task("t", "say")).ids_P) + 30
     recipe = Recipe.model_validate({"objective": {"kind": "dpo"}, "data": {"max_tokens": size}})
-    encoded, left_out = encode_groups(cut_pairs([pair], recipe, epoch=0).groups, codec, recipe)
-    assert not encoded and left_out == {"attempts: over max_tokens": 1, "attempts: nothing left to compare with": 1}
+    kept, left_out = encoded([pair], codec, recipe)
+    assert not kept and left_out == {"attempts: over max_tokens": 1, "attempts: nothing left to compare with": 1}

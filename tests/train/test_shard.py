@@ -21,9 +21,13 @@ from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.model import load_codec
+from upsolve.reward.formula import reward
+from upsolve.train.encode import Encoding, encode_groups
+from upsolve.train.groups import draw_groups
 from upsolve.train.learner import Learner
 from upsolve.train.loop import train
-from upsolve.train.schedule import plan_epochs
+from upsolve.train.pack import plan_steps
+from upsolve.train.processes import Processes
 
 OPTIM = {"tokens_per_step": 3000, "tokens_per_batch": 1000, "row_tokens": 1000, "lr": 1e-3, "schedule": "constant"}
 STORED = {
@@ -63,21 +67,21 @@ def own_part(tensor):
 
 def train_to(recipe, folder, stop):
     """Train until the checkpoint of a step is written (0: to the end), then write down how much this process holds."""
-    keep = Learner.keep
+    save = Learner.save_checkpoint
 
-    def keep_and_stop(learner, place, progress):
-        keep(learner, place, progress)
+    def save_and_stop(learner, place, progress):
+        save(learner, place, progress)
         if progress.step == stop:
-            held = learner.learning
+            held = learner.placement
             optimizer = getattr(held.optimizer, "optimizer", held.optimizer)  # DeepSpeed's has torch's inside
             parts = [held.parameters(), [state["exp_avg"] for state in optimizer.state.values()]]
             sizes = [sum(own_part(tensor).numel() for tensor in some) for some in parts]
-            (place / f"held{learner.accelerator.process_index}.json").write_text(json.dumps(sizes))
-            learner.accelerator.wait_for_everyone()
+            (place / f"held{learner.processes.index}.json").write_text(json.dumps(sizes))
+            learner.processes.wait()
             raise StoppedError
 
     groups = groups_of(recipe)
-    with patch.object(Learner, "keep", keep_and_stop), suppress(StoppedError):
+    with patch.object(Learner, "save_checkpoint", save_and_stop), suppress(StoppedError):
         train(recipe, groups["train"], groups["dev"], folder)
 
 
@@ -183,14 +187,18 @@ def assert_same_end(some, others, model):
 
 def test_a_process_may_have_a_batch_less(recipes):
     recipe = recipes["stored"]
-    plan = plan_epochs(groups_of(recipe)["train"], recipe, load_codec(recipe.model.name), processes=2)
-    assert {len(step) % 2 for step in plan.steps[:4]} == {0, 1}, "both are tried below"
+    codec, optim = load_codec(recipe.model.name), recipe.optim
+    rewarded = [reward(group, recipe.reward) for group in groups_of(recipe)["train"]]
+    drawn = draw_groups(rewarded, recipe.data, recipe.advantage, epoch=0).groups
+    config = Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
+    steps = plan_steps(encode_groups(drawn, config)[0], optim, processes=2)
+    assert {len(step) % 2 for step in steps[:4]} == {0, 1}, "both are tried below"
 
 
-def test_deepspeed_is_asked_for_in_the_recipe(recipes, monkeypatch):
+def test_deepspeed_is_asked_for_in_the_recipe(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")  # as `accelerate launch --use_deepspeed` does
     with pytest.raises(TrainingError, match="model.shard: deepspeed"):
-        Learner(recipes["stored"])
+        Processes()
     with pytest.raises(ValueError, match="shard is fsdp2"):
         ModelConfig(shard="fsdp2", deepspeed={"zero_optimization": {"stage": 2}})
     with pytest.raises(ValueError, match="1, 2 or 3"):

@@ -111,6 +111,8 @@ class MonitorConfig(Strict):
     """Most held-out attempts, passed and failed each."""
     save_every: int = Field(default=20, ge=1)
     """Steps between checkpoints."""
+    keep_checkpoints: bool = False
+    """Keep the checkpoint and the best weights when a run is finished: it can be made longer, and takes 5 times the space."""
     snapshot_every: int = Field(default=0, ge=0)
     """Steps between policies that are kept, in ``snapshots/``, to be measured later; 0: none."""
     stop_on_collapse: bool = True
@@ -118,9 +120,8 @@ class MonitorConfig(Strict):
     """Nats a token that the held-out passed attempts may lose before it counts as a collapse."""
     min_entropy: float = Field(default=0.02, ge=0)
     """Mean token entropy on the batch, nats, below which it counts as a collapse."""
-    keep: Literal["last", "best"] = "last"
-    """Weights a run ends with: those of the last step, or those with the largest held-out margin (log-probability a token of passed minus
-    failed attempts), which is noisy (docs/log.md). After a collapse only ``best`` has earlier weights to end with."""
+    keep: Literal["last", "best"] = "best"
+    """Which weights a run ends with; best = largest held-out margin between passed and failed attempts."""
 
 
 class ServerConfig(Strict):

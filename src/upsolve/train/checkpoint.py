@@ -1,7 +1,8 @@
-"""Everything a run needs to go on bit by bit: written whole or not at all."""
+"""All that a run needs to resume, written atomically."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -9,64 +10,74 @@ from upsolve.errors import TrainingError
 from upsolve.train.pack import PackedBatch
 from upsolve.train.placement import Replicated
 
-__all__ = ["Progress", "restore", "save"]
+__all__ = ["CHECKPOINT", "Progress", "restore", "save"]
 
-FILE = "checkpoint.pt"
+CHECKPOINT = "checkpoint.pt"
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is."""
+    """How far a run is."""
 
     step: int = 0
-    """Optimiser steps done."""
+    """Optimizer steps done."""
     best: float = -float("inf")
-    """Largest held-out score so far."""
+    """Largest held-out margin so far, nats a token."""
     best_step: int = 0
-    """The step that had it."""
+    """Step that had it."""
     start: dict[str, float] | None = None
-    """Held-out figures before the first step."""
+    """Held-out metrics before the first step."""
     round: int = 0
-    """Rounds done."""
+    """Rounds finished (offline: epochs)."""
     in_round: int = 0
-    """Steps done of the round after these."""
+    """Steps done of the round under way."""
+    skipped: int = 0
+    """Steps whose gradient was not finite: the weights were left alone."""
     groups: int = 0
-    """Groups of the rounds done."""
+    """Groups of the finished rounds."""
     left_out: dict[str, int] = field(default_factory=dict[str, int])
-    """What was not trained on in these, by reason."""
+    """Attempts and tasks of the finished rounds that were not trained on, by reason."""
     flagged: dict[str, int] = field(default_factory=dict[str, int])
-    """What was flagged in these, by what flagged it."""
+    """Flagged attempts of the finished rounds, by what flagged them."""
 
 
-def save(folder: Path, held: Replicated, progress: Progress, *, writes: bool = True) -> None:
-    """Write a checkpoint over the last one, atomically; it holds whole tensors and does not tell how they were spread.
+def save(folder: Path, placement: Replicated, progress: Progress, *, writes: bool = True) -> None:
+    """Write a checkpoint over the last one. It holds full tensors, so that another number of processes can resume from it.
 
-    Where they are spread over processes, all call this and one writes.
+    Collective where the weights are sharded; one process writes.
     """
-    weights, moments = held.state(keep=writes)
+    weights, moments = placement.state(keep=writes)
     if not writes:
         return
-    state = {"weights": weights, "moments": moments, "progress": asdict(progress), "rng": torch.get_rng_state()}
-    temporary = folder / f"{FILE}.tmp"
+    state: dict[str, Any] = {
+        "weights": weights,
+        "moments": moments,
+        "progress": asdict(progress),
+        "rng": torch.get_rng_state(),
+        "device_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+    temporary = folder / f"{CHECKPOINT}.tmp"
     torch.save(state, temporary)
-    temporary.replace(folder / FILE)
+    temporary.replace(folder / CHECKPOINT)
 
 
-def restore(folder: Path, held: Replicated, example: PackedBatch) -> Progress:
-    """Load the checkpoint of a folder into what learns and its optimiser; without one, start at step 0.
+def restore(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:
+    """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0.
 
     ``example`` is any batch that the policy can score.
 
     Raises:
         TrainingError: the checkpoint is damaged or of another model; names the file.
     """
-    file = folder / FILE
+    file = folder / CHECKPOINT
     if not file.exists():
         return Progress()
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-        held.load(state["weights"], state["moments"], example)
+        placement.load(state["weights"], state["moments"], example)
         torch.set_rng_state(state["rng"])
+        if len(devices := state.get("device_rng", [])) == torch.cuda.device_count():  # other devices: start from their seed
+            torch.cuda.set_rng_state_all(devices)
         return Progress(**state["progress"])
     except (RuntimeError, TypeError, ValueError, KeyError, EOFError, OSError) as error:
-        raise TrainingError(f"{file}: cannot go on from it ({error}); remove it to start over") from error
+        raise TrainingError(f"{file}: cannot resume from it ({error}); remove it to start over") from error

@@ -1,9 +1,10 @@
-"""DeepSpeed's ZeRO: what learns and its optimiser spread over processes, as far as its stage says, or kept in the CPU's memory.
+"""DeepSpeed's ZeRO: stage 1 shards the optimizer's state, 2 the gradients as well, 3 the weights, too; each can be offloaded to the CPU.
 
-Stage 1 spreads the optimiser's state, 2 the gradients as well, 3 the weights, too. DeepSpeed averages gradients where ours are
-summed, steps by itself after a step's last backward pass, and keeps its weights flat; all of that ends in this file.
+DeepSpeed averages gradients where ours are summed, steps by itself at a gradient accumulation boundary, and keeps its weights flat; this
+file hides all of that.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -12,17 +13,18 @@ from torch import Tensor
 from upsolve.errors import TrainingError
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
-from upsolve.train.placement import Distributed, Moments, ScoringModule, nothing
+from upsolve.train.placement import Distributed, Moments, ScoringModule, zero_loss
 
 __all__ = ["DeepSpeed"]
 
 
 class DeepSpeed(Distributed):
-    """A policy and its value head in the hands of a DeepSpeed engine."""
+    """The policy and its value head in a DeepSpeed engine."""
 
-    def __init__(self, *held: Any, settings: dict[str, Any]) -> None:
-        """Hand everything over; ``settings`` are DeepSpeed's own, over ours, ``held`` is what ``Replicated`` takes."""
-        super().__init__(*held)
+    def __init__(self, *modules: Any, settings: dict[str, Any], bf16: bool, **rates: Any) -> None:
+        """Make the engine; ``settings`` (DeepSpeed's) override ``defaults``, the rest is as for ``Replicated``."""
+        super().__init__(*modules, **rates)
+        self.bf16 = bf16  # DeepSpeed opens its own autocast
         try:
             import deepspeed
             from deepspeed.runtime.zero import register_external_parameter
@@ -35,54 +37,55 @@ class DeepSpeed(Distributed):
         self.linked = False
 
     def defaults(self) -> dict[str, Any]:
-        """Return the settings that a run has unless told otherwise."""
-        bf16 = self.accelerator.mixed_precision == "bf16"
+        """Return the settings of a run whose recipe has none."""
         return {
             "zero_optimization": {"stage": 3},
             "gradient_clipping": self.optim.clip_norm,
             "train_micro_batch_size_per_gpu": 1,  # a batch is as large as it is: nothing is divided by this
-            "torch_autocast": {"enabled": bf16, "dtype": "bfloat16", "lower_precision_safe_modules": []},
+            "torch_autocast": {"enabled": self.bf16, "dtype": "bfloat16", "lower_precision_safe_modules": []},
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
             "steps_per_print": 10**9,
         }
 
     def score(self, batch: PackedBatch) -> TokenScores:
-        """Score a batch; all processes together, each its own."""
+        """Score this rank's batch. Collective."""
         return TokenScores(*self.engine(batch))
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add the gradients of this process's share of a step's loss; ``last``: it has no more."""
+        """Add the gradients of a micro-batch; ``last``: it is this rank's last one of the step. Collective."""
         self.engine.set_gradient_accumulation_boundary(last)
-        self.engine.backward(loss * self.accelerator.num_processes)
+        self.engine.backward(loss * self.processes.count)
 
-    def move(self) -> float:
-        """Clip and step, at the rate that is set."""
+    def clip_and_step(self) -> float:
+        """Clip and step, at the learning rates that are set; DeepSpeed skips the step by itself where a gradient is not finite."""
         self.engine.step()
+        if self.optimizer.overflow:
+            return math.inf
         if not self.linked:
             self.link()
         return float(self.engine.get_global_grad_norm())
 
     def link(self) -> None:
-        """Let ``state`` find the moments of all parameters: stages 1 and 2 look for them when only the first group has stepped."""
+        """Let ``state`` find the moments of all parameters: stages 1 and 2 link them when only the first group has stepped."""
         self.linked = True
         if hasattr(self.optimizer, "_lazy_init_hp_params_optimizer_state"):
             self.optimizer._hp_optimizer_states_linked = False
             self.optimizer._lazy_init_hp_params_optimizer_state()
 
     def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
-        """Return a parameter whole and in float32, on the CPU, an empty one in a process that does not keep it. All processes together."""
+        """Return a parameter unsharded, float32, on the CPU; an empty tensor in a process that does not keep it. Collective."""
         from deepspeed.runtime.zero import GatheredParameters
         from deepspeed.utils import safe_get_full_fp32_param
 
         found = safe_get_full_fp32_param(parameter)
         if found is not None:
             return found.cpu() if keep else torch.empty(0)
-        with GatheredParameters([parameter]):  # of what does not learn there is no other
+        with GatheredParameters([parameter]):  # frozen: there is no float32 copy
             return parameter.detach().cpu().clone() if keep else torch.empty(0)
 
     def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
-        """Return weights and moments as whole tensors, empty ones in a process that does not keep them. All processes together."""
+        """Return weights and moments unsharded; empty tensors in a process that does not keep them. Collective."""
         from deepspeed.utils import safe_get_full_optimizer_state
 
         find: Any = safe_get_full_optimizer_state
@@ -94,21 +97,21 @@ class DeepSpeed(Distributed):
         return [self.full(parameter, keep=keep) for parameter in learning], moments
 
     def states(self) -> list[dict[str, Any]]:
-        """Return the states of the optimiser inside."""
+        """Return the states of the inner optimizer."""
         return [*self.optimizer.optimizer.state.values()]
 
     def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:
-        """Take whole weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
+        """Load weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
         from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 
         learning = self.parameters()
         for parameter, saved in zip(learning, weights, strict=True):
-            safe_set_full_fp32_param(parameter, saved.to(self.accelerator.device))
-        self.backward(nothing(self.score(example)), last=True)
-        self.step(0.0)  # moves nothing, but gives the optimiser a state, and the weights that the forward pass reads
+            safe_set_full_fp32_param(parameter, saved.to(self.processes.device))
+        self.backward(zero_loss(self.score(example)), last=True)
+        self.step(0.0)  # changes no weight, but makes the optimizer's state, and the weights that the forward pass reads
         for at, each in moments.items():
             for name in ("exp_avg", "exp_avg_sq"):
-                safe_set_full_optimizer_state(learning[at], each[name].to(self.accelerator.device), name)
+                safe_set_full_optimizer_state(learning[at], each[name].to(self.processes.device), name)
         step = moments[0]["step"]
         for state in self.states():
             state["step"] = step.clone() if isinstance(state["step"], Tensor) else int(step)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.advantage import soft_values
-from upsolve.config import Recipe
+from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards
 from upsolve.reward.judged import Judged
@@ -19,7 +19,7 @@ from upsolve.train.groups import TrainGroup
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id
 
-__all__ = ["EncodedAttempt", "EncodedGroup", "encode_groups"]
+__all__ = ["EncodedAttempt", "EncodedGroup", "Encoding", "encode_groups"]
 
 Floats = NDArray[np.float32]
 
@@ -88,63 +88,81 @@ def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
     )
 
 
-def by_token(recipe: Recipe) -> bool:
-    """Return whether tokens of one attempt get something of their own."""
-    return recipe.advantage.needs_values or recipe.advantage.blame > 0 or recipe.reward.mask_unexecuted
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The settings that decide what an attempt brings to the loss."""
+
+    codec: Codec
+    """Tokenizer and prompt."""
+    max_tokens: int
+    """Longest prompt and attempt together (``data.max_tokens``)."""
+    reward: RewardConfig
+    """How rewards are assigned to tokens."""
+    advantage: AdvantageConfig
+    """Whether advantages are computed for every token, and blame."""
+    objective: ObjectiveConfig
+    """What the loss reads."""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the tokens of one attempt differ in reward, advantage or mask."""
+        return self.advantage.needs_values or self.advantage.blame > 0 or self.reward.mask_unexecuted
+
+    @property
+    def keeps_zero(self) -> bool:
+        """Whether an attempt with advantage 0 has a gradient."""
+        return self.advantage.needs_values or self.objective.record.keeps_zero or self.objective.kl.coefficient > 0
 
 
-def laid_out(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, recipe: Recipe) -> EncodedAttempt:
-    """Give the tokens of an attempt what is their own, where the recipe asks for that."""
-    if by_token(recipe):
-        return credited(plain, item, index, codec, recipe)
-    objective = recipe.objective
+def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
+    """Give every token its reward, advantage and mask, where these differ between tokens."""
+    if config.by_token:
+        return credited(plain, item, index, config)
+    objective = config.objective
     if objective.record.unit == "pair" and objective.preference.focal:
         attempt, other = item.group.attempts[index], item.group.attempts[1 - index]
-        weights_R = focal_weights(attempt.code, other.code, codec.spans_of(attempt))
+        weights_R = focal_weights(attempt.code, other.code, config.codec.spans_of(attempt))
         return replace(plain, advantages_R=(plain.advantages_R * weights_R).astype(np.float32))
     return plain
 
 
-def credited(plain: EncodedAttempt, item: TrainGroup, index: int, codec: Codec, recipe: Recipe) -> EncodedAttempt:
-    """Lay rewards, advantages and the mask of what never ran on the tokens of an attempt."""
+def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
+    """Assign rewards, blame and the mask of lines that never ran to the tokens of an attempt."""
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
-    assert verdict is not None, "only judged attempts are weighed"
+    assert verdict is not None, "only judged attempts have advantages"
     judged = Judged(item.group.task, attempt, verdict)
-    offsets = codec.spans_of(attempt)
-    laid = token_rewards(judged, item.parts[index], offsets, recipe.reward)
-    advantages_R = plain.advantages_R
-    if recipe.advantage.blame and item.advantages_G[index] < 0:
-        advantages_R = advantages_R * blame_weights(judged, offsets, recipe.advantage.blame)
-    gae = recipe.advantage.needs_values
+    offsets = config.codec.spans_of(attempt)
+    credit = token_rewards(judged, item.parts[index], offsets, config.reward)
+    advantages_R, blame = plain.advantages_R, config.advantage.blame
+    if blame and item.advantages_G[index] < 0:
+        advantages_R = advantages_R * blame_weights(judged, offsets, blame)
     return replace(
         plain,
-        advantages_R=(advantages_R * laid.mask_R).astype(np.float32),
-        rewards_R=laid.rewards_R.astype(np.float32) if gae else None,
-        mask_R=laid.mask_R if recipe.reward.mask_unexecuted else None,
+        advantages_R=(advantages_R * credit.mask_R).astype(np.float32),
+        rewards_R=credit.rewards_R.astype(np.float32) if config.advantage.needs_values else None,
+        mask_R=credit.mask_R if config.reward.mask_unexecuted else None,
     )
 
 
-def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) -> tuple[list[EncodedGroup], Counter[str]]:
-    """Tokenise groups; attempts over ``data.max_tokens`` are left out and counted, as are those without a gradient.
+def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[EncodedGroup], Counter[str]]:
+    """Tokenize groups; attempts over ``max_tokens`` and those without a gradient are left out and counted.
 
-    Equal attempts of a group are read once, and count as many.
+    Equal attempts of a group become one, with their count: it is scored once.
     """
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
-    objective = recipe.objective
-    keep_zero = recipe.advantage.needs_values or objective.record.keeps_zero or objective.kl.coefficient > 0
-    fewest = 1 if objective.record.unit == "attempt" else 2
+    fewest = 1 if config.objective.record.unit == "attempt" else 2
     for item in groups:
-        prompt = codec.prompt(item.group.task).ids_P
-        values = soft_values(item.rewards_G, beta=objective.beta_value)
+        prompt = config.codec.prompt(item.group.task).ids_P
+        values = soft_values(item.rewards_G, beta=config.objective.beta_value)
         kept: list[EncodedAttempt] = []
         for index, (attempt, verdict) in enumerate(zip(item.group.attempts, item.group.verdicts, strict=True)):
-            ids = codec.ids_of(attempt)
+            ids = config.codec.ids_of(attempt)
             if not ids:
                 left_out["attempts: empty"] += 1
-            elif len(prompt) + len(ids) > recipe.data.max_tokens:
+            elif len(prompt) + len(ids) > config.max_tokens:
                 left_out["attempts: over max_tokens"] += 1
-            elif item.advantages_G[index] == 0 and not keep_zero:
+            elif item.advantages_G[index] == 0 and not config.keeps_zero:
                 left_out["attempts: zero advantage"] += 1
             else:
                 plain = EncodedAttempt(
@@ -154,7 +172,7 @@ def encode_groups(groups: Sequence[TrainGroup], codec: Codec, recipe: Recipe) ->
                     behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
                     malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
                 )
-                kept.append(laid_out(plain, item, index, codec, recipe))
+                kept.append(with_credit(plain, item, index, config))
         if len(attempts := merged(kept)) >= fewest:
             encoded.append(EncodedGroup(prompt, attempts))
         elif kept:

@@ -1,4 +1,4 @@
-"""Groups to train on, cut from an archive.
+"""Rewarded groups -> groups with advantages: whole ones, such as new samples, or drawn from all stored attempts of a task.
 
 Legend: G attempts a group.
 """
@@ -11,51 +11,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.advantage import advantage
-from upsolve.config import AdvantageConfig, Recipe, RewardConfig
-from upsolve.reward.formula import Rewarded, reward
+from upsolve.config import AdvantageConfig, DataConfig
+from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import Part
 from upsolve.types import Attempt, Group, Status, Verdict
 
-__all__ = ["Cut", "TrainGroup", "cut_groups", "group_of", "passed", "select", "weigh"]
+__all__ = ["TrainGroup", "TrainGroups", "counts_of", "draw_groups", "group_of", "passed", "select", "whole_groups"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainGroup:
-    """A group ready to be packed."""
+    """A group with rewards and advantages."""
 
     group: Group
-    """G judged attempts; those cut from an archive have at least one that passed and one that did not."""
+    """G judged attempts; one drawn from an archive has at least one that passed and one that did not."""
     rewards_G: Floats
-    """Their rewards."""
+    """Rewards, float64 [G]."""
     advantages_G: Floats
-    """Their advantages; all 0 where the estimator works on tokens (``gae``)."""
+    """Advantages, float64 [G]; all 0 where the estimator gives each token its own (``gae``)."""
     parts: tuple[tuple[Part, ...], ...] = ()
-    """What each reward is the sum of; empty where nothing lays rewards on tokens."""
+    """The terms of each reward, [G]; () where no reward is assigned to single tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Groups to train on."""
+class TrainGroups:
+    """Groups to train on, and the count of what is not among them."""
 
     groups: list[TrainGroup]
-    """In random order."""
+    """In the order of training."""
     left_out: Counter[str]
-    """What is not among them, by reason."""
+    """Attempts and tasks left out, by reason."""
     flagged: Counter[str]
-    """Scored attempts that were cut short or that a detector caught, by its name."""
+    """Scored attempts that are truncated or that a detector flagged, by its name."""
 
-    def scored(self, group: Group, config: RewardConfig) -> Rewarded:
-        """Reward a group, and count here what is left out of it and what is flagged."""
-        scored = reward(group, config)
-        self.left_out.update({f"attempts: {reason}": count for reason, count in scored.left_out.items()})
-        self.flagged.update(scored.flagged)
-        return scored
+    def __add__(self, other: "TrainGroups") -> "TrainGroups":
+        """Return both together."""
+        return TrainGroups(self.groups + other.groups, self.left_out + other.left_out, self.flagged + other.flagged)
 
-    def shuffled(self, random: np.random.Generator) -> "Cut":
-        """Return the same with its groups in random order."""
+    def shuffled(self, random: np.random.Generator) -> "TrainGroups":
+        """Return the same with the groups in random order."""
         return replace(self, groups=[self.groups[i] for i in random.permutation(len(self.groups))])
+
+
+def counts_of(rewarded: Sequence[Rewarded]) -> TrainGroups:
+    """Return no groups, but the counts of the attempts that have no reward and of those that are flagged."""
+    left_out, flagged = Counter[str](), Counter[str]()
+    for one in rewarded:
+        left_out.update({f"attempts: {reason}": count for reason, count in one.left_out.items()})
+        flagged.update(one.flagged)
+    return TrainGroups([], left_out, flagged)
 
 
 def select(group: Group, authors: Sequence[str]) -> Group:
@@ -69,38 +75,33 @@ def group_of(group: Group, indices: Sequence[int]) -> Group:
     return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
 
 
-def weighed(scored: Rewarded, indices: Sequence[int], config: AdvantageConfig) -> TrainGroup:
-    """Return some attempts of a rewarded group with their advantages among themselves."""
-    rewards_G = scored.rewards_G[list(indices)]
+def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: AdvantageConfig) -> TrainGroup:
+    """Return some attempts of a rewarded group, with their advantages among themselves."""
+    rewards_G = rewarded.rewards_G[list(indices)]
     advantages_G = np.zeros_like(rewards_G) if config.needs_values else advantage(rewards_G, config)
-    return TrainGroup(group_of(scored.group, indices), rewards_G, advantages_G, tuple(scored.parts[i] for i in indices))
+    return TrainGroup(group_of(rewarded.group, indices), rewards_G, advantages_G, tuple(rewarded.parts[i] for i in indices))
 
 
-def weigh(groups: Sequence[Group], recipe: Recipe) -> Cut:
-    """Reward and weigh whole groups, such as those that the policy has just sampled; one without any reward is left out."""
-    made = Cut([], Counter(), Counter())
-    for group in groups:
-        scored = made.scored(group, recipe.reward)
-        if len(scored.rewards_G):
-            made.groups.append(weighed(scored, range(len(scored.rewards_G)), recipe.advantage))
+def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig) -> TrainGroups:
+    """Return groups as they were sampled, with advantages; one without any reward is left out."""
+    made = counts_of(rewarded)
+    made.groups.extend(with_advantages(one, range(len(one.rewards_G)), config) for one in rewarded if len(one.rewards_G))
     return made
 
 
-def cut_groups(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
-    """Cut every task's attempts into groups of G with at least one passed and one not; another epoch, another cut.
+def draw_groups(rewarded: Sequence[Rewarded], data: DataConfig, config: AdvantageConfig, *, epoch: int) -> TrainGroups:
+    """Draw groups of ``data.group_size`` attempts from each task, at least one passed and one not; other ones in every epoch.
 
-    Attempts are drawn without replacement, each as likely as its count is large: a group looks like a draw from the authors.
+    Attempts are drawn without replacement, with probabilities in proportion to their counts: a group looks like a sample of the authors.
     """
-    data = recipe.data
     random = np.random.default_rng([data.seed, epoch])
-    cut = Cut([], Counter(), Counter())
-    for group in groups:
-        scored = cut.scored(select(group, data.authors), recipe.reward)
-        drawn = draw(scored, data.group_size, data.groups_per_task, random)
+    made = counts_of(rewarded)
+    for one in rewarded:
+        drawn = draw(one, data.group_size, data.groups_per_task, random)
         if not drawn:
-            cut.left_out[f"tasks: {why_not(scored, data.group_size)}"] += 1
-        cut.groups.extend(weighed(scored, indices, recipe.advantage) for indices in drawn)
-    return cut.shuffled(random)
+            made.left_out[f"tasks: {why_not(one, data.group_size)}"] += 1
+        made.groups.extend(with_advantages(one, indices, config) for indices in drawn)
+    return made.shuffled(random)
 
 
 def passed(verdict: Verdict | None) -> bool:

@@ -24,8 +24,8 @@ class Log:
     """One line a step in metrics.jsonl, and the same to TensorBoard."""
 
     def __init__(self, folder: Path, *, keep_steps: int, keep_rounds: int, writes: bool = True) -> None:
-        """Open the log; lines of steps after ``keep_steps``, and of rounds without a step from ``keep_rounds`` on, are dropped: they were
-        written before a crash and will be written again.
+        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds: rows of later ones are dropped, they
+        will be written again.
 
         Of several processes one writes.
         """
@@ -49,6 +49,11 @@ class Log:
         for name, value in row.items():
             if name != "step":
                 self.board.add_scalar(name, value, int(row["step"]))
+
+    def note(self, name: str, text: str) -> None:
+        """Write a text to TensorBoard."""
+        if self.board:
+            self.board.add_text(name, text, 0)
 
     def close(self) -> None:
         """Flush."""

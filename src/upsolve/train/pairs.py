@@ -3,7 +3,6 @@
 Legend: R completion tokens.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from operator import itemgetter
@@ -11,8 +10,9 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.config import Recipe
-from upsolve.train.groups import Cut, TrainGroup, cut_groups, group_of, passed, select
+from upsolve.config import DataConfig
+from upsolve.reward.formula import Rewarded
+from upsolve.train.groups import TrainGroup, TrainGroups, counts_of, group_of, passed
 from upsolve.types import Group, Status
 
 __all__ = [
@@ -21,8 +21,7 @@ __all__ = [
     "by_edit",
     "by_efficiency",
     "by_outcome",
-    "cut_pairs",
-    "cut_stored",
+    "draw_pairs",
     "edit_distance",
     "focal_weights",
 ]
@@ -89,32 +88,18 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
     return picked
 
 
-def cut_stored(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
-    """Cut stored attempts of the authors wanted into what the objective trains on: pairs for ``dpo``, mixed groups for all others."""
-    if recipe.objective.record.unit != "pair":
-        return cut_groups(groups, recipe, epoch=epoch)
-    return cut_pairs([select(group, recipe.data.authors) for group in groups], recipe, epoch=epoch)
-
-
-def cut_pairs(groups: Sequence[Group], recipe: Recipe, *, epoch: int) -> Cut:
-    """Cut every task's attempts into pairs, groups of two with the advantages 1 and -1; another epoch, another cut.
-
-    At most ``data.groups_per_task`` pairs a task. Attempts without a reward are left out and counted, as everywhere.
-    """
-    data, kind = recipe.data, recipe.objective.preference.pairs
+def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> TrainGroups:
+    """Draw up to ``data.groups_per_task`` pairs from each task: groups of two, advantages 1 (chosen) and -1; other ones in every epoch."""
     random = np.random.default_rng([data.seed, epoch])
-    cut = Cut([], Counter(), Counter())
-    for group in groups:
-        scored = cut.scored(group, recipe.reward)
-        pairs = build_pairs(scored.group, kind, random, most=data.groups_per_task)
+    made = counts_of(rewarded)
+    for one in rewarded:
+        pairs = build_pairs(one.group, kind, random, most=data.groups_per_task)
         if not pairs:
-            cut.left_out[f"tasks: no pair by {kind}"] += 1
+            made.left_out[f"tasks: no pair by {kind}"] += 1
         for pair in pairs:
-            parts = tuple(scored.parts[i] for i in pair)
-            cut.groups.append(
-                TrainGroup(group_of(scored.group, pair), scored.rewards_G[list(pair)], np.array([1.0, -1.0]), parts)
-            )
-    return cut.shuffled(random)
+            parts = tuple(one.parts[i] for i in pair)
+            made.groups.append(TrainGroup(group_of(one.group, pair), one.rewards_G[list(pair)], np.array([1.0, -1.0]), parts))
+    return made.shuffled(random)
 
 
 def focal_weights(

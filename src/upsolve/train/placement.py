@@ -1,116 +1,147 @@
-"""How the processes of a run hold what learns: each the whole of it, or each a part, spread by FSDP2 (by DeepSpeed: ``zero.py``).
+"""Where the policy, its gradients and its optimizer live: replicated in every process, or sharded by FSDP2 (by DeepSpeed: deepspeed.py).
 
-Spread, every process holds 1/n of each tensor, cut along its first axis. A layer's weights are gathered for its forward and backward
-pass and let go after it; its gradients are summed over the processes and cut again. All of this happens in all processes together:
-each must do as many passes as the others.
+Sharded, every process holds 1/n of each tensor, split along its first axis. The weights of a layer are gathered for its forward and
+backward pass and freed after it; its gradients are summed over the processes and split again (reduce-scatter). These are collectives:
+every rank must run as many passes as the others.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from upsolve.config import Recipe
+from upsolve.config import OptimConfig
 from upsolve.policy.model import trainable
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
+from upsolve.train.processes import Processes
 
-__all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "nothing"]
+__all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "zero_loss"]
+
+BUCKET = 2**24
+"""Elements of gradients that are summed over the processes at once (64 MB in float32)."""
 
 Moments = dict[int, dict[str, Tensor]]
-"""State of the optimiser by number of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
+"""Optimizer state by number of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
 
 
 class Replicated:
-    """What learns, with its optimiser, whole in each process; gradients are added up over all."""
+    """The policy, its value head and their optimizer, whole in each process; gradients are summed over the processes (DDP)."""
 
     lockstep = False
-    """Whether all processes must do as many passes."""
+    """Whether a forward or backward pass is a collective."""
 
-    def __init__(self, model: Any, value_head: Any, scorer: Scorer, accelerator: Accelerator, recipe: Recipe) -> None:
+    def __init__(
+        self, model: Any, value_head: Any, scorer: Scorer, processes: Processes, *, optim: OptimConfig, value_lr: float
+    ) -> None:
+        """Place the model and make AdamW: ``optim.lr`` for the policy, ``value_lr`` for the value head."""
         self.model, self.value_head, self.scorer = model, value_head, scorer
-        self.accelerator, self.optim = accelerator, recipe.optim
-        self.spread()
-        rates = {"policy": recipe.optim.lr, "value": recipe.objective.value.lr}
-        self.optimizer = torch.optim.AdamW(
-            [{"params": part, "factor": rates[name] / recipe.optim.lr} for name, part in self.parts().items()],
-            lr=recipe.optim.lr,
-            weight_decay=recipe.optim.weight_decay,
+        self.processes, self.optim = processes, optim
+        self.shard()
+        rates = {"policy": optim.lr, "value": value_lr}
+        self.optimizer: Any = torch.optim.AdamW(
+            [{"params": part, "factor": rates[name] / optim.lr} for name, part in self.parts().items()],
+            lr=optim.lr,
+            weight_decay=optim.weight_decay,
         )
 
-    def spread(self) -> None:
-        """Leave everything where it is."""
+    def shard(self) -> None:
+        """Shard nothing."""
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
-        """Return what learns of the policy and, where there is one, of its value head."""
+        """Return the trainable parameters of the policy and, if there is one, of its value head."""
         head = {} if self.value_head is None else {"value": [*self.value_head.parameters()]}
         return {"policy": trainable(self.model), **head}
 
     def parameters(self) -> list[nn.Parameter]:
-        """Return what learns."""
+        """Return all trainable parameters."""
         return [parameter for part in self.parts().values() for parameter in part]
 
     def score(self, batch: PackedBatch) -> TokenScores:
-        """Score a batch; where ``lockstep``, all processes together, each its own."""
+        """Score this rank's batch; collective if ``lockstep``."""
         return self.scorer(self.model, batch, self.value_head)
 
-    def backward(self, loss: Tensor, *, last: bool) -> None:  # noqa: ARG002  for those who must know
-        """Add the gradients of this process's share of a step's loss; ``last``: it has no more."""
-        self.accelerator.backward(loss)
+    def backward(self, loss: Tensor, *, last: bool) -> None:  # noqa: ARG002  DeepSpeed must know
+        """Add the gradients of a micro-batch; ``last``: it is this rank's last one of the step."""
+        loss.backward()
 
-    def share(self) -> None:
-        """Add up gradients over all processes."""
-        for parameter in self.parameters() if self.accelerator.num_processes > 1 else ():
-            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = self.accelerator.reduce(grad, "sum")  # type: ignore[assignment]
+    def sum_gradients(self) -> None:
+        """Sum gradients over all processes, in buckets."""
+        if self.processes.count == 1:
+            return
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        for bucket in buckets([parameter.grad for parameter in self.parameters() if parameter.grad is not None]):
+            flat = torch.cat([grad.flatten() for grad in bucket])
+            torch.distributed.all_reduce(flat)
+            for grad, summed in zip(bucket, flat.split([grad.numel() for grad in bucket]), strict=True):
+                grad.copy_(summed.view_as(grad))
 
-    def step(self, rate: float) -> float:
-        """Clip the gradients of all, move the weights, and return the norm that the gradients had; the rate is the policy's."""
+    def step(self, lr: float) -> float:
+        """Clip the gradients, do one optimizer step with the policy's learning rate ``lr``, and return the norm before clipping.
+
+        Where the norm is not finite the weights and the optimizer's state stay as they are.
+        """
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["factor"]
-        return self.move()
+            group["lr"] = lr * group["factor"]
+        return self.clip_and_step()
 
-    def move(self) -> float:
-        """Clip and step, at the rate that is set."""
-        self.share()
-        norm = float(whole(nn.utils.clip_grad_norm_(self.parameters(), self.optim.clip_norm)))
-        self.optimizer.step()
+    def clip_and_step(self) -> float:
+        """Clip and step, at the learning rates that are set."""
+        self.sum_gradients()
+        norm = float(full_tensor(nn.utils.clip_grad_norm_(self.parameters(), self.optim.clip_norm)))
+        if math.isfinite(norm):
+            self.optimizer.step()
         self.optimizer.zero_grad()
         return norm
 
-    def gathered(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights; None in a process that does not keep it. All processes together."""
+    def full_model(self, *, keep: bool) -> Any:
+        """Return the policy with all its weights; None in a process that does not keep it. Collective."""
         return self.model if keep else None
 
     def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
-        """Return a parameter whole, an empty one in a process that does not keep it. All processes together."""
-        return whole(parameter.detach(), keep=keep)
+        """Return a parameter unsharded; an empty tensor in a process that does not keep it. Collective."""
+        return full_tensor(parameter.detach(), keep=keep)
 
     def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
-        """Return weights and moments as whole tensors, empty ones in a process that does not keep them. All processes together."""
+        """Return weights and moments unsharded; empty tensors in a process that does not keep them. Collective."""
         weights = [self.full(parameter, keep=keep) for parameter in self.parameters()]
         state: Moments = self.optimizer.state_dict()["state"]
-        moments = {at: {name: whole(tensor, keep=keep) for name, tensor in each.items()} for at, each in state.items()}
+        moments = {at: {name: full_tensor(tensor, keep=keep) for name, tensor in each.items()} for at, each in state.items()}
         return weights, moments
 
-    def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:  # noqa: ARG002
-        """Take whole weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
+    def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:  # noqa: ARG002  DeepSpeed needs it
+        """Load weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
         learning = self.parameters()
         with torch.no_grad():
             for parameter, saved in zip(learning, weights, strict=True):
-                parameter.copy_(spread_like(saved, parameter))
-        state = {at: {name: spread_like(t, learning[at]) for name, t in each.items()} for at, each in moments.items()}
+                parameter.copy_(shard_like(saved, parameter))
+        state = {at: {name: shard_like(t, learning[at]) for name, t in each.items()} for at, each in moments.items()}
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
+def buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Split tensors, in order, into lists of at most ``BUCKET`` elements; a larger tensor stands alone."""
+    parts: list[list[Tensor]] = []
+    used = BUCKET + 1
+    for tensor in tensors:
+        if used + tensor.numel() > BUCKET:
+            parts.append([])
+            used = 0
+        parts[-1].append(tensor)
+        used += tensor.numel()
+    return parts
+
+
 class ScoringModule(nn.Module):
-    """Scoring as a module: our scorers go past a model's own forward, where the embedding and the head would be gathered."""
+    """A scorer as a module: it bypasses the model's own forward, where the hooks would gather the embedding and the head."""
 
     def __init__(self, model: Any, value_head: Any, scorer: Scorer) -> None:
         super().__init__()
@@ -129,68 +160,65 @@ class ScoringModule(nn.Module):
 
 
 class Distributed(Replicated):
-    """What learns, spread over all processes: its weights are put into a copy of the model to have them in one."""
+    """The policy sharded over all processes: ``full_model`` puts the gathered weights into a copy of the model."""
 
     lockstep = True
 
-    def spread(self) -> None:
-        """Keep a model without weights."""
+    def shard(self) -> None:
+        """Keep a model without weights (on the meta device)."""
         self.blank = with_weights(self.model, (parameter.to("meta") for parameter in self.model.parameters()))
 
-    def gathered(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. All processes together."""
+    def full_model(self, *, keep: bool) -> Any:
+        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. Collective."""
         weights = [self.full(parameter, keep=keep) for parameter in self.model.parameters()]
         return with_weights(self.blank, weights) if keep else None
 
 
 class Fsdp2(Distributed):
-    """A policy and its value head, spread over all processes by FSDP2."""
+    """The policy and its value head sharded by FSDP2."""
 
-    def spread(self) -> None:
-        """Spread in place: from here on the parameters of both are ``DTensor``."""
-        super().spread()
+    def shard(self) -> None:
+        """Shard in place: from here on all parameters are ``DTensor``."""
+        super().shard()
         self.scoring: Any = ScoringModule(self.model, self.value_head, self.scorer)
-        mesh = init_device_mesh(self.accelerator.device.type, (self.accelerator.num_processes,))
+        mesh = init_device_mesh(self.processes.device.type, (self.processes.count,))
         kinds: set[str] = set(self.model._no_split_modules or ())
         layers = [module for module in self.model.modules() if type(module).__name__ in kinds]
-        for module in [*reversed(layers), self.scoring]:  # what lies inside of others comes first
+        for module in [*reversed(layers), self.scoring]:  # inner modules first
             part = fully_shard(module, mesh=mesh, reshard_after_forward=True)
             part.set_gradient_divide_factor(1.0)  # a process's loss is its share of the step's: gradients are summed
             part.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it sums
 
     def score(self, batch: PackedBatch) -> TokenScores:
-        """Score a batch; all processes together, each its own."""
+        """Score this rank's batch. Collective."""
         return TokenScores(*self.scoring(batch))
 
-    def share(self) -> None:
-        """Leave gradients alone: the backward pass has added them up."""
+    def sum_gradients(self) -> None:
+        """Do nothing: the backward pass has summed them."""
 
 
-def nothing(scores: TokenScores) -> Tensor:
-    """Return 0 with a gradient of 0 in all that learns: the backward pass of a process that only goes along with others."""
+def zero_loss(scores: TokenScores) -> Tensor:
+    """Return 0, with gradients of 0: the loss of a dummy micro-batch that keeps the collectives in step."""
     total = scores.logp_T.sum() if scores.values_T is None else scores.logp_T.sum() + scores.values_T.sum()
     return 0 * total
 
 
 def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:
-    """Return a copy of a model with other weights, given in the order of its parameters; what was tied stays tied."""
+    """Return a copy of a model with other weights, in the order of its parameters; tied weights stay tied."""
     pairs = zip(model.parameters(), weights, strict=True)
     return deepcopy(model, {id(old): nn.Parameter(new.detach(), requires_grad=old.requires_grad) for old, new in pairs})
 
 
-def whole(tensor: Tensor, *, keep: bool = True) -> Tensor:
-    """Return a tensor that is spread as one piece on the CPU, any other as it is; all processes together.
-
-    A process that does not keep it gets an empty one.
-    """
+def full_tensor(tensor: Tensor, *, keep: bool = True) -> Tensor:
+    """Return a sharded tensor whole, on the CPU, and any other unchanged; an empty one in a process that does not keep it. Collective."""
     if not isinstance(tensor, DTensor):
         return tensor
     full = tensor.full_tensor()
     return full.cpu() if keep else torch.empty(0)
 
 
-def spread_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Return the part of a whole tensor that goes with this process's part of a parameter of the same shape; any other as it is."""
+def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """Return this process's shard of a full tensor of a sharded parameter's shape, and any other tensor unchanged."""
     if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
         return tensor
     return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)

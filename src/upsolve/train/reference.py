@@ -53,28 +53,23 @@ def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
 
 
 def reference_logps(
-    model: Any,
-    batches: Iterable[PackedBatch],
-    *,
-    score: Callable[[PackedBatch], TokenScores],
-    precision: str,
-) -> Mapping[str, Floats]:
-    """Return the log-probabilities [R] of every attempt under the model as it is now, from the cache where they are there.
+    batches: Iterable[PackedBatch], *, score: Callable[[PackedBatch], TokenScores], model_id: str
+) -> dict[str, Floats]:
+    """Return the log-probabilities [R] of every attempt of some batches under the frozen start, from the cache where they are there.
 
     Args:
-        model: the frozen start.
-        batches: what will be trained on; ``keys`` name the attempts.
-        score: how the model scores a batch.
-        precision: ``bf16`` or ``fp32``, part of the cache's name.
+        batches: ``keys`` name the attempts.
+        score: scores a batch under the frozen start.
+        model_id: its ``fingerprint``.
     """
-    file = cache_folder() / "reference" / f"{fingerprint(model, precision)}.npz"
+    file = cache_folder() / "reference" / f"{model_id}.npz"
     found: dict[str, Floats] = {}
     if file.exists():
         with np.load(file) as stored:
             found = {key: stored[key] for key in stored.files}
-    before = len(found)
+    before, batches = len(found), list(batches)
     logps, _ = read_attempts([batch for batch in batches if any(key not in found for key in batch.keys)], score)
     found |= logps
     if len(found) > before:
         save_arrays(file, found)
-    return found
+    return {key: found[key] for batch in batches for key in batch.keys}

@@ -1,74 +1,75 @@
-"""What a run, or a round of it, will do, laid out before its first step."""
+"""When a run ends, and the learning rate of each of its steps."""
 
-from collections import Counter
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from upsolve.config import MonitorConfig, Recipe
-from upsolve.errors import TrainingError
+from upsolve.config import OptimConfig
 from upsolve.policy.tokens import Codec
-from upsolve.train.encode import encode_groups
-from upsolve.train.groups import TrainGroup, passed
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.groups import passed
 from upsolve.train.pack import PackedBatch, plan_steps
-from upsolve.train.pairs import cut_stored
 from upsolve.types import Group
 
-__all__ = ["Plan", "plan_epochs", "plan_heldout"]
+__all__ = ["Schedule", "heldout_batches", "learning_rate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Batches, laid out before the first step."""
+class Schedule:
+    """The learning rate over a run."""
 
-    steps: list[list[PackedBatch]]
-    """Batches of every optimiser step."""
-    groups: int
-    """Groups over all epochs."""
-    left_out: Counter[str]
-    """What is not trained on, by reason, over all epochs."""
-    flagged: Counter[str]
-    """Scored attempts that were cut short or that a detector of hacks caught, by its name, over all epochs."""
+    optim: OptimConfig
+    """Peak, shape and warm-up."""
+    rounds: int
+    """Rounds of the run (offline: epochs)."""
+    total_steps: int | None
+    """Steps of the run; None where that is only known once the rounds are sampled: then all rounds count as long as the one under way."""
+
+    def position(self, step: int, number: int, in_round: int, steps: int) -> tuple[int, int]:
+        """Return the number of a step, from 0, and the number of all steps.
+
+        Args:
+            step: steps done.
+            number: the round under way, from 0.
+            in_round: steps of it that are done.
+            steps: steps of it.
+        """
+        if self.total_steps is None:
+            return number * steps + in_round, self.rounds * steps
+        return step, min(self.total_steps, self.optim.max_steps or self.total_steps)
 
 
-def heldout_groups(groups: Sequence[Group], config: MonitorConfig) -> list[TrainGroup]:
-    """Pick up to ``heldout`` passed and as many failed attempts, one of each a task, in the archive's order."""
-    picked: list[TrainGroup] = []
+def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
+    """Return the learning rate of a step, from 0: linear warm-up, then constant, or linear or cosine decay towards zero."""
+    warmup = math.ceil(optim.warmup * steps)
+    if step < warmup:
+        return optim.lr * (step + 1) / (warmup + 1)
+    done = (step - warmup) / max(1, steps - warmup)
+    factor = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[optim.schedule]
+    return optim.lr * factor
+
+
+def heldout_batches(
+    groups: Sequence[Group], codec: Codec, optim: OptimConfig, *, most: int, max_tokens: int
+) -> list[PackedBatch]:
+    """Pack up to ``most`` pairs of held-out attempts, one that passed and one that did not a task, with the advantages 1 and -1.
+
+    Attempts over ``max_tokens``, prompt and attempt together, are left out.
+    """
+    encoded: list[EncodedGroup] = []
+    pairs = 0
     for group in groups:
         good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
         bad = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and not passed(verdict)]
-        both = [*good[-1:], *bad[-1:]]
-        if len(both) == 2 and len(picked) < config.heldout:
-            pair = Group(group.task, tuple(group.attempts[i] for i in both), tuple(group.verdicts[i] for i in both))
-            picked.append(TrainGroup(pair, np.array([1.0, -1.0]), np.array([1.0, -1.0])))
-    return picked
-
-
-def plan_heldout(groups: Sequence[Group], recipe: Recipe, codec: Codec) -> list[PackedBatch]:
-    """Return batches of held-out attempts, advantage 1 for passed and -1 for the others."""
-    plain = Recipe(data=recipe.data)
-    watched, _ = encode_groups(heldout_groups(groups, recipe.monitor), codec, plain)
-    return [batch for step in plan_steps(watched, recipe.optim) for batch in step]
-
-
-def plan_epochs(groups: Sequence[Group], recipe: Recipe, codec: Codec, *, processes: int = 1) -> Plan:
-    """Cut, reward, weigh, tokenise and pack all epochs of stored groups, so that every process has as much to do.
-
-    Raises:
-        TrainingError: no group is left; says why.
-    """
-    steps: list[list[PackedBatch]] = []
-    left_out: Counter[str] = Counter()
-    flagged: Counter[str] = Counter()
-    count = 0
-    for epoch in range(recipe.optim.epochs):
-        cut = cut_stored(groups, recipe, epoch=epoch)
-        encoded, too_long = encode_groups(cut.groups, codec, recipe)
-        steps += plan_steps(encoded, recipe.optim, processes=processes)
-        left_out += cut.left_out + too_long
-        flagged += cut.flagged
-        count += len(encoded)
-    if not steps:
-        raise TrainingError(f"no group to train on: {dict(left_out)}")
-    return Plan(steps[: recipe.optim.max_steps or None], count, left_out, flagged)
+        if not good or not bad or pairs == most:
+            continue
+        pairs += 1
+        prompt = codec.prompt(group.task).ids_P
+        both = [(codec.ids_of(group.attempts[good[-1]]), 1), (codec.ids_of(group.attempts[bad[-1]]), -1)]
+        kept = [(ids, sign) for ids, sign in both if ids and len(prompt) + len(ids) <= max_tokens]
+        attempts = tuple(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)) for ids, sign in kept)
+        if attempts:
+            encoded.append(EncodedGroup(prompt, attempts))
+    return [batch for step in plan_steps(encoded, optim) for batch in step]

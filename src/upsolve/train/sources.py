@@ -1,47 +1,76 @@
-"""Where the groups of a round come from: the archive, the policy as it is now, earlier rounds.
+"""Sources of groups. Offline: stored attempts. Online: a mix of new samples of the policy, stored attempts and samples of earlier rounds.
 
-Every sample is judged and kept in an archive of the run, ``rollouts``, before it is trained on: a run that is stopped finds it there,
-and so does the next offline run.
+A source says what a round trains on; ``judging.py`` samples and judges what is not judged yet. Every sample is kept with its verdict in an
+archive of the run, ``rollouts``, before it is trained on: a resumed run reads it there, and so can the next offline run.
 """
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from upsolve.archive.store import Archive
-from upsolve.config import Recipe
-from upsolve.config.online import Kind, SourceConfig
+from upsolve.config import DataConfig, SourceConfig
+from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
-from upsolve.train.groups import Cut, passed, weigh
-from upsolve.train.pairs import cut_pairs, cut_stored
+from upsolve.train.groups import passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["Draw", "Drawn", "Judge", "Supply", "hinted", "shares"]
+__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "hinted", "round_tag", "shares"]
 
 KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
 
-Draw = Callable[[Sequence[Task], int], list[Attempt]]
-"""Tasks and a seed -> G attempts of the policy at each, in the order of the tasks."""
-Judge = Callable[[Sequence[tuple[Task, Attempt]]], list[Verdict]]
-"""Judges attempts, in the order given."""
-
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """The groups of a round."""
+class RoundGroups:
+    """What a round trains on."""
 
-    cut: Cut
-    """Rewarded and weighed, in random order."""
-    figures: Mapping[str, float]
-    """About the new samples: ``sampled`` attempts, ``sampled_tokens``, ``sampled_passed`` (share)."""
+    number: int
+    """Round, from 0 (offline: epoch)."""
+    stored: Sequence[Group] = ()
+    """All judged attempts of tasks, from which groups are drawn."""
+    most_stored: int | None = None
+    """Most groups drawn from ``stored``; None: no limit."""
+    sampled: Sequence[Group] = ()
+    """Judged samples of this round."""
+    replayed: Sequence[Group] = ()
+    """Judged samples of earlier rounds."""
+    tasks: Sequence[Task] = ()
+    """Tasks to sample, in the order in which they are tried; () once ``sampled`` has the samples."""
+    wanted: int = 0
+    """How many groups of unequal rewards are wanted of ``tasks``."""
+
+
+class Source(Protocol):
+    """Where groups come from."""
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds (offline: epochs)."""
+        ...
+
+    def groups(self, number: int) -> RoundGroups:
+        """Return what a round trains on."""
+        ...
+
+
+class StoredSource:
+    """Offline: the judged attempts of an archive; every epoch draws other groups from them."""
+
+    def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int) -> None:
+        self.rounds = epochs
+        self.stored = [select(group, data.authors) for group in groups]
+
+    def groups(self, number: int) -> RoundGroups:
+        """Return all stored attempts."""
+        return RoundGroups(number, self.stored)
 
 
 def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
-    """Return how many groups of a round come from where: the mix of that round times ``groups``, rounded to the same sum.
+    """Return how many groups of a round come from each source: the round's mix times ``groups``, rounded to the same sum.
 
     The largest remainders are rounded up.
     """
@@ -59,10 +88,10 @@ def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
 
 
 def hinted(task: Task, share: float) -> Task:
-    """Return the task with the first lines of its reference shown: that share of them, rounded down, never all.
+    """Return the task with the first lines of its reference in the prompt: that share of them, rounded down, never all.
 
-    After the completion subtasks of StepCoder (2402.01391); there the policy goes on from these lines, here it writes them again, so
-    that an attempt is a whole program as everywhere.
+    After the completion subtasks of StepCoder (2402.01391). There the policy continues these lines; here it repeats them, so that an
+    attempt is a whole program.
     """
     lines = task.reference.rstrip().split("\n")
     shown = min(int(share * len(lines)), len(lines) - 1)
@@ -81,125 +110,90 @@ def pass_rate(group: Group) -> float | None:
     return sum(count for count, good in counts if good) / sum(count for count, _ in counts) if counts else None
 
 
-class Supply:
-    """The sources of a run. Several processes do the same at the same time; one of them writes."""
+class OnlineSource:
+    """Online: every round mixes new samples of the policy, stored attempts and samples of earlier rounds."""
 
-    def __init__(self, recipe: Recipe, groups: Sequence[Group], folder: Path, judge: Judge, *, writes: bool = True) -> None:
-        """Take the tasks to train on with their stored attempts; ``folder`` is where the run lives."""
-        self.recipe, self.groups, self.judge, self.writes = recipe, groups, judge, writes
-        self.rollouts = Archive.create(folder / "rollouts")
+    def __init__(self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, data: DataConfig) -> None:
+        """Take the tasks to train on with their stored attempts, and the archive of the run's samples."""
+        self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
+        self.stored = [select(group, data.authors) for group in groups]
         rates = {group.task.task_id: pass_rate(group) for group in groups}
-        low, high = recipe.source.solved
+        low, high = source.solved
         self.tasks = [g.task for g in groups if (rate := rates[g.task.task_id]) is None or low <= rate <= high]
-        sign = -1 if recipe.source.order == "easy_first" else 1
+        sign = -1 if source.order == "easy_first" else 1
         self.by_rate = sorted(self.tasks, key=lambda task: sign * (0.5 if (r := rates[task.task_id]) is None else r))
 
     def check(self) -> None:
-        """Warn where a round is to have more groups than there are tasks to sample at.
+        """Warn if a round wants more groups than there are tasks to sample.
 
         Raises:
             ConfigError: there is none.
         """
-        source = self.recipe.source
-        wanted = max(shares(source, number)["policy"] for number in range(source.rounds))
+        wanted = max(shares(self.source, number)["policy"] for number in range(self.rounds))
         if wanted and not self.tasks:
             raise ConfigError(
-                f"source.solved {[*source.solved]}: of the {len(self.groups)} tasks to train on none has such a pass rate in the archive"
+                f"source.solved {[*self.source.solved]}: of the {len(self.stored)} tasks to train on none has such a pass rate in the archive"
             )
         if wanted > len(self.tasks):
             warnings.warn(
-                f"source.groups: a round takes a task once, so it has {len(self.tasks)} groups of new samples, not {wanted}",
+                f"source.groups: a round samples a task once, so it has {len(self.tasks)} groups of new samples, not {wanted}",
                 stacklevel=2,
             )
 
-    def round(self, number: int, draw: Draw) -> Drawn:
-        """Return the groups of a round; what is stored already is not sampled again."""
-        recipe, wanted = self.recipe, shares(self.recipe.source, number)
-        fresh = self.sampled(number, wanted["policy"], draw) if wanted["policy"] else []
-        taken = [*fresh, *self.replayed(number, wanted["replay"])]
-        cut = cut_pairs(taken, recipe, epoch=number) if recipe.objective.record.unit == "pair" else weigh(taken, recipe)
-        if wanted["archive"]:
-            stored = cut_stored(self.groups, recipe, epoch=number)
-            cut = Cut(
-                [*cut.groups, *stored.groups[: wanted["archive"]]],
-                cut.left_out + stored.left_out,
-                cut.flagged + stored.flagged,
-            )
-        return Drawn(cut.shuffled(np.random.default_rng([recipe.data.seed, number, 2])), figures(fresh))
+    def groups(self, number: int) -> RoundGroups:
+        """Return what a round trains on; samples that an interrupted run has judged already are not sampled again."""
+        wanted = shares(self.source, number)
+        sampled = self.kept(number) if wanted["policy"] else []
+        tasks = self.candidates(number) if wanted["policy"] and not sampled else []
+        return RoundGroups(
+            number,
+            stored=self.stored if wanted["archive"] else (),
+            most_stored=wanted["archive"],
+            sampled=sampled,
+            replayed=self.replayed(number, wanted["replay"]),
+            tasks=tasks[: math.ceil(wanted["policy"] * self.source.oversample)],
+            wanted=wanted["policy"],
+        )
 
-    def pool(self, number: int) -> list[Task]:
+    def candidates(self, number: int) -> list[Task]:
         """Return the tasks of a round in the order in which they are tried, each with its hint."""
-        source, tasks = self.recipe.source, self.tasks
+        source, tasks = self.source, self.tasks
         if source.order != "random":
             most = max(source.groups, math.ceil(len(tasks) * (number + 1) / source.rounds))
             tasks = self.by_rate[:most]
-        order = np.random.default_rng([self.recipe.data.seed, number, 1]).permutation(len(tasks))
+        order = np.random.default_rng([self.data.seed, number, 1]).permutation(len(tasks))
         share = source.hints * (1 - number / max(1, source.rounds - 1))
         return [hinted(tasks[i], share) for i in order]
 
-    def sampled(self, number: int, wanted: int, draw: Draw) -> list[Group]:
-        """Sample and judge groups, and keep them; where they are kept already, read them."""
-        tag = f"{number:08x}"
-        if kept := self.kept(number):
-            return kept
-        if self.writes:
-            self.rollouts.drop(tag)
-        groups: list[Group] = []
-        pool, tried, short = self.pool(number), 0, wanted
-        most = min(len(pool), math.ceil(wanted * self.recipe.source.oversample))
-        while tried < most and short > 0:
-            tasks = pool[tried : min(most, tried + short)]
-            more = self.tried(tasks, draw(tasks, self.recipe.source.rollout.seed + 1_000_003 * number + tried))
-            groups += more
-            short -= sum(map(self.useful, more))
-            tried += len(tasks)
-        if self.writes:
-            self.keep(groups, tag)
-        return groups
-
-    def keep(self, groups: Sequence[Group], tag: str) -> None:
-        """Write down the groups of a round."""
-        self.rollouts.append(
-            tasks=[group.task for group in groups],
-            attempts=[attempt for group in groups for attempt in group.attempts],
-            verdicts=[verdict for group in groups for verdict in group.verdicts if verdict],
-            tag=tag,
-        )
-
-    def tried(self, tasks: Sequence[Task], attempts: Sequence[Attempt]) -> list[Group]:
-        """Judge attempts and put them together by task."""
-        by_id = {task.task_id: task for task in tasks}
-        verdicts = self.judge([(by_id[attempt.task_id], attempt) for attempt in attempts])
-        return together(tasks, attempts, verdicts)
-
-    def useful(self, group: Group) -> bool:
-        """Return whether a group has unequal rewards."""
-        return any(float(np.ptp(one.rewards_G)) > 0 for one in weigh([group], self.recipe).groups)
-
     def kept(self, number: int) -> list[Group]:
-        """Return the groups sampled in a round, as they were; none where the round has not been judged to its end."""
-        tag = f"{number:08x}"
+        """Return the samples of a round with their verdicts; [] if the round was not judged to its end."""
+        tag = round_tag(number)
         verdicts = self.rollouts.tagged("verdicts", tag)
         if not verdicts:
             return []
         tasks = {task.task_id: task for task in self.rollouts.tasks()}
         attempts = self.rollouts.tagged("attempts", tag)
-        return together([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
+        return by_task([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
 
     def replayed(self, number: int, wanted: int) -> list[Group]:
         """Return groups of earlier rounds, drawn without replacement."""
-        source = self.recipe.source
+        source = self.source
         earlier = (
             [group for n in range(max(0, number - source.replay_rounds), number) for group in self.kept(n)] if wanted else []
         )
         low, high = source.replay_solved
         fit = [group for group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]
-        order = np.random.default_rng([self.recipe.data.seed, number, 3]).permutation(len(fit))
+        order = np.random.default_rng([self.data.seed, number, 3]).permutation(len(fit))
         return [fit[i] for i in order[:wanted]]
 
 
-def together(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> list[Group]:
-    """Return attempts and verdicts, both in one order, by task."""
+def round_tag(number: int) -> str:
+    """Return the tag of a round's parts in ``rollouts``."""
+    return f"{number:08x}"
+
+
+def by_task(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> list[Group]:
+    """Group attempts and their verdicts by task."""
     mine: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
     for attempt, verdict in zip(attempts, verdicts, strict=True):
         mine[attempt.task_id].append((attempt, verdict))
@@ -208,13 +202,3 @@ def together(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Seque
         for task in tasks
         if mine[task.task_id]
     ]
-
-
-def figures(groups: Sequence[Group]) -> dict[str, float]:
-    """Return what a log says of new samples."""
-    attempts = [attempt for group in groups for attempt in group.attempts]
-    if not attempts:
-        return {}
-    good = sum(passed(verdict) for group in groups for verdict in group.verdicts)
-    tokens = sum(attempt.tokens or 0 for attempt in attempts)
-    return {"sampled": float(len(attempts)), "sampled_tokens": float(tokens), "sampled_passed": good / len(attempts)}

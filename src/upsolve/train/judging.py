@@ -1,0 +1,190 @@
+"""Sample tasks with the policy and judge the attempts while the next ones are sampled."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+import numpy as np
+
+from upsolve.archive.store import Archive
+from upsolve.config import RewardConfig, SampleConfig, VerifyConfig
+from upsolve.policy.request import Sampler
+from upsolve.progress import OnProgress
+from upsolve.reward.formula import analyses_needed, reward
+from upsolve.train.groups import passed
+from upsolve.train.processes import Processes
+from upsolve.train.sources import RoundGroups, by_task, round_tag
+from upsolve.types import Attempt, Group, Task, Verdict
+from upsolve.verify.configured import judging_of
+from upsolve.verify.limits import Judging
+from upsolve.verify.pool.pool import judged, worker_count
+
+__all__ = ["Rollouts", "judge_while_sampling", "sample_metrics"]
+
+Pair = tuple[Task, Attempt]
+STRIDE = 1_000_003
+"""Between the seeds of two rounds; a prime above any number of tasks tried in one."""
+
+
+class Cancelled(Exception):  # noqa: N818  never leaves this file
+    """The sampler failed: its attempts need no verdicts."""
+
+
+def judge_while_sampling(samples: Iterable[Pair], how: Judging, *, on_judged: Callable[[int], None]) -> list[Verdict]:
+    """Judge attempts as they are sampled: the sampler runs in this thread, the judge's workers beside it.
+
+    Verdicts are those that judging all samples at once would give; equal attempts are judged once.
+
+    Args:
+        samples: tasks and attempts, as they end.
+        how: limits, workers, executor, cache.
+        on_judged: called in this thread with the number of attempts judged so far.
+
+    Returns:
+        Verdicts in the order of the samples.
+
+    Raises:
+        IsolationError: a required layer of the sandbox is missing here.
+    """
+    queue: SimpleQueue[Pair | Cancelled | None] = SimpleQueue()
+    verdicts: dict[int, Verdict] = {}
+    first: dict[str, int] = {}
+    order: list[int] = []
+
+    def fresh() -> Iterator[Pair]:
+        while (pair := queue.get()) is not None:
+            if isinstance(pair, Cancelled):
+                raise pair
+            yield pair
+
+    def work() -> None:
+        verdicts.update(judged(fresh(), how))  # one by one
+
+    with ThreadPoolExecutor(1, "judge") as thread:
+        judging = thread.submit(work)
+        try:
+            for task, attempt in samples:
+                if attempt.attempt_id not in first:
+                    first[attempt.attempt_id] = len(first)
+                    queue.put((task, attempt))
+                order.append(first[attempt.attempt_id])
+                on_judged(len(verdicts))
+                if judging.done():  # it can only have failed
+                    break
+            queue.put(None)
+            while not judging.done():
+                time.sleep(0.01)
+                on_judged(len(verdicts))
+        except BaseException:
+            queue.put(Cancelled())
+            raise
+        judging.result()
+    return [verdicts[index] for index in order]
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Samples of the policy in training, judged and kept in an archive. Several processes share the tasks."""
+
+    processes: Processes
+    """Each samples and judges its share; rank 0 writes."""
+    archive: Archive
+    """Where samples and verdicts are kept, tagged by round."""
+    config: SampleConfig
+    """How the policy is sampled; ``samples`` attempts a task."""
+    how: Judging
+    """How attempts are judged."""
+    reward: RewardConfig
+    """Decides which groups have unequal rewards (dynamic sampling)."""
+    author: str
+    """Author of the samples."""
+    on_progress: OnProgress
+    """Told of ``sample`` and ``verify``."""
+
+    def judge(self, groups: RoundGroups, sampler: Callable[[], Sampler | None]) -> RoundGroups:
+        """Sample the round's tasks, judge the attempts as they come, and keep both; nothing to do where ``tasks`` is empty. Collective.
+
+        Dynamic sampling (DAPO, 2503.14476): while fewer than ``wanted`` groups have unequal rewards, further tasks are sampled.
+
+        Args:
+            groups: of a source.
+            sampler: called once; returns the policy, ready to be sampled, None in a process that does not sample.
+        """
+        if not groups.tasks:
+            return groups
+        if self.processes.is_main:
+            self.archive.drop(round_tag(groups.number))  # what an interrupted run has left of it
+        policy, made = sampler(), list[Group]()
+        tried, short = 0, groups.wanted
+        while tried < len(groups.tasks) and short > 0:
+            tasks = groups.tasks[tried : tried + short]
+            made += self.sample(policy, tasks, seed=self.config.seed + STRIDE * groups.number + tried)
+            short = groups.wanted - sum(map(self.is_useful, made))
+            tried += len(tasks)
+        if self.processes.is_main:
+            self.keep(made, round_tag(groups.number))
+        return replace(groups, sampled=made, tasks=())
+
+    def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
+        """Sample and judge tasks, in their order. Collective.
+
+        The noise of an attempt is its own: up to rounding, it does not matter which process samples it.
+        """
+        share, config = self.share(policy is not None), self.config.model_copy(update={"seed": seed})
+        mine = tasks[share.start :: share.step] if policy is not None else []
+        total, by_id = len(mine) * config.samples, {task.task_id: task for task in mine}
+        done: list[Attempt] = []
+
+        def samples() -> Iterator[Pair]:
+            if policy is None or not mine:
+                return
+            for attempt in policy(mine, config=config, author=self.author):
+                done.append(attempt)
+                self.on_progress("sample", len(done), total)
+                yield by_id[attempt.task_id], attempt
+
+        verdicts = judge_while_sampling(
+            samples(), self.how, on_judged=lambda n: self.on_progress("verify", n, total) if n else None
+        )
+        order = {task.task_id: number for number, task in enumerate(tasks)}
+        pairs = sorted(self.processes.gather([*zip(done, verdicts, strict=True)]), key=lambda pair: order[pair[0].task_id])
+        return by_task(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
+
+    def share(self, samples: bool) -> slice:
+        """Return which tasks this process samples: every n-th where all n processes sample, else all of them."""
+        ranks = [rank for rank, does in enumerate(self.processes.gather([samples])) if does]
+        return slice(ranks.index(self.processes.index), None, len(ranks)) if samples else slice(0, 0, 1)
+
+    def is_useful(self, group: Group) -> bool:
+        """Return whether the rewards of a group differ."""
+        rewards_G = reward(group, self.reward).rewards_G
+        return len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0
+
+    def keep(self, groups: Sequence[Group], tag: str) -> None:
+        """Write the groups of a round."""
+        self.archive.append(
+            tasks=[group.task for group in groups],
+            attempts=[attempt for group in groups for attempt in group.attempts],
+            verdicts=[verdict for group in groups for verdict in group.verdicts if verdict],
+            tag=tag,
+        )
+
+
+def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processes) -> Judging:
+    """Return how samples are judged: with the analyses that the rewards read, and a share of this machine's workers for each process."""
+    judging = judging_of(config, lines=rewards.mask_unexecuted)
+    analyses = tuple(sorted({*judging.analyses, *analyses_needed(rewards)}))
+    workers = max(1, worker_count(judging) // processes.per_node)
+    return replace(judging, analyses=analyses, workers=workers)
+
+
+def sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return ``sampled`` attempts, ``sampled_tokens`` and ``sampled_passed`` (share) of new samples; {} without any."""
+    attempts = [attempt for group in groups for attempt in group.attempts]
+    if not attempts:
+        return {}
+    good = sum(passed(verdict) for group in groups for verdict in group.verdicts)
+    tokens = sum(attempt.tokens or 0 for attempt in attempts)
+    return {"sampled": float(len(attempts)), "sampled_tokens": float(tokens), "sampled_passed": good / len(attempts)}

@@ -1,0 +1,78 @@
+"""The processes of a run: one, or several started by ``torchrun`` or ``accelerate launch``, which exchange objects and agree."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
+
+from upsolve.errors import TrainingError
+
+__all__ = ["Processes"]
+
+PATIENCE = timedelta(hours=12)
+"""Timeout of a collective: the main process may sample, judge or evaluate for hours while the others wait (torch's default is 10 minutes)."""
+T = TypeVar("T")
+
+
+class Processes:
+    """The process group of a run. Precision is not accelerate's business: its state is global, and a second run may have another one."""
+
+    def __init__(self) -> None:
+        """Join the group.
+
+        Raises:
+            TrainingError: started with ``accelerate launch --use_deepspeed``.
+        """
+        if os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true":
+            raise TrainingError(
+                "started with --use_deepspeed: leave it out and set model.shard: deepspeed (see docs/recipes.md)"
+            )
+        self.accelerator = Accelerator(
+            mixed_precision="no",
+            cpu=not torch.cuda.is_available(),
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Device of this process."""
+        return self.accelerator.device
+
+    @property
+    def count(self) -> int:
+        """Number of processes (the world size)."""
+        return self.accelerator.num_processes
+
+    @property
+    def index(self) -> int:
+        """Rank of this process, 0 to ``count - 1``."""
+        return self.accelerator.process_index
+
+    @property
+    def per_node(self) -> int:
+        """Number of processes on this machine."""
+        return min(self.count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0, the only process that writes files."""
+        return self.accelerator.is_main_process
+
+    def gather(self, mine: list[T]) -> list[T]:
+        """Return the items of all processes in the order of their ranks. Collective."""
+        return mine if self.count == 1 else gather_object(mine)
+
+    def from_main(self, compute: Callable[[], T]) -> T:
+        """Return what rank 0 computes; the others do not compute. Collective."""
+        if self.count == 1:
+            return compute()
+        shared: list[Any] = [compute() if self.is_main else None]
+        return broadcast_object_list(shared)[0]
+
+    def wait(self) -> None:
+        """Wait until all processes are here. Collective."""
+        self.accelerator.wait_for_everyone()

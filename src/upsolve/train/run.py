@@ -1,0 +1,271 @@
+"""A run in progress: its steps in order, its log, its checkpoints, and its clean stop."""
+
+import logging
+import math
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from upsolve.config import MonitorConfig, Recipe
+from upsolve.errors import TrainingError
+from upsolve.train.checkpoint import Progress
+from upsolve.train.learner import Learner
+from upsolve.train.monitor import Log, check_health, warn_of_clipping
+from upsolve.train.pack import PackedBatch
+from upsolve.train.rounds import Round
+from upsolve.train.run_folder import (
+    BEST,
+    MODEL,
+    SUMMARY,
+    Trained,
+    load_trained,
+    remove_leftovers,
+    replace_folder,
+    write_summary,
+)
+from upsolve.train.schedule import Schedule, heldout_batches, learning_rate
+from upsolve.types import Group
+
+__all__ = ["OnStep", "Run", "StopSignals", "no_report", "start_run"]
+
+OnStep = Callable[[int, int, dict[str, float]], None]
+"""Called as ``on_step(done, total, row)``: steps done, steps in all, metrics of the step."""
+EQUAL = (
+    "where all rewards of a group are equal, start from a policy that passes now and then (sft), with hints "
+    "(source.hints), or with a reward of more levels (reward.preset)"
+)
+"""What to do about rounds without a gradient."""
+LOGGER = logging.getLogger("upsolve.train")
+
+
+def no_report(_done: int, _total: int, _row: dict[str, float]) -> None:
+    """Report nothing."""
+
+
+class StopSignals:
+    """Makes SIGTERM (Slurm, Docker, ``timeout``) and SIGINT (Ctrl-C) a clean stop: ``KeyboardInterrupt``, between two steps.
+
+    While ``deferred`` is True a first signal is only noted; a second one stops at once. Only the main thread can catch signals: in
+    another one nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self.deferred = self.received = False
+        self.before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Catch both signals."""
+        if threading.current_thread() is threading.main_thread():
+            self.before = {number: signal.signal(number, self.catch) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Give both back."""
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+        if self.received and kind is None:
+            raise KeyboardInterrupt("the run was finished first")
+
+    def catch(self, _number: int, _frame: FrameType | None) -> None:
+        """Note the signal, or stop."""
+        if not self.deferred or self.received:
+            raise KeyboardInterrupt
+        self.received = True
+
+
+class Run:
+    """A run in progress."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        folder: Path,
+        progress: Progress,
+        *,
+        schedule: Schedule,
+        monitor: MonitorConfig,
+        heldout: Sequence[PackedBatch],
+        signals: StopSignals,
+        on_step: OnStep,
+    ) -> None:
+        """Open the log and measure the held-out attempts before the first step."""
+        self.learner, self.folder, self.progress = learner, folder, progress
+        self.schedule, self.monitor, self.heldout = schedule, monitor, heldout
+        self.signals, self.on_step = signals, on_step
+        self.max_steps = schedule.optim.max_steps
+        self.now: Round | None = None
+        self.log = Log(folder, keep_steps=progress.step, keep_rounds=progress.round, writes=learner.processes.is_main)
+        self.log.note("scoring", learner.scoring)
+        LOGGER.info("scoring: %s", learner.scoring)
+        if progress.start is None:
+            progress.start = self.agreed(learner.measure(heldout))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rounds, or ``optim.max_steps``, are done."""
+        return self.progress.round >= self.schedule.rounds or 0 < self.max_steps <= self.progress.step
+
+    def agreed(self, row: dict[str, float]) -> dict[str, float]:
+        """Return the row of rank 0: one bit of difference in a decision, and the processes wait for each other. Collective."""
+        return self.learner.processes.from_main(lambda: row)
+
+    def remaining(self, now: Round) -> Iterator[tuple[list[PackedBatch], float]]:
+        """Yield the micro-batches and the learning rate of every step of a round that is not done; stops are deferred meanwhile."""
+        progress, self.now = self.progress, now
+        if not now.steps:  # all rewards were equal: the log says what that has cost
+            self.log.write({"step": float(progress.step), "round": float(now.number), **now.metrics})
+        self.signals.deferred = True
+        while progress.in_round < len(now.steps) and not self.is_done:
+            place, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
+            yield now.steps[progress.in_round], learning_rate(place, total, self.schedule.optim)
+        if progress.in_round >= len(now.steps):
+            self.end_round(now)
+        self.signals.deferred = False
+        if not self.is_done:
+            self.stop_if_asked()
+
+    def record(self, row: dict[str, float]) -> None:
+        """Count a step, log it, measure, check the run's health, keep the best weights and write a checkpoint when due. Collective.
+
+        Raises:
+            CollapseError: the policy collapsed.
+            KeyboardInterrupt: a signal came; the checkpoint is of this step.
+        """
+        progress, monitor, now = self.progress, self.monitor, self.now
+        assert now is not None, "a step of a round"
+        done, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
+        first = now.metrics if progress.in_round == 0 else {}
+        progress.step += 1
+        progress.in_round += 1
+        last = self.is_done or (now.number == self.schedule.rounds - 1 and progress.in_round == len(now.steps))
+        if self.heldout and (last or progress.step % monitor.eval_every == 0):
+            row = row | self.learner.measure(self.heldout)
+        row = self.agreed({"step": float(progress.step), "round": float(now.number), **row, **first})
+        progress.skipped += not math.isfinite(row["grad_norm"])
+        self.log.write(row | {"skipped_steps": float(progress.skipped)} if progress.skipped else row)
+        warn_of_clipping(row)
+        if monitor.stop_on_collapse:
+            check_health(row, progress.start or {}, monitor)
+        self.keep(row)
+        if self.learner.processes.is_main:
+            self.on_step(done + 1, total, row)
+        self.stop_if_asked()
+
+    def keep(self, row: dict[str, float]) -> None:
+        """Write the best weights, a snapshot and a checkpoint, each when due. Collective."""
+        monitor, progress = self.monitor, self.progress
+        score = row.get("heldout_margin")
+        if score is not None and score > progress.best:
+            progress.best, progress.best_step = score, progress.step
+            if monitor.keep == "best":
+                self.save(self.folder / BEST)
+        if monitor.snapshot_every and progress.step % monitor.snapshot_every == 0:
+            self.save(self.folder / "snapshots" / f"{progress.step:06d}")
+        if progress.step % monitor.save_every == 0:
+            self.learner.save_checkpoint(self.folder, progress)
+
+    def stop_if_asked(self) -> None:
+        """Write a checkpoint and stop if a process has got a signal. Collective.
+
+        Raises:
+            KeyboardInterrupt: one has.
+        """
+        if not any(self.learner.processes.gather([self.signals.received])):
+            return
+        self.learner.save_checkpoint(self.folder, self.progress)
+        self.log.close()
+        raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
+
+    def end_round(self, now: Round) -> None:
+        """Count a finished round; online, write a checkpoint: what comes next takes long. Collective."""
+        progress = self.progress
+        progress.groups, progress.left_out, progress.flagged = self.counts(now)
+        progress.round, progress.in_round, self.now = progress.round + 1, 0, None
+        if self.schedule.total_steps is None and not self.is_done:
+            self.learner.save_checkpoint(self.folder, progress)
+
+    def counts(self, now: Round | None) -> tuple[int, dict[str, int], dict[str, int]]:
+        """Return groups, left out and flagged of the finished rounds and of one more."""
+        progress = self.progress
+        if now is None:
+            return progress.groups, progress.left_out, progress.flagged
+        left_out = dict(Counter(progress.left_out) + now.left_out)
+        return progress.groups + now.groups, left_out, dict(Counter(progress.flagged) + now.flagged)
+
+    def save(self, folder: Path) -> None:
+        """Write the policy into a folder. Collective."""
+        policy = self.learner.full_policy()
+        if self.learner.processes.is_main:
+            replace_folder(folder, lambda place: self.learner.save(policy, place))
+
+    def finish(self, collapsed: str) -> Trained:
+        """Put the best or the last weights into model/, write summary.json, and remove what a finished run does not need. Collective.
+
+        Raises:
+            TrainingError: no step was done, or the run collapsed before any good weights were kept.
+        """
+        if not self.progress.step:
+            raise TrainingError(f"no group to train on: {self.counts(self.now)[1]}; {EQUAL}")
+        monitor, progress, processes, best = self.monitor, self.progress, self.learner.processes, self.folder / BEST
+        keep_best = processes.from_main(lambda: best.exists() and (monitor.keep == "best" or bool(collapsed)))
+        if keep_best and processes.is_main:
+            replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path))
+        elif collapsed and not keep_best:
+            raise TrainingError(f"{collapsed}; no good checkpoint was kept before")
+        elif not keep_best:
+            self.save(self.folder / MODEL)
+        if monitor.keep_checkpoints:
+            self.learner.save_checkpoint(self.folder, progress)
+        self.log.close()
+        if processes.is_main:
+            groups, left_out, flagged = self.counts(self.now)
+            kept = progress.best_step if keep_best else progress.step
+            counts = {"groups": groups, "left_out": left_out, "flagged": flagged}
+            summary = {"steps": progress.step, "kept_step": kept, "collapsed": collapsed, **counts}
+            write_summary(self.folder, {**summary, "scoring": self.learner.scoring})
+            if not monitor.keep_checkpoints:
+                remove_leftovers(self.folder)
+        processes.wait()
+        done = load_trained(self.folder)
+        if done is None:
+            raise TrainingError(f"{self.folder}: rank 0 has left no {SUMMARY}")
+        return done
+
+
+def start_run(
+    recipe: Recipe,
+    learner: Learner,
+    heldout: Sequence[Group],
+    folder: Path,
+    *,
+    ahead: Sequence[Round],
+    signals: StopSignals,
+    on_step: OnStep,
+) -> Run:
+    """Make the frozen start the policy in training, or resume from the folder's checkpoint. Collective.
+
+    Args:
+        recipe: all settings.
+        learner: the frozen start.
+        heldout: judged groups for the monitors.
+        folder: of the run.
+        ahead: all rounds of an offline run; empty online.
+        signals: stop the run.
+        on_step: called after every step.
+
+    Raises:
+        TrainingError: the offline run has no step.
+    """
+    if ahead and not any(now.steps for now in ahead):
+        raise TrainingError(f"no group to train on: {dict(sum((now.left_out for now in ahead), Counter[str]()))}")
+    online, monitor = recipe.source.rounds > 0, recipe.monitor
+    progress = learner.start_training(folder, keep_start=online and recipe.objective.needs_reference)
+    total = None if online else sum(len(now.steps) for now in ahead)
+    batches = heldout_batches(heldout, learner.codec, recipe.optim, most=monitor.heldout, max_tokens=recipe.data.max_tokens)
+    schedule = Schedule(recipe.optim, recipe.source.rounds or len(ahead), total)
+    return Run(learner, folder, progress, schedule=schedule, monitor=monitor, heldout=batches, signals=signals, on_step=on_step)

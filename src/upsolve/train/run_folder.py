@@ -1,0 +1,204 @@
+"""The folder of a run: which recipe it belongs to, what a finished run leaves in it, and what may be removed.
+
+recipe.yaml      the resolved recipe                      checkpoint.pt   to resume from; removed at the end
+metrics.jsonl    one row a step                           best/           weights of the best step; removed at the end
+summary.json     written last: the run is finished        model/          weights and tokenizer to use
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upsolve.config import Recipe, dump_recipe, load_recipe
+from upsolve.errors import ConfigError, TrainingError
+from upsolve.files import write_text
+from upsolve.train.checkpoint import CHECKPOINT
+from upsolve.train.monitor import read_log
+
+__all__ = [
+    "BEST",
+    "MODEL",
+    "SUMMARY",
+    "Trained",
+    "changed_keys",
+    "claim",
+    "claim_run",
+    "load_trained",
+    "remove_leftovers",
+    "replace_folder",
+    "write_summary",
+]
+
+SUMMARY = "summary.json"
+MODEL = "model"
+BEST = "best"
+FREE = (
+    *("name", "sample", "evaluate", "model.shard", "model.deepspeed"),
+    *("optim.tokens_per_batch", "verify.cache", "verify.executor", "verify.workers"),
+    *("monitor.keep_checkpoints", "monitor.save_every", "monitor.snapshot_every", "monitor.stop_on_collapse"),
+)
+"""Keys that a started run may change: they move no weight, or only by the rounding of sums."""
+LENGTHS = ("optim.epochs", "optim.max_steps", "source.rounds")
+"""Keys that a started run may raise: it becomes longer. ``optim.max_steps`` 0 is the longest."""
+STARTED = (CHECKPOINT, SUMMARY, "rollouts/attempts/*", "rounds/*")
+"""Files that hold results of a run; without any of them the folder is free for another recipe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A finished run."""
+
+    folder: Path
+    """Folder of the model to use."""
+    steps: int
+    """Optimizer steps done."""
+    kept_step: int
+    """Step whose weights are in ``folder``."""
+    collapsed: str
+    """Why the run was stopped early; empty if it was not."""
+    groups: int
+    """Groups trained on, over all epochs."""
+    left_out: dict[str, int]
+    """Attempts and tasks that were not trained on, by reason, over all epochs."""
+    flagged: dict[str, int]
+    """Scored attempts that were truncated or that a detector of hacks flagged, by its name, over all epochs."""
+    metrics: list[dict[str, float]]
+    """One row a step."""
+    scoring: str = ""
+    """How attempts were scored, such as ``packed rows, attention upsolve_tree``; ``padded`` is the slow fallback."""
+
+    def text(self) -> str:
+        """Return one line for a person."""
+        left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "nothing"
+        flagged = ", ".join(f"{count} {name}" for name, count in self.flagged.items())
+        stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
+        done = f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}"
+        return f"{done}{stopped}; left out: {left_out}" + (f"; flagged: {flagged}" if flagged else "")
+
+
+def changed_keys(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Return the keys (``optim.lr``) whose values differ between two recipes, with both values."""
+    before, after = flat(old.model_dump(mode="json")), flat(new.model_dump(mode="json"))
+    keys = sorted({*before, *after})
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of nested mappings by their dotted key."""
+    if not isinstance(data, dict) or not data:
+        return {prefix: data}
+    return {
+        key: leaf for name, each in data.items() for key, leaf in flat(each, f"{prefix}.{name}" if prefix else name).items()
+    }
+
+
+def within(key: str, keys: Sequence[str]) -> bool:
+    """Return whether a key is one of the given keys or below one."""
+    return any(key == each or key.startswith(f"{each}.") for each in keys)
+
+
+def longer(key: str, old: Any, new: Any) -> bool:
+    """Return whether a change of this key makes a run longer."""
+    zero_is_all = key == "optim.max_steps"
+    return key in LENGTHS and bool(old) and (new > old or (zero_is_all and new == 0))
+
+
+def may_change(key: str, old: Any, new: Any) -> bool:
+    """Return whether a started run may go on with another value of this key."""
+    return within(key, FREE) or longer(key, old, new)
+
+
+def claim(
+    folder: Path, recipe: Recipe, *, started: Sequence[str], allowed: Callable[[str, Any, Any], bool], fresh: bool
+) -> None:
+    """Write the resolved recipe into a folder, unless results of another recipe would mix with this one's.
+
+    Args:
+        folder: made if missing.
+        recipe: all settings.
+        started: glob patterns of files that hold results; where there is none, the folder is free.
+        allowed: whether a key may change from one value to another although there are results.
+        fresh: remove an earlier run first, with everything in its folder.
+
+    Raises:
+        TrainingError: results of another recipe are there; names the keys that differ.
+    """
+    file = folder / "recipe.yaml"
+    if fresh and file.exists():
+        shutil.rmtree(folder)
+    if file.exists() and any(any(folder.glob(pattern)) for pattern in started):
+        try:
+            changed = changed_keys(load_recipe(file), recipe)
+        except ConfigError as error:
+            raise TrainingError(
+                f"{folder}: its recipe cannot be read ({error}); choose another folder or start fresh"
+            ) from error
+        refused = {key: values for key, values in changed.items() if not allowed(key, *values)}
+        if refused:
+            listed = "; ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in refused.items())
+            raise TrainingError(
+                f"{folder}: holds results of another recipe ({listed}); choose another folder, or start fresh (--fresh removes them)"
+            )
+    dump_recipe(recipe, file)
+
+
+def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained | None:
+    """Claim the folder of a training run; return the run if it is finished already.
+
+    A run may become longer (``optim.max_steps``, ``optim.epochs``, ``source.rounds``); a finished one only while its checkpoint is
+    there.
+
+    Raises:
+        TrainingError: the folder holds another run, or a finished one cannot go on.
+    """
+    file = folder / "recipe.yaml"
+    before = load_recipe(file) if file.exists() and (folder / SUMMARY).exists() and not fresh else None
+    claim(folder, recipe, started=STARTED, allowed=may_change, fresh=fresh)
+    done = load_trained(folder)
+    if done is None or before is None or done.collapsed:
+        return done
+    grown = [key for key, values in changed_keys(before, recipe).items() if longer(key, *values)]
+    if not grown:
+        return done
+    if not (folder / CHECKPOINT).exists():
+        dump_recipe(before, file)
+        raise TrainingError(
+            f"{folder}: the run is finished and its checkpoint was removed, so a larger {grown[0]} cannot continue it; start a new run "
+            f"from {folder / MODEL} (model.name), or set monitor.keep_checkpoints and start fresh"
+        )
+    (folder / SUMMARY).unlink()
+    return None
+
+
+def load_trained(folder: Path) -> Trained | None:
+    """Return what a finished run left in a folder; None while it is not finished."""
+    file = folder / SUMMARY
+    if not file.exists():
+        return None
+    summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return Trained(folder=folder / MODEL, metrics=read_log(folder / "metrics.jsonl"), **summary)
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """Write ``summary.json``: every field of ``Trained`` but the folder and the metrics."""
+    write_text(folder / SUMMARY, json.dumps(summary, indent=1))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what only an unfinished run needs: the checkpoint, the best weights, and the weights that a sampler was given."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    for name in (BEST, "policy", "rounds"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
+    """Write a folder under a temporary name, then put it in place of the old one."""
+    temporary = folder.with_name(folder.name + ".tmp")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(temporary, ignore_errors=True)
+    write(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.replace(folder)

@@ -1,0 +1,134 @@
+"""What the loop is made of, from a recipe: the policy, the source of groups, the judge, and the frozen scores."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from upsolve.archive.store import Archive
+from upsolve.config import ObjectiveConfig, Recipe, SampleConfig
+from upsolve.errors import ConfigError
+from upsolve.plugins import find
+from upsolve.policy.engines import policy_sampler
+from upsolve.policy.request import Sampler
+from upsolve.progress import OnProgress
+from upsolve.train.encode import EncodedGroup, Encoding
+from upsolve.train.judging import Rollouts, judging_for
+from upsolve.train.learner import Learner
+from upsolve.train.pack import plan_steps
+from upsolve.train.processes import Processes
+from upsolve.train.reference_scorer import probe
+from upsolve.train.rounds import score_now, score_start
+from upsolve.train.sources import OnlineSource, RoundGroups, Source, StoredSource
+from upsolve.train.step import FrozenScores
+from upsolve.types import Group
+
+__all__ = ["Parts", "parts_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop is made of."""
+
+    learner: Learner
+    """The policy in training, its scorer chosen."""
+    source: Source
+    """Where groups come from."""
+    judge: Callable[[RoundGroups], RoundGroups]
+    """Samples tasks and judges the samples; returns groups that are judged already unchanged."""
+    score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
+    """Takes a round's number and groups; returns what the loss reads of them, and the groups with token advantages from values."""
+    encoding: Encoding
+    """What an attempt brings to the loss."""
+    online: bool
+    """Whether rounds depend on the policy; otherwise all are prepared before the first step."""
+
+
+def parts_of(recipe: Recipe, groups: Sequence[Group], folder: Path, processes: Processes, show: OnProgress) -> Parts:
+    """Load the policy and open the source; the policy is the frozen start until ``start_training``.
+
+    Raises:
+        ConfigError: the recipe cannot be trained offline, or cannot be sampled.
+        ModelError: the model, or vLLM, cannot be loaded.
+    """
+    check_offline(recipe)
+    online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
+    learner = Learner(
+        recipe.model, learning, recipe.optim, seed=recipe.seed, values=advantage.needs_values, processes=processes
+    )
+    encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
+    learner.choose_scorer(probe(learner.codec, groups[0].task))
+    if not online:
+        source = StoredSource(groups, recipe.data, epochs=recipe.optim.epochs)
+        return Parts(learner, source, unchanged, partial(score_offline, learner, learning), encoding, online)
+    with processes.accelerator.main_process_first():
+        rollouts = Archive.create(folder / "rollouts")
+    source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
+    source.check()
+    judging = Rollouts(
+        processes,
+        rollouts,
+        recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size}),
+        judging_for(recipe.verify, recipe.reward, processes),
+        recipe.reward,
+        f"{recipe.name}: policy in training",
+        show,
+    )
+    sampler = current_sampler(learner, recipe.source.rollout, folder / "policy")
+
+    def score(number: int, encoded: list[EncodedGroup]) -> tuple[list[EncodedGroup], FrozenScores]:
+        file = folder / "rounds" / f"{number:08x}.npz"
+        return score_now(learner, encoded, file, objective=learning, advantage=advantage)
+
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), score, encoding, online)
+
+
+def check_offline(recipe: Recipe) -> None:
+    """Check what an offline run cannot do, and warn of what it does badly.
+
+    Raises:
+        ConfigError: the advantages need a value head, which has learned nothing yet.
+    """
+    if recipe.source.rounds:
+        return
+    if recipe.advantage.needs_values:
+        raise ConfigError("advantage.kind gae is for online training: set source.rounds, or choose another kind")
+    if recipe.objective.needs_old:
+        warnings.warn(
+            f"objective.kind {recipe.objective.kind} weighs by pi / pi_old, and nobody knows who wrote stored attempts: the frozen start "
+            "stands in; watch `clipped`, such tokens have no gradient",
+            stacklevel=2,
+        )
+
+
+def unchanged(groups: RoundGroups) -> RoundGroups:
+    """Return stored groups as they are: they are judged."""
+    return groups
+
+
+def score_offline(
+    learner: Learner, objective: ObjectiveConfig, _number: int, groups: list[EncodedGroup]
+) -> tuple[list[EncodedGroup], FrozenScores]:
+    """Score stored attempts under the frozen start, before the first step."""
+    batches = [batch for step in plan_steps(groups, learner.optim) for batch in step]
+    return groups, score_start(learner, batches, objective)
+
+
+def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
+    """Return what makes the policy, as it is now, ready to be sampled: in every process, or in rank 0 alone, as its engine says.
+
+    Args:
+        learner: the policy.
+        config: its engine.
+        folder: of the engine's own.
+    """
+    run, everywhere = policy_sampler(config, learner.config, folder), bool(find("engine", config.engine).every_rank)
+
+    def ready() -> Sampler | None:
+        policy = learner.full_policy(everywhere=everywhere)
+        if policy is None or not (everywhere or learner.processes.is_main):
+            return None
+        return partial(run, learner.sampling_copy(policy), learner.codec)
+
+    return ready
