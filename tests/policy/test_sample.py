@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.generate import generated
+from upsolve.policy.generate import generate_attempts
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
-from upsolve.policy.sampling import draw
+from upsolve.policy.sampling import sample_tokens
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]
@@ -19,12 +19,12 @@ def noise(count):
 
 
 def test_temperature_zero_takes_the_likeliest():
-    assert draw(torch.tensor([[0.0, 2.0, 1.0]]), noise(1), temperature=0, top_p=1).tolist() == [1]
+    assert sample_tokens(torch.tensor([[0.0, 2.0, 1.0]]), noise(1), temperature=0, top_p=1).tolist() == [1]
 
 
 def test_the_nucleus_cuts_the_tail():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
-    counts = torch.bincount(draw(logits, noise(4000), temperature=1.0, top_p=0.75), minlength=4)
+    counts = torch.bincount(sample_tokens(logits, noise(4000), temperature=1.0, top_p=0.75), minlength=4)
     # 0.5 and 0.3 are the smallest set with mass >= 0.75: 5/8 and 3/8
     assert counts[2:].tolist() == [0, 0]
     assert counts[0] / 4000 == pytest.approx(0.625, abs=0.03)
@@ -32,10 +32,10 @@ def test_the_nucleus_cuts_the_tail():
 
 def test_without_a_nucleus_every_token_has_its_probability():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(8000, 1)
-    counts = torch.bincount(draw(logits, noise(8000), temperature=1.0, top_p=1.0), minlength=4) / 8000
+    counts = torch.bincount(sample_tokens(logits, noise(8000), temperature=1.0, top_p=1.0), minlength=4) / 8000
     assert counts.tolist() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.02)
     # at temperature 0.5 the weights are squared: 0.25, 0.09, 0.0225, 0.0025 over 0.365
-    sharp = torch.bincount(draw(logits, noise(8000), temperature=0.5, top_p=1.0), minlength=4) / 8000
+    sharp = torch.bincount(sample_tokens(logits, noise(8000), temperature=0.5, top_p=1.0), minlength=4) / 8000
     assert sharp.tolist() == pytest.approx([0.685, 0.247, 0.062, 0.007], abs=0.02)
 
 
@@ -87,13 +87,13 @@ def test_an_attempt_does_not_depend_on_what_else_is_sampled(tiny_model):
     assert list(sample(model, codec, [], config=CONFIG)) == []
 
 
-def test_generate_gives_the_attempts_that_lanes_give(tiny_model):
+def test_generate_gives_the_attempts_of_batched_decoding(tiny_model):
     model, codec = load_model(tiny_model), load_codec(tiny_model)
-    plain = [attempt for ended in generated(model, codec, TASKS, CONFIG) for attempt in ended]
-    lanes = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=CONFIG)}
+    plain = [attempt for ended in generate_attempts(model, codec, TASKS, CONFIG) for attempt in ended]
+    batched = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=CONFIG)}
     assert len(plain) == 9
     for attempt in plain:
-        twin = lanes[attempt.token_ids]
+        twin = batched[attempt.token_ids]
         numbers = {"behavior_logp": twin.behavior_logp, "entropy": twin.entropy, "token_logps": twin.token_logps}
         assert replace(attempt, **numbers) == twin
         assert attempt.token_logps == pytest.approx(twin.token_logps, abs=1e-4)

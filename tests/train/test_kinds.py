@@ -1,4 +1,4 @@
-"""Kinds of models: packed rows and lanes give what the plain way gives, or the plain way is gone, with a warning."""
+"""Kinds of models: packed rows and batched decoding agree with the model's own forward pass, or that is used, with a warning."""
 
 import warnings
 from dataclasses import replace
@@ -15,7 +15,7 @@ from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
 from upsolve.policy import varlen
 from upsolve.policy.attention import TREE, places
-from upsolve.policy.batched_decode import ATTENTION, LaneCache, decode_step, prefill, problem_of
+from upsolve.policy.batched_decode import ATTENTION, BatchedCache, check_batched_decode, decode_step, prefill
 from upsolve.policy.flex import FLEX
 from upsolve.policy.model import load_codec
 from upsolve.policy.sample import sample
@@ -68,7 +68,7 @@ ODD = {
     "Qwen3Next": {"mlp_only_layers": [0, 1, 2, 3]},
     "Bloom": {},
 }
-"""Kinds that lanes cannot serve."""
+"""Kinds that batched decoding does not support."""
 
 
 def model_of(kind, **more):
@@ -122,16 +122,16 @@ def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_lanes_give_what_the_model_gives(kind):
-    """Two lanes of different length, longer than any window, of which the shorter one goes on alone."""
+def test_batched_decoding_gives_what_the_model_gives(kind):
+    """Two slots of different length, longer than any window, of which the shorter one goes on alone."""
     model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
     own = model(torch.tensor([ids])).logits[0].log_softmax(-1)
     before = model.config._attn_implementation
-    assert not problem_of(model, ids) and model.config._attn_implementation == before
+    assert not check_batched_decode(model, ids) and model.config._attn_implementation == before
     model.set_attn_implementation(ATTENTION)
-    cache, places = LaneCache(2, model.device), torch.tensor([11, 3])
-    for lane, place in enumerate(places.tolist()):
-        cache.fill(lane, prefill(model, cache, ids[: place + 1]))
+    cache, places = BatchedCache(2, model.device), torch.tensor([11, 3])
+    for slot, place in enumerate(places.tolist()):
+        cache.fill(slot, prefill(model, cache, ids[: place + 1]))
     for _ in range(10):
         now = torch.tensor(ids)[places]
         assert (decode_step(model, cache, now).log_softmax(-1) - own[places]).abs().max() < TOLERANCE
@@ -141,10 +141,10 @@ def test_lanes_give_what_the_model_gives(kind):
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_models_that_lanes_cannot_serve_are_sampled_by_their_own_generate(kind, tiny_model):
+def test_models_that_cannot_be_decoded_in_a_batch_are_sampled_by_their_own_generate(kind, tiny_model):
     codec, task = load_codec(tiny_model), Task("t", "Add.")
     model = model_of(kind, vocab_size=264)
-    with pytest.warns(UserWarning, match="lanes do not work with this model"):
+    with pytest.warns(UserWarning, match="batched decoding does not work with this model"):
         attempts = list(sample(model, codec, [task], config=SampleConfig(samples=5, max_tokens=12, batch=3)))
     assert len(attempts) == 5 and len({attempt.token_ids for attempt in attempts}) > 1
     prompt = codec.prompt(task).ids_P

@@ -1,6 +1,6 @@
-"""Sample by transformers' own ``generate``: slower than lanes, for every kind of model that transformers has.
+"""Sample by transformers' own ``generate``: slower than batched decoding, for every causal model that transformers has.
 
-Legend: B attempts decoded at once, P prompt tokens, L tokens so far, V vocabulary.
+Legend: B attempts decoded together, P prompt tokens, L tokens so far, V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,44 +13,44 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
 from upsolve.config import SampleConfig
 from upsolve.policy.request import requests
-from upsolve.policy.sampling import Draws
+from upsolve.policy.sampling import DecodeState
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
 
-__all__ = ["generated"]
+__all__ = ["generate_attempts"]
 
 
-class Drawn(LogitsProcessor):
-    """Leaves of the logits what was drawn, so that the greedy choice is that."""
+class SampledLogits(LogitsProcessor):
+    """Samples by our own noise and leaves only the sampled token in the logits, so that ``generate``'s greedy choice is that token."""
 
-    def __init__(self, draws: Draws) -> None:
-        self.draws = draws
+    def __init__(self, state: DecodeState) -> None:
+        self.state = state
         self.ended: list[Attempt] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return [B, V] with 0 at the tokens drawn from ``scores``, -inf elsewhere."""
+        """Return [B, V]: 0 at the tokens sampled from ``scores``, -inf elsewhere."""
         del input_ids
-        tokens_B, ended = self.draws.take(scores.float())
+        tokens_B, ended = self.state.take(scores.float())
         self.ended += ended
         return torch.full_like(scores, -torch.inf).scatter(-1, tokens_B[:, None], 0.0)
 
 
-class Ended(StoppingCriteria):
-    """Stops the rows whose attempts ended."""
+class StopEnded(StoppingCriteria):
+    """Stops the sequences whose attempts ended."""
 
-    def __init__(self, draws: Draws) -> None:
-        self.draws = draws
+    def __init__(self, state: DecodeState) -> None:
+        self.state = state
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Any:
         """Return bool [B]."""
         del input_ids, scores
-        return self.draws.free_B
+        return self.state.free_B
 
 
-def generated(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
-    """Yield the attempts that ended, up to ``config.batch`` of a task at a time.
+def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
+    """Yield the attempts of one ``generate`` call after the other: up to ``config.batch`` at one task.
 
-    What the model's own ``generation_config`` says (penalties, ends of text) does not count meanwhile.
+    The model's ``generation_config`` (penalties, end-of-text tokens) is set aside meanwhile.
     """
     before = model.generation_config
     model.generation_config = GenerationConfig()
@@ -59,12 +59,12 @@ def generated(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleCon
         for task in tasks:
             wanted, ids_P = requests([task], config), codec.prompt(task).ids_P
             while some := list(islice(wanted, config.batch)):
-                draws = Draws(model, codec, config, len(some))
+                state = DecodeState(model, codec, config, len(some))
                 for index, request in enumerate(some):
-                    draws.begin(index, request)
-                drawn, ids_BP = Drawn(draws), torch.tensor([ids_P] * len(some), device=model.device)
-                how: dict[str, Any] = {"logits_processor": [drawn], "stopping_criteria": [Ended(draws)]}
+                    state.begin(index, request)
+                sampled, ids_BP = SampledLogits(state), torch.tensor([ids_P] * len(some), device=model.device)
+                how: dict[str, Any] = {"logits_processor": [sampled], "stopping_criteria": [StopEnded(state)]}
                 model.generate(ids_BP, attention_mask=torch.ones_like(ids_BP), generation_config=plain, **how)
-                yield drawn.ended
+                yield sampled.ended
     finally:
         model.generation_config = before
