@@ -53,6 +53,52 @@ def test_what_is_wrong_is_named(tmp_path, text, message):
     assert "r.yaml" in str(caught.value)
 
 
+def test_the_vetted_settings_are_the_defaults():
+    assert Recipe().objective.reduce == "token_mean" and Recipe().monitor.keep == "last"
+
+
+CONTRADICTIONS = {
+    "objective.kl.place: reward needs": ("rloo", ["objective.kl.place=reward", "objective.kl.coefficient=0.1"]),
+    "objective.kl.estimator: place reward always uses k3": ("ppo", ["objective.kl.estimator=k1"]),
+    "advantage.kind gae is for online": ("rloo", ["advantage.kind=gae"]),
+    "advantage.kind gae: objective.kind kto": ("ppo", ["objective.kind=kto", "objective.kl.place=loss"]),
+    "advantage.kind gae: objective.kind dpo": ("ppo", ["objective.kind=dpo", "objective.kl.place=loss"]),
+    "reward.mask_unexecuted: objective.kind oapl": ("oapl", ["reward.mask_unexecuted=true"]),
+    "reward.mask_unexecuted: objective.kind kto": ("kto", ["reward.mask_unexecuted=true"]),
+    "reward.mask_unexecuted: objective.kind rank": ("rank", ["reward.mask_unexecuted=true"]),
+    "reward.mask_unexecuted: objective.kind dro": ("rloo", ["objective.kind=dro", "reward.mask_unexecuted=true"]),
+    "advantage.blame: objective.kind oapl": ("oapl", ["advantage.blame=0.5"]),
+    "advantage.blame: objective.kind kto": ("kto", ["advantage.blame=0.5"]),
+    "advantage.blame: objective.kind rank": ("rank", ["advantage.blame=0.5"]),
+    "advantage.blame: advantage.kind passed": ("sft", ["advantage.blame=0.5"]),
+    "advantage.blame: advantage.kind gae": ("ppo", ["advantage.blame=0.5"]),
+    "objective.clip.sequence_kl masks negative": ("sft", ["objective.clip.sequence_kl=0.1"]),
+    "reward.credit needs rewards for every token": ("rloo", ["reward.credit.outcome=uniform"]),
+    "objective.preference.focal weighs tokens itself": ("dpo_focal", ["reward.mask_unexecuted=true"]),
+    "data: train 0.9 and dev 0.1": ("rloo", ["data.train=0.9", "data.dev=0.1"]),
+    "monitor.keep: best needs held-out": ("rloo", ["monitor.keep=best", "monitor.heldout=0"]),
+}
+
+
+@pytest.mark.parametrize("message", CONTRADICTIONS)
+def test_stages_that_contradict_each_other_are_refused(message):
+    recipe, overrides = CONTRADICTIONS[message]
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_recipe(recipe, overrides)
+    assert str(caught.value).startswith(f"{recipe}: ")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_recipes_do_not_contradict_themselves(name):
+    assert load_recipe(name).name == name
+
+
+def test_settings_that_work_together_are_accepted():
+    load_recipe("rloo", ["advantage.blame=0.5", "reward.mask_unexecuted=true"])
+    load_recipe("dpo", ["advantage.blame=0.5"])
+    load_recipe("ppo_dense", ["reward.mask_unexecuted=true"])
+
+
 def test_overrides():
     recipe = load_recipe(None, ["optim.lr=1e-4", "data.authors=[a, b]", "name=z"])
     assert (recipe.optim.lr, recipe.data.authors, recipe.name) == (1e-4, ("a", "b"), "z")

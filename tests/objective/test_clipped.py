@@ -121,6 +121,20 @@ def test_the_old_policy_must_be_known(kind):
             function(SIGNS, data, config_of(kind))
 
 
+def test_huge_log_ratios_give_finite_losses_and_gradients():
+    advantages = [0.0, 1.0, -1.0, 0.0, 1.0]
+    for kind in ("ppo_clip", "gspo", "cispo", "m2po"):
+        for far in (1000.0, -1000.0):
+            logp, data = batch(torch.full((5,), far), advantages)
+            loss = token_losses(logp, data, config_of(kind, second_moment=0.0))
+            loss.sum().backward()
+            assert loss.isfinite().all() and logp.grad.isfinite().all(), (kind, far)
+    # at the limit of 20 nats: A = 0 gives 0, and -A e^20 is not clipped where A < 0
+    assert ppo_clip(torch.tensor([100.0, 100.0]), torch.tensor([0.0, -1.0]), low=0.2, high=0.2).tolist() == pytest.approx(
+        [0.0, 485165195.4], rel=1e-6
+    )
+
+
 batches = st.lists(st.floats(-3, 3), min_size=5, max_size=5)
 
 

@@ -35,6 +35,14 @@ def test_kl_estimates_by_hand():
     assert float(k3(x)) == pytest.approx(0.5 - 1 + 0.6931472)
 
 
+def test_kl_is_finite_however_far_the_policy_is():
+    far = torch.tensor([-100.0, 100.0], requires_grad=True)
+    # e^20 - 1 - 20 at the limit; e^-20 - 1 + 20
+    assert k3(far).tolist() == pytest.approx([485165174.4, 19.0], rel=1e-6)
+    k3(far).sum().backward()
+    assert far.grad.isfinite().all()
+
+
 def test_ratio_statistics_by_hand():
     assert sum_by_attempt(LOGP, ATTEMPT, 2).tolist() == [-3.0, -0.5]
     assert mean_by_attempt(LOGP, ATTEMPT, 3).tolist() == [-1.5, -0.5, 0.0]

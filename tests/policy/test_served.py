@@ -89,6 +89,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {"weather": "fine"})
         elif fault == "abort":
             self.reply(200, {"choices": [{"text": "", "finish_reason": "abort"}]})
+        elif isinstance(fault, dict):
+            self.reply(307, {}, fault)
         elif fault is not None:
             code, seconds = fault
             self.reply(code, {"error": {"message": "the model is made of cheese"}}, {"Retry-After": seconds} if seconds else {})
@@ -251,6 +253,19 @@ def test_a_refusal_ends_at_once_with_the_servers_words(server):
     with pytest.raises(ModelError, match=r"/v1/completions: task a: 400 Bad Request: .*made of cheese"):
         list(served(server)(TASKS[:1], config=CONFIG.model_copy(update={"batch": 1})))
     assert len(server.sent) == 1
+
+
+def test_a_key_is_not_sent_on_to_where_a_server_redirects(server, tiny, monkeypatch):
+    monkeypatch.setenv("TINY_KEY", "secret")
+    with TinyServer(*tiny) as other:
+        thread = threading.Thread(target=other.serve_forever, args=(0.01,))
+        thread.start()
+        server.always = {"Location": f"{other.url}/completions"}
+        with pytest.raises(ModelError, match=r"307 .*redirects are not followed; set sample.server.url"):
+            list(served(server, key_variable="TINY_KEY")(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1})))
+        other.shutdown()
+        thread.join()
+    assert (server.keys, other.keys) == (["Bearer secret"], [])
 
 
 def test_something_else_at_the_address_is_named(server):

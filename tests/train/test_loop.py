@@ -123,7 +123,7 @@ def test_adapters_train_and_load(tiny_model, tmp_path):
 
 
 def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
-    monitor = {**SETTINGS["monitor"], "eval_every": 1, "max_likelihood_drop": 0.01}
+    monitor = {**SETTINGS["monitor"], "eval_every": 1, "max_likelihood_drop": 0.01, "keep": "best"}
     optim = {**SETTINGS["optim"], "lr": 0.5}
     trained = run(recipe_for(tiny_model, monitor=monitor, optim=optim), tmp_path / "run")
     assert "held-out passed attempts" in trained.collapsed

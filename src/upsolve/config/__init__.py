@@ -5,7 +5,16 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 
 from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
-from upsolve.config.recipe import Recipe, cache_folder, dump_recipe, explain, load_recipe, recipe_names, recipe_yaml
+from upsolve.config.recipe import (
+    Recipe,
+    cache_folder,
+    check_recipe,
+    dump_recipe,
+    explain,
+    load_recipe,
+    recipe_names,
+    recipe_yaml,
+)
 from upsolve.config.reward import RewardConfig
 from upsolve.config.running import (
     DataConfig,
@@ -38,6 +47,7 @@ __all__ = [
     "VerifyConfig",
     "VllmConfig",
     "cache_folder",
+    "check_recipe",
     "dump_recipe",
     "explain",
     "load_recipe",

@@ -141,7 +141,7 @@ class ObjectiveConfig(Strict):
     """Loss (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Settings of an objective that is not built in."""
-    reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "sequence_sum"
+    reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "token_mean"
     """What divides the sum over tokens: number of attempts, each length, number of tokens, or attempts times ``length``."""
     length: int = Field(default=1024, ge=1)
     """``constant_length``: tokens, such as the longest completion; the same for the whole run."""

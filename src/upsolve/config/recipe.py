@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from upsolve.config.contradictions import advantage_problems, reward_problems, run_problems
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
@@ -23,6 +24,7 @@ __all__ = [
     "RECIPES",
     "Recipe",
     "cache_folder",
+    "check_recipe",
     "dump_recipe",
     "explain",
     "load_recipe",
@@ -59,6 +61,21 @@ class Recipe(Strict):
     def ks(self) -> tuple[int, ...]:
         """The k of pass@k for which there are samples enough."""
         return tuple(k for k in self.evaluate.ks if k <= self.sample.samples)
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Check the stages of a recipe against each other; ``load_recipe`` and ``train`` do.
+
+    Raises:
+        ConfigError: settings that contradict each other or have no effect; one line each, which names the keys.
+    """
+    problems = [
+        *advantage_problems(recipe.advantage, recipe.objective),
+        *reward_problems(recipe.reward, recipe.advantage, recipe.objective),
+        *run_problems(recipe.data, recipe.source, recipe.advantage, recipe.monitor),
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def recipe_names() -> dict[str, str]:
@@ -117,10 +134,15 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     for override in overrides:
         set_key(data, override)
     try:
-        return Recipe.model_validate(data)
+        recipe = Recipe.model_validate(data)
     except ValidationError as error:
         lines = [f"  {said(one)}" for one in error.errors()]
         raise ConfigError(f"{path or 'recipe'}: {len(lines)} wrong\n" + "\n".join(lines)) from error
+    try:
+        check_recipe(recipe)
+    except ConfigError as error:
+        raise ConfigError(f"{path or 'recipe'}: {error}") from None
+    return recipe
 
 
 def said(error: Any) -> str:

@@ -1,30 +1,30 @@
-"""Losses that weigh by pi/pi_old, and what bounds them: clips and masks. A loss a token, nothing summed.
+"""Losses weighted by the ratio pi/pi_old, with the clips and masks that bound them. One loss a token, not summed.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts; attempt_T [T] maps a token to its attempt;
-logratio_T [T] = log pi(o_t) - log pi_old(o_t); r = pi/pi_old; sg = no gradient.
+logratio_T [T] = log pi(o_t) - log pi_old(o_t); r = pi/pi_old; sg = stop gradient. Log-ratios are ``bounded`` before exp.
 
-pi_old is the policy that made the attempts, or the policy when this batch was first seen. All ratios are 1 at first. When
-pi_old is a guess (the author's mu is unknown), ratios leave the clip within a few updates, and every token outside is without
-gradient: training stops in silence. ``table.clipped_tokens`` says which they are, and the log has their share.
+pi_old is the policy that sampled the attempts, or the policy before its first step on them; all ratios are 1 at first. When
+pi_old is a guess (the author's mu is unknown), ratios leave the clip within a few updates, and tokens outside it have no gradient:
+training stops, and the loss does not show it. ``losses.clipped_tokens`` returns these tokens; their share is logged as ``clipped``.
 """
 
 import torch
 from torch import Tensor
 
-from upsolve.objective.ratio import mean_by_attempt
+from upsolve.objective.ratio import bounded, mean_by_attempt
 
 __all__ = ["cispo", "gspo", "m2po", "m2po_bound", "m2po_mask", "opsm_mask", "outside", "ppo_clip", "sequence_logratio"]
 
 
 def ppo_clip(logratio_T: Tensor, advantages_T: Tensor, *, low: float, high: float) -> Tensor:
     """loss_t = -min(r A, clip(r, 1 - low, 1 + high) A) (PPO, 1707.06347; GRPO, 2402.03300; high > low: DAPO, 2503.14476)."""
-    ratio_T = logratio_T.exp()
+    ratio_T = bounded(logratio_T).exp()
     return -torch.minimum(ratio_T * advantages_T, ratio_T.clamp(1 - low, 1 + high) * advantages_T)
 
 
 def outside(logratio_T: Tensor, advantages_T: Tensor, *, low: float, high: float) -> Tensor:
-    """Return bool [T]: tokens that ``ppo_clip`` leaves without gradient: r > 1 + high with A > 0, or r < 1 - low with A < 0."""
-    ratio_T = logratio_T.exp()
+    """Return bool [T]: tokens for which ``ppo_clip`` has no gradient: r > 1 + high with A > 0, or r < 1 - low with A < 0."""
+    ratio_T = bounded(logratio_T).exp()
     return ((ratio_T > 1 + high) & (advantages_T > 0)) | ((ratio_T < 1 - low) & (advantages_T < 0))
 
 
@@ -44,11 +44,11 @@ def gspo(sequence_logratio_T: Tensor, advantages_T: Tensor, *, low: float, high:
 
 def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: float) -> Tensor:
     """loss_t = -sg(min(r, cap)) A log pi(o_t) (CISPO, 2506.13585): weights are capped, no token loses its gradient."""
-    return -logratio_T.detach().exp().clamp(max=cap) * advantages_T * logp_T
+    return -bounded(logratio_T.detach()).exp().clamp(max=cap) * advantages_T * logp_T
 
 
 def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
-    """Return the largest (log r)^2 to keep, so that the mean over what is kept is <= threshold (M2PO, 2510.01161); -1: nothing is.
+    """Return the largest (log r)^2 to keep, so that the mean over the tokens kept is <= threshold (M2PO, 2510.01161); -1: none is.
 
     Equal ones are kept or dropped together; log r = 0 always stays.
 
@@ -71,13 +71,13 @@ def m2po_mask(logratio_T: Tensor, bound: Tensor) -> Tensor:
 
 
 def m2po(logratio_T: Tensor, advantages_T: Tensor, bound: Tensor) -> Tensor:
-    """loss_t = -M r A, M from ``m2po_mask`` (M2PO, 2510.01161): no clip, only the outliers of a stale batch are dropped."""
-    return -logratio_T.exp() * advantages_T * m2po_mask(logratio_T, bound)
+    """loss_t = -M r A, M from ``m2po_mask`` (M2PO, 2510.01161): no clip; only the outliers of a stale batch are masked."""
+    return -bounded(logratio_T).exp() * advantages_T * m2po_mask(logratio_T, bound)
 
 
 def opsm_mask(sequence_logratio_T: Tensor, advantages_T: Tensor, *, threshold: float) -> Tensor:
     """Return bool [T], tokens kept: A >= 0, or mean log pi_old/pi over the attempt <= threshold (OPSM, 2512.02556).
 
-    A failed attempt that the policy has already left is not pushed away any further.
+    A failed attempt whose likelihood has already fallen is not pushed down further.
     """
     return (advantages_T >= 0) | (-sequence_logratio_T.detach() <= threshold)

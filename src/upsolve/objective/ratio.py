@@ -1,4 +1,4 @@
-"""Log-ratios between the policy and a reference, and what is read off them.
+"""Log-ratios between the policy and a reference, and estimates made from them.
 
 Legend: T tokens of all attempts in a batch, one after the other; S attempts; attempt_T maps a token to its attempt.
 """
@@ -8,7 +8,17 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-__all__ = ["KL", "effective_sample_size", "k1", "k2", "k3", "mean_by_attempt", "second_moment", "sum_by_attempt"]
+from upsolve.advantage import LOGRATIO_LIMIT
+
+__all__ = ["KL", "bounded", "effective_sample_size", "k1", "k2", "k3", "mean_by_attempt", "second_moment", "sum_by_attempt"]
+
+
+def bounded(logratio: Tensor) -> Tensor:
+    """Return the log-ratio clamped to +-``LOGRATIO_LIMIT`` (20 nats), so that its exp is finite: at most 4.9e8.
+
+    Beyond the limit there is no gradient. verl and TRL clamp at the same place; an infinite ratio times an advantage of 0 is NaN.
+    """
+    return logratio.clamp(-LOGRATIO_LIMIT, LOGRATIO_LIMIT)
 
 
 def sum_by_attempt(values_T: Tensor, attempt_T: Tensor, attempts: int) -> Tensor:
@@ -36,8 +46,9 @@ def k2(logratio: Tensor) -> Tensor:
 
 
 def k3(logratio: Tensor) -> Tensor:
-    """KL estimate k3 = ref/pi - 1 + log pi/ref: unbiased on samples of pi, >= 0."""
-    return torch.expm1(-logratio) + logratio
+    """KL estimate k3 = ref/pi - 1 + log pi/ref: unbiased on samples of pi, >= 0. The log-ratio is ``bounded``."""
+    limited = bounded(logratio)
+    return torch.expm1(-limited) + limited
 
 
 KL: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
@@ -45,7 +56,7 @@ KL: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
 
 
 def second_moment(logratio_T: Tensor) -> Tensor:
-    """Mean squared log-ratio over tokens (M2PO, 2510.01161): how far the policy has left the reference."""
+    """Mean squared log-ratio over tokens (M2PO, 2510.01161): how far the policy is from the reference."""
     return logratio_T.square().mean()
 
 

@@ -40,7 +40,10 @@ def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, windo
 def flex(
     _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: BlockMask, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(cap(q k^T scale)) v over the pairs of a block mask; cap(x) = c tanh(x / c) where the model asks for one (``softcap``)."""
+    """softmax(cap(q k^T scale)) v over the pairs of a block mask; cap(x) = c tanh(x / c) where the model asks for one (``softcap``).
+
+    Under autocast rotary embeddings leave queries and keys in float32 beside values in bfloat16: all are cast to the values' dtype.
+    """
     cap = options.get("softcap")
 
     def capped(score: Tensor, *_place: Tensor) -> Tensor:
@@ -49,8 +52,8 @@ def flex(
     attend = compiled(flex_attention) if query.is_cuda else flex_attention
     grouped = query.shape[1] != key.shape[1]
     out = attend(
-        query,
-        key,
+        query.to(value.dtype),
+        key.to(value.dtype),
         value,
         score_mod=capped if cap else None,
         block_mask=attention_mask,

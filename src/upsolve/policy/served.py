@@ -1,16 +1,15 @@
 """A model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, ``transformers serve``, an API."""
 
-import http.client
 import json
 import logging
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from random import Random
 from threading import Event, Lock, Thread
 from typing import Any
+
+import httpx2
 
 from upsolve.config import SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
@@ -68,7 +67,12 @@ class Server:
             raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
         self.server, self.model, self.codec = server, model, codec
         self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
-        self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        self.client = httpx2.Client(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=server.timeout_seconds,
+            limits=httpx2.Limits(max_connections=None),  # ``sample.batch`` is the limit
+            follow_redirects=False,  # the key is for this server alone
+        )
         self.lost = False
 
     def __call__(
@@ -185,20 +189,20 @@ class Server:
             CutError: no whole answer came; it may be better later.
             ModelError: the server refuses.
         """
-        asked = urllib.request.Request(self.url, json.dumps(body).encode(), self.headers)  # noqa: S310
         try:
-            with urllib.request.urlopen(asked, timeout=self.server.timeout_seconds) as reply:  # noqa: S310
-                answer: Json = json.loads(reply.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                why = f"{error.code} {error.reason}: {error.read(2000).decode('utf-8', 'replace').strip()}"
-            if error.code in BUSY or error.code >= 500:
-                wait = error.headers.get("Retry-After", "")
-                raise CutError(why, min(float(wait), 600.0) if wait.isdigit() else 0.0) from None
-            raise ModelError(f"{self.url}: task {task.task_id}: {why}") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:  # an answer that was cut is no JSON
-            raise CutError(f"no answer: {error}") from error
-        return answer
+            reply = self.client.post(self.url, json=body)
+            if reply.is_success:
+                answer: Json = reply.json()
+                return answer
+        except (httpx2.HTTPError, ValueError) as error:  # an answer that was cut is no JSON
+            raise CutError(f"no answer: {error!r}") from error
+        why = f"{reply.status_code} {reply.reason_phrase}: {reply.text[:2000].strip()}"
+        if reply.status_code in BUSY or reply.status_code >= 500:
+            wait = reply.headers.get("Retry-After", "")
+            raise CutError(why, min(float(wait), 600.0) if wait.isdigit() else 0.0)
+        if reply.is_redirect:
+            why += f" (redirect to {reply.headers['Location']}: redirects are not followed; set sample.server.url)"
+        raise ModelError(f"{self.url}: task {task.task_id}: {why}")
 
 
 def side_by_side(

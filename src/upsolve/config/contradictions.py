@@ -1,0 +1,52 @@
+"""Settings of a recipe that contradict each other, or have no effect, because of another stage. Found before a model is loaded."""
+
+from collections.abc import Iterator
+
+from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
+from upsolve.config.online import SourceConfig
+from upsolve.config.reward import RewardConfig
+from upsolve.config.running import DataConfig, MonitorConfig
+
+__all__ = ["advantage_problems", "reward_problems", "run_problems"]
+
+
+def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
+    """Yield what the estimator of advantages and the objective make of each other's settings."""
+    kind, estimator, record = objective.kind, advantage.record, objective.record
+    pairs, by_token = record.unit == "pair", record.advantages == "token"
+    values = estimator.reads == "values"
+    if values and (pairs or not by_token):
+        yield f"advantage.kind {advantage.kind}: objective.kind {kind} does not read an advantage for every token; choose another kind"
+    if advantage.blame:
+        if not by_token:
+            yield f"advantage.blame: objective.kind {kind} does not read advantages for every token, so blame has no effect"
+        elif values or (estimator.nonnegative and not pairs):
+            yield f"advantage.blame: advantage.kind {advantage.kind} gives an attempt no negative advantage, so there is none to assign"
+    if objective.clip.sequence_kl is not None and estimator.nonnegative and not pairs:
+        yield f"objective.clip.sequence_kl masks negative advantages, and advantage.kind {advantage.kind} gives none"
+    if objective.kl.place == "reward":
+        if not values:
+            yield f"objective.kl.place: reward needs rewards for every token (advantage.kind: gae), not {advantage.kind}; use place: loss"
+        elif objective.kl.estimator != "k3":
+            yield f"objective.kl.estimator: place reward always uses k3, not {objective.kl.estimator}"
+
+
+def reward_problems(reward: RewardConfig, advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
+    """Yield settings of the reward's tokens that the later stages do not read."""
+    record = objective.record
+    if reward.mask_unexecuted and record.advantages != "token":
+        yield f"reward.mask_unexecuted: objective.kind {objective.kind} sums over all tokens of an attempt, so a mask has no effect"
+    if reward.credit and not advantage.needs_values:
+        yield f"reward.credit needs rewards for every token (advantage.kind: gae), not {advantage.kind}"
+    if record.unit == "pair" and objective.preference.focal and (reward.mask_unexecuted or advantage.blame):
+        yield "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame"
+
+
+def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, monitor: MonitorConfig) -> Iterator[str]:
+    """Yield what the source of groups, the split and the monitors cannot do."""
+    if data.train + data.dev >= 1:
+        yield f"data: train {data.train} and dev {data.dev} together must be below 1; the rest is the test split"
+    if advantage.needs_values and not source.rounds:
+        yield f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind"
+    if monitor.keep == "best" and not monitor.heldout:
+        yield "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last"

@@ -1,0 +1,60 @@
+"""What the archive of a recipe lacks for it, found before a model is loaded."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from upsolve.config import DataConfig, Recipe, check_recipe
+from upsolve.errors import ConfigError
+from upsolve.reward.formula import check_rewards
+from upsolve.train.groups import select
+from upsolve.types import Group
+
+__all__ = ["check_run"]
+
+
+def check_run(recipe: Recipe, groups: Sequence[Group]) -> None:
+    """Check a recipe, and that the stored groups of its training tasks have what it reads. Takes seconds.
+
+    Args:
+        recipe: all settings.
+        groups: judged groups of the training tasks; online, also tasks without attempts.
+
+    Raises:
+        ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and what to do.
+    """
+    check_recipe(recipe)
+    source = recipe.source
+    stored = not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
+    if not groups or not stored:
+        return
+    wanted = [select(group, recipe.data.authors) for group in groups]
+    check_authors(groups, wanted, recipe.data)
+    if recipe.reward.efficiency != "reference":  # references are run first
+        check_rewards(wanted, recipe.reward)
+    if recipe.objective.record.unit != "pair":
+        check_group_size(wanted, recipe.data)
+    verdicts = [verdict for group in wanted for verdict in group.verdicts if verdict is not None]
+    if recipe.reward.mask_unexecuted and not source.rounds and all(one.executed_lines is None for one in verdicts):
+        raise ConfigError(
+            f"reward.mask_unexecuted: no verdict of {recipe.data.archive} has executed lines; record them by `upsolve verify --lines`"
+        )
+
+
+def check_authors(groups: Sequence[Group], wanted: Sequence[Group], data: DataConfig) -> None:
+    """Refuse ``data.authors`` without any attempt."""
+    if any(group.attempts for group in wanted) or not data.authors:
+        return
+    known = sorted({attempt.author for group in groups for attempt in group.attempts})
+    close = get_close_matches(data.authors[0], known, n=3) or known[:5]
+    raise ConfigError(
+        f"data.authors: no attempt of {', '.join(data.authors)} in {data.archive}; did you mean {', '.join(close)}?"
+    )
+
+
+def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
+    """Refuse groups that are larger than any task's attempts."""
+    most = max(len(group.attempts) for group in groups)
+    if most < data.group_size:
+        raise ConfigError(
+            f"data.group_size: {data.group_size} attempts wanted, but no task of {data.archive} has more than {most}"
+        )
