@@ -1,12 +1,23 @@
 """The command line, as a person types it."""
 
+import errno
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from upsolve import __version__
+from upsolve.archive.store import open_archive
 from upsolve.cli.main import main
+from upsolve.cli.progress import line_reporter
+from upsolve.cli.recipes import load
+from upsolve.config.recipe import RECIPES
+from upsolve.errors import ConfigError
+from upsolve.evaluate.runs import save_evaluation
+from upsolve.types import Evaluation, TaskScore
 
 TASK = {
     "kind": "task",
@@ -29,6 +40,8 @@ def upsolve(*words, code=0):
 def here(monkeypatch, capfd):
     """The same in this process, which has imported what models need already."""
 
+    before = signal.getsignal(signal.SIGTERM)
+
     def run(*words, code=0):
         monkeypatch.setattr(sys, "argv", ["upsolve", *map(str, words)])
         with pytest.raises(SystemExit) as done:
@@ -37,7 +50,8 @@ def here(monkeypatch, capfd):
         assert (done.value.code or 0) == code, said
         return said
 
-    return run
+    yield run
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -72,17 +86,23 @@ def test_ingest_verify_look_and_export(archive, tmp_path):
 
 def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):
     settings = ["--set", "sample.samples=2", "--set", "sample.max_tokens=8"]
-    upsolve("sample", archive, "--model", tiny_model, *settings)
+    upsolve("sample", "--archive", archive, "--model", tiny_model, *settings)
     assert "attempts     4" in here("archive", "info", archive)
-    assert "0 attempts added" in here("sample", archive, "--model", tiny_model, *settings)
-    assert "1 attempts added" in here("sample", archive, "--model", tiny_model, *settings, "--set", "sample.samples=3")
+    assert "0 attempts added" in here("sample", "--archive", archive, "--model", tiny_model, *settings)
+    assert "1 attempts added" in here(
+        "sample", "--archive", archive, "--model", tiny_model, *settings, "--set", "sample.samples=3"
+    )
     recipe = tmp_path / "r.yaml"
     recipe.write_text("evaluate: {tasks: 2, ks: [1, 2]}\n")
     for name in ("one", "two"):
         said = here("eval", recipe, "--model", tiny_model, "--name", name, "--out", tmp_path, *settings)
         assert "pass@2" in said
     said = here("report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path / "r.html")
-    assert "told from chance" in said and "<svg" in (tmp_path / "r.html").read_text()
+    assert "Too few tasks to tell" in said and "Only 2 tasks" in said
+    assert "<svg" in (tmp_path / "r.html").read_text()
+    assert f"report: {tmp_path / 'report.html'}" in here(
+        "report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path
+    )
 
 
 def test_errors_are_one_message_and_no_traceback(tmp_path):
@@ -100,9 +120,106 @@ def test_verify_wants_an_archive_or_serve():
     assert "an archive to judge, or --serve" in upsolve("verify", code=2)
 
 
-def test_help_names_the_commands():
-    said = upsolve("--help")
-    assert all(name in said for name in ("ingest", "verify", "train", "sample", "eval", "report", "run", "doctor"))
+def test_help_names_the_commands(here):
+    names = (
+        "ingest",
+        "verify",
+        "train",
+        "sample",
+        "eval",
+        "report",
+        "run",
+        "doctor",
+        "recipes",
+        "explain",
+        "--install-completion",
+    )
+    for option in ("-h", "--help"):
+        said = here(option)
+        assert all(name in said for name in names)
+    assert here("--version").strip() == __version__ == here("version").strip()
+    assert "Count what an archive holds" in here("archive", "info", "-h")
+
+
+def test_recipes_are_listed_and_keys_explained(here):
+    lines = here("recipes").splitlines()
+    assert len(lines) == len([*RECIPES.glob("*.yaml")])
+    assert next(line for line in lines if line.startswith("dr_grpo")).startswith("dr_grpo        Dr. GRPO (2503.20783)")
+    assert all(line.endswith(".") and len(line.split()) > 3 for line in lines)
+    assert "default: 1.0e-05" in here("explain", "optim.lr")
+    assert "optim.lr" in here("explain", "optim.learning_rate", code=2)
+
+
+def test_options_of_models_are_the_same_everywhere(tmp_path):
+    loaded = load("rloo", ["optim.lr=1"], model="m", archive="a", seed=7)
+    assert (loaded.model.name, loaded.data.archive, loaded.optim.lr) == ("m", "a", 1.0)
+    rollout = loaded.source.rollout
+    assert (loaded.seed, loaded.data.seed, loaded.sample.seed, rollout.seed) == (7, 7, 7, 7)
+    assert (rollout.temperature, rollout.top_p) == (1.0, 1.0), "a seed changes nothing else"
+    with pytest.raises(ConfigError, match="--archive"):
+        load(str(tmp_path), [])
+
+
+def test_embedded_is_not_sampled_into(here):
+    assert "`embedded` is read-only" in here("sample", code=2)
+
+
+def test_evaluations_of_different_tasks_are_refused(here, tmp_path):
+    for name, task in (("one", "a"), ("two", "b")):
+        scores = (TaskScore(task, "", 1, 0, {"failed": 1}),)
+        save_evaluation(Evaluation(name, "m", "x:test", 1.0, 1.0, 0, 8, scores), tmp_path / f"{name}.json")
+    said = here("report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path / "r.html", code=2)
+    assert "one and two are over different tasks: a, b" in said and not (tmp_path / "r.html").exists()
+
+
+def test_a_full_disk_is_one_message_and_leaves_no_temporary_file(here, tmp_path, monkeypatch):
+    save_evaluation(
+        Evaluation("one", "m", "x:test", 1.0, 1.0, 0, 8, (TaskScore("a", "", 1, 0, {"failed": 1}),)), tmp_path / "e.json"
+    )
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "upsolve: cannot write: No space left on device" in here(
+        "report", tmp_path / "e.json", "--out", tmp_path / "r.html", code=2
+    )
+    assert [file.name for file in tmp_path.iterdir()] == ["e.json"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
+    rows = [{**RIGHT, "code": f"import time\ntime.sleep(0.2)\ndef f(x):\n    return 2 * x + {i} - {i}"} for i in range(60)]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, *rows))))
+    upsolve("ingest", "jsonl", tmp_path / "in.jsonl", tmp_path / "archive")
+    command = [sys.executable, "-m", "upsolve", "verify", str(tmp_path / "archive"), "--no-cache", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline().startswith("verify: 1 of 60")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and "the same command resumes" in said and "Traceback" not in said
+    kept = len(open_archive(tmp_path / "archive").verdicts())
+    assert 0 < kept < 60
+    assert f"{kept} were judged before" in upsolve("verify", tmp_path / "archive")
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
+    said, now = [], [0.0]
+    report = line_reporter(said.append, lambda: now[0])
+    for done in range(1, 101):
+        report("sample", done, 100)
+        now[0] += 1.0
+    report("train: entropy 0.80", 1, 2)
+    report("train: entropy 0.70", 2, 2)
+    assert said == [
+        "sample: 1 of 100, 0 s",
+        "sample: 31 of 100, 30 s",
+        "sample: 61 of 100, 60 s",
+        "sample: 91 of 100, 90 s",
+        "sample: 100 of 100, 99 s",
+        "train: entropy 0.80: 1 of 2, 0 s",
+        "train: entropy 0.70: 2 of 2, 0 s",
+    ]
 
 
 def test_the_doctor_tries_an_attack_of_each_group():
@@ -114,4 +231,4 @@ def test_the_doctor_tries_an_attack_of_each_group():
         "exhaust",
         "interfere",
     ]
-    assert "ok  pidns" in said and "answers_in_advance/call" in said and said.rstrip().endswith("19 checks, 0 failed")
+    assert "ok  pidns" in said and "answers_in_advance/call" in said and "19 checks, 0 failed" in said

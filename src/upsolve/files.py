@@ -10,8 +10,12 @@ def write_text(path: Path, text: str) -> None:
     """Write a small file atomically, with the folders above it; of processes that write it at once, the last one's is kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    commit_file(temporary, path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        commit_file(temporary, path)
+    except BaseException:  # a full disk, an interrupt: nothing half-written is left
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def commit_file(temporary: Path, final: Path) -> None:

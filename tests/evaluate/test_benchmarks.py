@@ -52,7 +52,7 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
         measure("stopped", stop_in_the_second_portion)
     assert asked == [names[:2], names[2:4]] and {total for *_, total in told} == {10}
     scores, rows = measure("stopped")
-    assert asked[2:] == [names[2:4], names[4:]], "what was written is not drawn again"
+    assert asked[2:] == [names[2:4], names[4:]], "what was complete is not sampled again"
     assert [row["task_id"] for row in rows] == [name for name in names for _ in range(2)]
     assert (scores, rows) == measure("whole") and all(score.samples == 2 for score in scores)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stopped.samples.jsonl", "whole.samples.jsonl"]

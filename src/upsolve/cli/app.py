@@ -1,53 +1,54 @@
-"""What the commands share: the application, kinds of arguments, progress bars, tables."""
+"""Shared by the commands: the application, types of their options, progress, tables."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from upsolve import __version__
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from upsolve.report.tables import Table
     from upsolve.types import Evaluation
 
-__all__ = ["ModelName", "Out", "Place", "RecipeFile", "Settings", "app", "bars", "show", "show_results"]
+__all__ = ["ArchiveName", "ModelName", "Out", "Place", "RecipeFile", "Seed", "Settings", "app", "show", "show_results"]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Post-train code models on attempts that have already been judged."
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Post-train code models on attempts that have already been judged.",
 )
 
-RecipeFile = Annotated[Path, typer.Argument(help="Recipe, a YAML file.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run makes.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override, stage.key=value; can be repeated.")]
-ModelName = Annotated[str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name.")]
+RecipeFile = Annotated[
+    str, typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file.", metavar="RECIPE")
+]
+ArchiveName = Annotated[str, typer.Option("--archive", "-a", help="Folder of an archive, or `embedded` (data.archive).")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run writes.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and sampling; the split by task keeps its own.")]
+ModelName = Annotated[
+    str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")
+]
 Place = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded`.")]
 
 
-@contextmanager
-def bars() -> "Generator[Callable[[str, int, int], None], None, None]":
-    """Show a progress bar for whatever is being done."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+def print_version(wanted: bool) -> None:
+    """Print the version and exit."""
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
 
-    columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns) as progress:
-        known: dict[str, object] = {}
 
-        def report(what: str, done: int, total: int) -> None:
-            name = what.split(": entropy")[0]
-            if name not in known:
-                known[name] = progress.add_task(what, total=total)
-            progress.update(known[name], completed=done, total=total, description=what)  # type: ignore[arg-type]
-
-        yield report
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Post-train code models on attempts that have already been judged."""
+    del version
 
 
 def show(table: "Table") -> None:
@@ -62,11 +63,20 @@ def show(table: "Table") -> None:
 
 
 def show_results(runs: "Sequence[Evaluation]", ks: "Sequence[int]") -> None:
-    """Print the tables of evaluations, and what changed from the first to each of the others."""
-    from upsolve.evaluate.comparison import compare
+    """Print what changed from the first evaluation to each of the others, and the tables of all.
+
+    Raises:
+        ConfigError: the evaluations were made over different tasks.
+    """
+    from upsolve.errors import ConfigError
+    from upsolve.evaluate.comparison import compare, drops
     from upsolve.report.tables import pass_table, profile_table
 
+    try:
+        found = [(compare(runs[0], other, min(ks, default=1)), drops(runs[0], other, ks)) for other in runs[1:]]
+    except ValueError as error:
+        raise ConfigError(f"cannot be compared: {error}") from error
     show(pass_table(runs, ks))
     show(profile_table(runs))
-    for other in runs[1:]:
-        typer.echo(compare(runs[0], other, min(ks, default=1)).text())
+    for comparison, fallen in found:
+        typer.echo("\n".join((comparison.text(), *fallen)))

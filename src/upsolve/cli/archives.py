@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import Place, app, bars, show
+from upsolve.cli.app import Place, app, show
+from upsolve.cli.progress import bars
 
 __all__ = ["export", "info", "ingest", "query"]
 
-archive_app = typer.Typer(no_args_is_help=True, help="Look into an archive.")
+archive_app = typer.Typer(
+    no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}, help="Look into an archive."
+)
 app.add_typer(archive_app, name="archive")
 
 

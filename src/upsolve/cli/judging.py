@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import app, bars
+from upsolve.cli.app import app
+from upsolve.cli.progress import bars
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
 from upsolve.verify.limits import ANALYSES, Judging
@@ -32,7 +33,7 @@ def verify(
     port: Port = 8000,
     token_file: TokenFile = None,
 ) -> None:
-    """Judge the attempts of an archive that this judge has not judged, or analysed, yet; a stop loses at most 1,000. Or --serve."""
+    """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
     from upsolve.config import cache_folder
 
     try:
@@ -71,12 +72,15 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
     todo = [attempt for attempt in fresh if attempt.task_id in tasks]
     verdicts: list[Verdict] = []
     with bars() as progress:
-        for number, (_, verdict) in enumerate(judged([(tasks[attempt.task_id], attempt) for attempt in todo], how), 1):
-            verdicts.append(verdict)
-            progress("verify", number, len(todo))
-            if number % BATCH == 0 or number == len(todo):
-                store.append(verdicts=verdicts)
-                verdicts.clear()
+        try:
+            for number, (_, verdict) in enumerate(judged([(tasks[attempt.task_id], attempt) for attempt in todo], how), 1):
+                verdicts.append(verdict)
+                progress("verify", number, len(todo))
+                if number % BATCH == 0:
+                    store.append(verdicts=verdicts)
+                    verdicts.clear()
+        finally:  # an interrupt loses no verdict
+            store.append(verdicts=verdicts)
     typer.echo(f"judged {len(todo)}, {len(done)} were judged before, {len(fresh) - len(todo)} have no task here")
 
 

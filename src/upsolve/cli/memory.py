@@ -2,17 +2,16 @@
 
 import typer
 
-from upsolve.cli.app import ModelName, RecipeFile, Settings, app, show
+from upsolve.cli.app import ArchiveName, ModelName, RecipeFile, Settings, app, show
+from upsolve.cli.recipes import load
 
 __all__ = ["memory"]
 
 
 @app.command()
-def memory(recipe: RecipeFile, model: ModelName = "", settings: Settings = None) -> None:
+def memory(recipe: RecipeFile, archive: ArchiveName = "", model: ModelName = "", settings: Settings = None) -> None:
     """Compute what a run will hold in memory, without loading a weight; exit 1 where it does not fit this machine."""
-    from upsolve.config import load_recipe
-
-    loaded = load_recipe(recipe, [*(settings or []), *([f"model.name={model}"] if model else [])])
+    loaded = load(recipe, settings, model=model, archive=archive)
     from upsolve.report.tables import Table
     from upsolve.train.memory import available_bytes, memory_of
 

@@ -5,25 +5,32 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import ModelName, Out, RecipeFile, Settings, app, bars, show_results
+from upsolve.cli.app import ArchiveName, ModelName, Out, RecipeFile, Seed, Settings, app, show_results
+from upsolve.cli.progress import bars
+from upsolve.cli.recipes import load
+from upsolve.errors import ConfigError
 
 __all__ = ["evaluate", "report", "run", "sample", "train"]
+
+AnyRecipe = Annotated[
+    str | None,
+    typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file; else the defaults.", metavar="RECIPE"),
+]
+KS = (1, 2, 4, 8, 10, 16, 32, 64, 100)
+"""The k of pass@k that a report shows, up to the fewest samples of a task."""
 
 
 @app.command()
 def run(
     recipe: RecipeFile,
     out: Out = Path("runs/run"),
+    archive: ArchiveName = "",
     model: ModelName = "",
-    seed: Annotated[int | None, typer.Option(help="Seed of training, grouping and sampling; the split keeps its own.")] = None,
+    seed: Seed = None,
     settings: Settings = None,
 ) -> None:
-    """Measure a model, train it on an archive, measure again, write a report. Run it again to go on after a stop."""
-    from upsolve.config import load_recipe
-
-    overrides = [f"model.name={model}"] if model else []
-    overrides += [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed") if seed is not None]
-    loaded = load_recipe(recipe, [*(settings or []), *overrides])
+    """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.experiment import run_recipe
 
     with bars() as progress:
@@ -33,11 +40,16 @@ def run(
 
 
 @app.command()
-def train(recipe: RecipeFile, out: Out = Path("runs/train"), settings: Settings = None) -> None:
-    """Train a policy on an archive. Run it again to go on after a stop."""
-    from upsolve.config import load_recipe
-
-    loaded = load_recipe(recipe, settings or [])
+def train(
+    recipe: RecipeFile,
+    out: Out = Path("runs/train"),
+    archive: ArchiveName = "",
+    model: ModelName = "",
+    seed: Seed = None,
+    settings: Settings = None,
+) -> None:
+    """Train a policy on an archive. Rerun the same command to resume."""
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
     from upsolve.train.loop import train as train_policy
@@ -59,62 +71,65 @@ def train(recipe: RecipeFile, out: Out = Path("runs/train"), settings: Settings 
 
 @app.command()
 def sample(
-    archive: Annotated[Path, typer.Argument(help="Archive whose tasks are tried and to which the attempts are added.")],
-    recipe: Annotated[Path | None, typer.Option(help="Recipe; its `sample` stage is used.")] = None,
-    model: ModelName = "smollm2-135m",
+    recipe: AnyRecipe = None,
+    archive: ArchiveName = "",
+    model: ModelName = "",
+    seed: Seed = None,
     settings: Settings = None,
 ) -> None:
-    """Sample attempts from a model into an archive until each task has `sample.samples` of its (judge them with `verify`)."""
-    from upsolve.config import load_recipe
-
-    loaded = load_recipe(recipe, settings or [])
-    from upsolve.archive.store import Archive
+    """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    if loaded.data.archive == "embedded":
+        raise ConfigError("sample adds attempts to an archive, and `embedded` is read-only: name your own by --archive FOLDER")
+    from upsolve.archive.store import open_archive
     from upsolve.policy.collect import sample_attempts
 
     with bars() as progress:
-        added = sample_attempts(Archive(archive), loaded, model=model, progress=progress)
-    typer.echo(f"{added} attempts added")
+        added = sample_attempts(open_archive(loaded.data.archive), loaded, model=loaded.model.name, progress=progress)
+    typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")
 
 
 @app.command("eval")
 def evaluate(
-    recipe: RecipeFile,
-    model: ModelName = "smollm2-135m",
-    name: Annotated[str, typer.Option(help="Label in tables.")] = "model",
+    recipe: AnyRecipe = None,
     out: Out = Path("runs/eval"),
+    archive: ArchiveName = "",
+    model: ModelName = "",
+    name: Annotated[str, typer.Option(help="Label in tables, and name of the files in --out.")] = "model",
+    seed: Seed = None,
     settings: Settings = None,
 ) -> None:
-    """Measure a model on the held-out tasks of a recipe's archive."""
-    from upsolve.config import load_recipe
-
-    loaded = load_recipe(recipe, settings or [])
+    """Evaluate a model on the held-out tasks of an archive. Rerun the same command to resume."""
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
     from upsolve.evaluate.benchmarks import evaluate_model
     from upsolve.evaluate.runs import save_evaluation
 
-    split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=loaded.source.rounds > 0)
+    split = split_archive(open_archive(loaded.data.archive), loaded.data)
     tasks = split.tasks[loaded.evaluate.split][: loaded.evaluate.tasks or None]
     keep = out / f"{name}.samples.jsonl"
     keep.parent.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
-        result, _, _ = evaluate_model(loaded, tasks, model=model, name=name, keep=keep, progress=progress)
+        result, _, _ = evaluate_model(loaded, tasks, model=loaded.model.name, name=name, keep=keep, progress=progress)
     save_evaluation(result, out / f"{name}.json")
     show_results((result,), loaded.ks)
+    typer.echo(f"evaluation: {out / f'{name}.json'}")
 
 
 @app.command()
 def report(
     evaluations: Annotated[list[Path], typer.Argument(help="Evaluations (JSON), the baseline first.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file, or a folder for report.html.")] = Path("report.html"),
 ) -> None:
     """Compare evaluations: tables in the terminal, and one self-contained HTML page."""
     from upsolve.evaluate.runs import load_evaluation
     from upsolve.report.html import ReportContent, write_report
 
     runs = tuple(load_evaluation(path) for path in evaluations)
-    fewest = min(score.samples for run in runs for score in run.scores)
-    ks = tuple(k for k in (1, 2, 4, 8, 10, 100) if k <= max(1, fewest))
+    fewest = min((score.samples for run in runs for score in run.scores if score.samples), default=1)
+    ks = tuple(k for k in KS if k <= fewest)
+    page = out / "report.html" if out.is_dir() else out
     show_results(runs, ks)
-    write_report(out, ReportContent(f"{' and '.join(run.name for run in runs)}", runs, ks))
-    typer.echo(f"report: {out}")
+    write_report(page, ReportContent(" and ".join(run.name for run in runs), runs, ks))
+    typer.echo(f"report: {page}")

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from upsolve.verify.pool.pool import verify
 __all__ = ["evaluate_model"]
 
 PORTION = 128
-"""Tasks sampled between two writes."""
+"""Tasks sampled between two writes; an interrupt writes as well."""
 
 
 def evaluate_model(
@@ -31,18 +31,17 @@ def evaluate_model(
     keep: Path | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
-    """Measure a model on tasks.
+    """Sample a model on tasks, judge the samples, and score every task.
 
-    With ``keep``, samples are written down on the way, ``PORTION`` tasks at a time, and a call that was stopped goes on after the last
-    ones written.
+    With ``keep``, a call that is interrupted keeps the samples of the tasks it has finished, and the same call resumes after them.
 
     Args:
         recipe: its ``sample`` and ``verify`` stages are used.
-        tasks: what to try.
+        tasks: tasks to sample.
         model: name or folder.
         name: label in tables.
-        keep: JSONL file for the samples, one a line, with what is not finished beside it; None keeps none.
-        progress: called with what is being done, how much is done, and how much there is.
+        keep: JSONL file for the judged samples, one a line; until it is complete, samples are kept in a folder beside it. None keeps none.
+        progress: called with the stage (``sample``, ``verify``), samples done, and samples in all.
 
     Returns:
         The evaluation, and the samples with their verdicts.
@@ -80,29 +79,46 @@ def fingerprint(recipe: Recipe, tasks: Sequence[Task], model: str) -> str:
 def draw_samples(
     recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: Path | None, report: OnProgress
 ) -> list[Attempt]:
-    """Return the samples in the order of the tasks; portions that are written down in a folder are read."""
-    total, found = len(tasks) * recipe.sample.samples, list[Attempt]()
-    draw = None
-    for start in range(0, len(tasks), PORTION):
-        portion, before = tasks[start : start + PORTION], len(found)
-        file = unfinished and unfinished / f"{start:08d}.jsonl"
-        if file and file.exists():
-            found += [Attempt(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-            continue
-        draw = draw or sampler(recipe.sample, recipe.model.at(model))
-        drawn = draw(
-            portion,
-            config=recipe.sample,
-            author=model,
-            on_done=lambda done, before=before: report("sample", before + done, total),
-        )
-        order = {task.task_id: position for position, task in enumerate(portion)}
-        found += sorted(
-            (replace(one, token_ids=None, token_logps=None) for one in drawn), key=lambda attempt: order[attempt.task_id]
-        )
-        if file:
-            write_text(file, "".join(json.dumps(asdict(one)) + "\n" for one in found[before:]))
+    """Return the samples in the order of the tasks; whatever stops this, tasks with all of their samples are kept in the folder."""
+    wanted, total = recipe.sample.samples, len(tasks) * recipe.sample.samples
+    found = read_samples(unfinished)
+    missing = [task for task in tasks if task.task_id not in found]
+    if not missing:
+        return [attempt for task in tasks for attempt in found[task.task_id]]
+    draw = sampler(recipe.sample, recipe.model.at(model))
+    for start in range(0, len(missing), PORTION):
+        portion, before = missing[start : start + PORTION], wanted * len(found)
+        drawn: dict[str, list[Attempt]] = {}
+        try:
+            for one in draw(
+                portion,
+                config=recipe.sample,
+                author=model,
+                on_done=lambda done, before=before: report("sample", before + done, total),
+            ):
+                drawn.setdefault(one.task_id, []).append(replace(one, token_ids=None, token_logps=None))
+        finally:
+            complete = {name: samples for name, samples in drawn.items() if len(samples) == wanted}
+            found |= complete
+            keep_samples(unfinished, complete)
+    return [attempt for task in tasks for attempt in found[task.task_id]]
+
+
+def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
+    """Return the samples by task that an earlier call has left."""
+    found: dict[str, list[Attempt]] = {}
+    for file in sorted(folder.glob("*.jsonl")) if folder else ():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            attempt = Attempt(**json.loads(line))
+            found.setdefault(attempt.task_id, []).append(attempt)
     return found
+
+
+def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) -> None:
+    """Write samples into the next file of a folder; nothing without a folder, or without samples."""
+    if folder and samples:
+        rows = [json.dumps(asdict(attempt)) + "\n" for attempts in samples.values() for attempt in attempts]
+        write_text(folder / f"{len([*folder.glob('*.jsonl')]):08d}.jsonl", "".join(rows))
 
 
 def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:

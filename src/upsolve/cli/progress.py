@@ -1,0 +1,69 @@
+"""Progress of a command: bars on a terminal, a line now and then elsewhere. Both go to standard error."""
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from upsolve.progress import OnProgress
+
+__all__ = ["EVERY_SECONDS", "bars", "line_reporter"]
+
+EVERY_SECONDS = 30.0
+"""Seconds between two lines of one stage where standard error is no terminal."""
+
+
+@contextmanager
+def bars() -> "Generator[OnProgress, None, None]":
+    """Report the progress of each stage."""
+    if not sys.stderr.isatty():
+        yield line_reporter()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        known: dict[str, object] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            name = stage_name(stage)
+            if name not in known:
+                known[name] = progress.add_task(stage, total=total)
+            progress.update(known[name], completed=done, total=total, description=stage)  # type: ignore[arg-type]
+
+        yield report
+
+
+def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> "OnProgress":
+    """Return a callback that prints the first and the last report of each stage, and one every ``EVERY_SECONDS`` between."""
+    started: dict[str, float] = {}
+    printed: dict[str, float] = {}
+
+    def report(stage: str, done: int, total: int) -> None:
+        name, now = stage_name(stage), clock()
+        begun = started.setdefault(name, now)
+        if name in printed and done < total and now - printed[name] < EVERY_SECONDS:
+            return
+        printed[name] = now
+        (say or to_stderr)(f"{stage}: {done} of {total}, {now - begun:.0f} s")
+
+    return report
+
+
+def stage_name(stage: str) -> str:
+    """Return a stage without the metric that may follow its name."""
+    return stage.split(": entropy")[0]
+
+
+def to_stderr(line: str) -> None:
+    """Print a line at once."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,67 @@
+"""Recipes on the command line: loading one with the usual options, `recipes`, `explain`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upsolve.cli.app import app
+from upsolve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from upsolve.config import Recipe
+
+__all__ = ["explain", "load", "recipes"]
+
+
+@app.command()
+def recipes() -> None:
+    """List the recipes that come with upsolve."""
+    from upsolve.config.recipe import recipe_names
+
+    for name, comment in recipe_names().items():
+        typer.echo(f"{name:<14} {first_sentence(comment)}")
+
+
+@app.command()
+def explain(key: Annotated[str, typer.Argument(help="Key of a recipe, such as optim.lr, or a stage, such as optim.")]) -> None:
+    """Say what a key of a recipe means: type, range, default, documentation."""
+    from upsolve.config.recipe import explain as explained
+
+    typer.echo(explained(key))
+
+
+def first_sentence(text: str) -> str:
+    """Return a text up to its first full stop that ends a sentence."""
+    return re.split(r"(?<!\bDr)\. (?=[A-Z])", text)[0].rstrip(".") + "."
+
+
+def load(
+    recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
+) -> "Recipe":
+    """Read a recipe with the options that every command of a model has.
+
+    Raises:
+        ConfigError: no such recipe, or a wrong key or value.
+    """
+    from upsolve.config import load_recipe
+
+    if recipe and Path(recipe).is_dir():
+        raise ConfigError(f"{recipe} is a folder, not a recipe; an archive is named by --archive {recipe}")
+    overrides = [f"{key}={value}" for key, value in (("model.name", model), ("data.archive", archive)) if value]
+    loaded = load_recipe(recipe, [*(settings or []), *overrides])
+    return loaded if seed is None else seeded(loaded, seed)
+
+
+def seeded(recipe: "Recipe", seed: int) -> "Recipe":
+    """Return a recipe with one seed for training, grouping, evaluation and rollouts."""
+    new = {"seed": seed}
+    rollout = recipe.source.rollout.model_copy(update=new)
+    stages = {
+        "data": recipe.data.model_copy(update=new),
+        "sample": recipe.sample.model_copy(update=new),
+        "source": recipe.source.model_copy(update={"rollout": rollout}),
+    }
+    return recipe.model_copy(update={**new, **stages})
