@@ -10,7 +10,7 @@ from typing import Any
 
 from upsolve.config import ModelConfig
 from upsolve.errors import ModelError
-from upsolve.policy.model import resolve
+from upsolve.policy.locate import locate
 from upsolve.policy.tokens import Codec
 from upsolve.types import Group
 
@@ -114,9 +114,9 @@ def config_of(name: str) -> Any:
     """
     from transformers import AutoConfig
 
-    folder, gguf = resolve(name)
+    found = locate(name)
     try:
-        return AutoConfig.from_pretrained(folder, **({"gguf_file": gguf} if gguf else {}))
+        return AutoConfig.from_pretrained(found.where, **({"gguf_file": found.gguf.name} if found.gguf else {}))
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
 
