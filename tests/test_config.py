@@ -75,6 +75,7 @@ CONTRADICTIONS = {
     "objective.clip.sequence_kl masks negative": ("sft", ["objective.clip.sequence_kl=0.1"]),
     "reward.credit needs rewards for every token": ("rloo", ["reward.credit.outcome=uniform"]),
     "objective.preference.focal weighs tokens itself": ("dpo_focal", ["reward.mask_unexecuted=true"]),
+    "objective.correction weighs": ("kto", ["objective.correction.kind=tis"]),
     "data: train 0.9 and dev 0.1": ("rloo", ["data.train=0.9", "data.dev=0.1"]),
     "monitor.keep: best needs held-out": ("rloo", ["monitor.keep=best", "monitor.heldout=0"]),
 }

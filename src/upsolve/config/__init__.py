@@ -3,7 +3,7 @@
 A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved one beside the results.
 """
 
-from upsolve.config.learning import AdvantageConfig, ClipConfig, GaeConfig, KlConfig, ObjectiveConfig
+from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.recipe import (
     Recipe,
@@ -31,6 +31,7 @@ from upsolve.config.running import (
 __all__ = [
     "AdvantageConfig",
     "ClipConfig",
+    "CorrectionConfig",
     "DataConfig",
     "EvalConfig",
     "GaeConfig",

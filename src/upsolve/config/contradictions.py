@@ -24,6 +24,8 @@ def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -
             yield f"advantage.blame: advantage.kind {advantage.kind} gives an attempt no negative advantage, so there is none to assign"
     if objective.clip.sequence_kl is not None and estimator.nonnegative and not pairs:
         yield f"objective.clip.sequence_kl masks negative advantages, and advantage.kind {advantage.kind} gives none"
+    if objective.correction.kind != "none" and (pairs or not by_token):
+        yield f"objective.correction weighs the losses of single tokens, and objective.kind {kind} has one of whole attempts"
     if objective.kl.place == "reward":
         if not values:
             yield f"objective.kl.place: reward needs rewards for every token (advantage.kind: gae), not {advantage.kind}; use place: loss"

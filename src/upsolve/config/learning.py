@@ -11,6 +11,7 @@ from upsolve.plugins import find, named
 __all__ = [
     "AdvantageConfig",
     "ClipConfig",
+    "CorrectionConfig",
     "GaeConfig",
     "KlConfig",
     "ObjectiveConfig",
@@ -95,6 +96,28 @@ class ClipConfig(Strict):
     """OPSM, with any objective: attempts with A < 0 are masked where the mean of log pi_old / pi is above it; None: no mask."""
 
 
+class CorrectionConfig(Strict):
+    """Importance weights pi_old/mu for a sampler mu whose probabilities differ from the trainer's (docs/objectives.md)."""
+
+    kind: Literal["none", "tis", "icepop"] = "none"
+    """``tis``: min(k, cap), truncated importance sampling; ``icepop``: k where it is within [low, high], else the token is masked."""
+    cap: float = Field(default=2.0, gt=0)
+    """``tis``: largest weight."""
+    low: float = Field(default=0.5, ge=0)
+    """``icepop``: smallest ratio that is kept."""
+    high: float = Field(default=5.0, gt=0)
+    """``icepop``: largest ratio that is kept."""
+
+    @model_validator(mode="after")
+    def range_holds_one(self) -> Self:
+        """Refuse a range that masks tokens on which sampler and trainer agree."""
+        if not self.low <= 1 <= self.high:
+            raise ValueError(
+                f"low and high: the range must contain 1, where sampler and trainer agree; got {[self.low, self.high]}"
+            )
+        return self
+
+
 class KlConfig(Strict):
     """The KL term, towards the frozen start."""
 
@@ -152,6 +175,7 @@ class ObjectiveConfig(Strict):
     beta_dro: float = Field(default=1e-2, gt=0)
     """``dro``: weight of the squared log-ratio of an attempt; our choice, not the source's."""
     clip: ClipConfig = ClipConfig()
+    correction: CorrectionConfig = CorrectionConfig()
     kl: KlConfig = KlConfig()
     value: ValueConfig = ValueConfig()
     preference: PreferenceConfig = PreferenceConfig()
@@ -169,7 +193,7 @@ class ObjectiveConfig(Strict):
     @property
     def needs_old(self) -> bool:
         """True when the loss reads the log-probabilities of pi_old, the policy that sampled the attempts."""
-        return "old" in self.record.reads or self.clip.sequence_kl is not None
+        return "old" in self.record.reads or self.clip.sequence_kl is not None or self.correction.kind != "none"
 
     @property
     def needs_statistic(self) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from upsolve.objective.clipped import sequence_logratio
+from upsolve.objective.correction import unknown_as_equal
 from upsolve.objective.ratio import sum_by_attempt
 
 __all__ = ["LossInputs"]
@@ -34,6 +35,8 @@ class LossInputs:
     count_S: Tensor | None = None
     """float32 [S], number of equal attempts each stands for; None: one. Read by step statistics only: the training step multiplies
     the losses by it."""
+    sampler_T: Tensor | None = None
+    """float32 [T], nats, log-probabilities that the sampler gave the tokens; nan where unknown. None: all are unknown."""
     statistic: Tensor | None = None
     """The objective's step statistic over all micro-batches of the step; None: this batch is the whole step."""
 
@@ -62,6 +65,12 @@ class LossInputs:
     def old_sequence_logratio(self, logp_T: Tensor) -> Tensor:
         """Return [T]: the mean log pi/pi_old over the tokens of a token's attempt; ValueError as above."""
         return sequence_logratio(self.old_logratio(logp_T), self.attempt_T, self.attempts)
+
+    def sampler_logratio(self) -> Tensor:
+        """Return [T]: log pi_old/mu, 0 where the sampler mu is unknown; ValueError without the old policy's log-probabilities."""
+        if self.old_T is None:
+            raise ValueError("objective.correction reads the log-probabilities of the old policy, and the batch has none")
+        return torch.zeros_like(self.old_T) if self.sampler_T is None else unknown_as_equal(self.old_T, self.sampler_T)
 
     def per_token(self, values_S: Tensor) -> Tensor:
         """Return [T]: each attempt's value divided evenly among its tokens."""

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from upsolve.config import ObjectiveConfig
+from upsolve.config import CorrectionConfig, ObjectiveConfig
 from upsolve.objective.clipped import cispo, gspo, m2po, m2po_bound, m2po_mask, opsm_mask, outside, ppo_clip
+from upsolve.objective.correction import correction_changes, icepop, tis
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
@@ -21,6 +22,8 @@ __all__ = [
     "cispo_tokens",
     "cispo_touched",
     "clipped_tokens",
+    "corrected_tokens",
+    "correction_weights",
     "dft_tokens",
     "dpo_tokens",
     "dro_tokens",
@@ -45,9 +48,10 @@ Part = tuple[Tensor, LossInputs]
 
 
 def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Return [T]: loss_t = M_t objective_t + coefficient KL_t, with M the mask of OPSM (``clip.sequence_kl``), 1 without it.
+    """Return [T]: loss_t = M_t w_t objective_t + coefficient KL_t.
 
-    The KL term is not masked.
+    M is the mask of OPSM (``clip.sequence_kl``), w the weight of ``correction``; each is 1 unless the recipe asks for it. Neither
+    applies to the KL term.
 
     Raises:
         ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for.
@@ -55,6 +59,8 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     loss_T = config.record.loss(logp_T, inputs, config)
     if config.clip.sequence_kl is not None:
         loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
+    if config.correction.kind != "none":
+        loss_T = loss_T * correction_weights(inputs, config.correction)
     if config.kl.coefficient and config.kl.place == "loss":
         loss_T = loss_T + config.kl.coefficient * KL[config.kl.estimator](inputs.reference_logratio(logp_T))
     return loss_T
@@ -72,6 +78,25 @@ def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) 
         if config.clip.sequence_kl is not None:
             touched_T = touched_T | ~kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
     return touched_T
+
+
+def correction_weights(inputs: LossInputs, config: CorrectionConfig) -> Tensor:
+    """Return [T]: the weights of ``tis`` or ``icepop``, without gradient; 1 where the sampler is unknown.
+
+    Raises:
+        ValueError: the batch lacks the log-probabilities of the old policy.
+    """
+    logratio_T = inputs.sampler_logratio()
+    if config.kind == "tis":
+        return tis(logratio_T, cap=config.cap)
+    return icepop(logratio_T, low=config.low, high=config.high)
+
+
+def corrected_tokens(inputs: LossInputs, config: CorrectionConfig) -> Tensor:
+    """Return bool [T]: tokens whose importance weight is truncated or masked by the correction."""
+    if config.kind == "none":
+        return torch.zeros_like(inputs.advantages_T, dtype=torch.bool)
+    return correction_changes(inputs.sampler_logratio(), correction_weights(inputs, config))
 
 
 def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:

@@ -1,0 +1,82 @@
+"""Corrections for a sampler whose probabilities differ from the trainer's: another engine, another precision, an older policy.
+
+Legend: T tokens of all attempts of a batch. mu is what sampled the attempts (vLLM in bfloat16, the policy of an earlier round, a
+stored author), pi_old the policy at the start of the round under the trainer's own forward pass. k_t = pi_old(o_t)/mu(o_t), with the
+log-ratio ``bounded``. Where log mu is unknown (nan) the weight is 1.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from upsolve.objective.ratio import bounded, k3
+
+__all__ = ["Drift", "correction_changes", "drift", "icepop", "tis", "unknown_as_equal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far sampler and trainer are apart on the tokens of a batch whose sampler is known."""
+
+    tokens: int
+    """Number of tokens whose log mu is known."""
+    absolute: float
+    """Sum of |log pi_old/mu|, nats."""
+    k3: float
+    """Sum of k3(log mu/pi_old), nats: estimates KL(mu || pi_old)."""
+    most: float
+    """Largest |log pi_old/mu|, nats; 0 without a token."""
+
+
+def unknown_as_equal(old_T: Tensor, sampler_T: Tensor) -> Tensor:
+    """Return log pi_old/mu [T], bounded; 0 where log mu is nan."""
+    return bounded(torch.where(sampler_T.isnan(), 0.0, old_T - sampler_T.nan_to_num()))
+
+
+def tis(logratio_T: Tensor, *, cap: float) -> Tensor:
+    """w_t = min(k_t, cap): truncated importance sampling (the truncated weights of IMPALA, 1802.01561).
+
+    Unbiased for ``cap`` = infinity; the cap bounds the variance and biases towards mu.
+
+    Args:
+        logratio_T: [T], log pi_old/mu, without gradient.
+        cap: > 0.
+
+    Returns:
+        Weights [T] in (0, cap], by which token losses are multiplied.
+    """
+    return bounded(logratio_T).exp().clamp(max=cap)
+
+
+def icepop(logratio_T: Tensor, *, low: float, high: float) -> Tensor:
+    """w_t = k_t where low <= k_t <= high, else 0 (IcePop, 2510.18855): tokens on which the engines disagree are masked.
+
+    Args:
+        logratio_T: [T], log pi_old/mu, without gradient.
+        low: >= 0, smallest ratio kept.
+        high: > low, largest ratio kept.
+
+    Returns:
+        Weights [T], 0 or in [low, high].
+    """
+    ratio_T = bounded(logratio_T).exp()
+    return ratio_T * ((ratio_T >= low) & (ratio_T <= high))
+
+
+def correction_changes(logratio_T: Tensor, weights_T: Tensor) -> Tensor:
+    """Return bool [T]: tokens whose weight is not k_t, because it was truncated or masked."""
+    return weights_T != bounded(logratio_T).exp()
+
+
+def drift(old_T: Tensor, sampler_T: Tensor) -> Drift:
+    """Return how far sampler and trainer are apart, over the tokens whose log mu is known.
+
+    Args:
+        old_T: [T], log pi_old, nats.
+        sampler_T: [T], log mu, nats; nan where unknown.
+    """
+    known = ~sampler_T.isnan()
+    logratio_K = (old_T - sampler_T)[known].double()
+    most = float(logratio_K.abs().max()) if len(logratio_K) else 0.0
+    return Drift(len(logratio_K), float(logratio_K.abs().sum()), float(k3(-logratio_K).sum()), most)
