@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import http.client
+import http.server
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -489,3 +491,41 @@ def test_many_clients_with_a_tenth_hanging_lose_and_double_nothing(server):
         right = [status[k] == ("failed" if (10_000 * number + k) % 3 == 0 else "passed") for k in range(150) if k % 10]
         assert sum(right) >= 0.95 * len(right)  # on a busy machine, 0.2 s may be too short for some
     assert max(waits) < 8 and most == 2
+
+
+def test_connections_that_send_nothing_keep_nobody_out(server):
+    """Without a token anybody can open connections; they must cost those with a token nothing."""
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
+    try:
+        for line in idle[:50]:
+            with contextlib.suppress(OSError):
+                line.sendall(b"POST /verify HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+        assert server.ask("/health")[0] == 200
+        assert {v.status.value for _, v in remote(server.url, TOKEN, patience_seconds=5).judged(attempts(2))} == {"failed", "passed"}
+    finally:
+        for line in idle:
+            line.close()
+
+
+class Redirect(http.server.BaseHTTPRequestHandler):
+    asked: ClassVar[list] = []
+
+    def do_POST(self):
+        self.asked.append((self.path, self.headers.get("Authorization")))
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(302)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    do_GET = do_POST
+
+
+def test_a_token_is_not_sent_on_by_a_redirect():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirect) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        with pytest.raises(JudgeError, match="redirects to /elsewhere"):
+            list(remote(f"http://127.0.0.1:{other.server_port}", TOKEN, patience_seconds=2).judged(attempts(1)))
+        other.shutdown()
+        thread.join()
+    assert Redirect.asked == [("/verify", f"Bearer {TOKEN}")]

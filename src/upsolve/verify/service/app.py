@@ -3,6 +3,7 @@
 import contextlib
 import ipaddress
 import json
+import resource
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -17,8 +18,8 @@ from upsolve.verify.service.schemas import Asked
 
 __all__ = ["application", "serve"]
 
-CONNECTIONS = 512
-"""At once; more are told to come back (503)."""
+MOST_DESCRIPTORS = 8192
+"""Open at once, as far as the system allows: connections, and a few of every worker."""
 
 
 def application(service: Service) -> Door:
@@ -65,12 +66,14 @@ def stopping(app: Door, service: Service) -> Any:
     """Return a server that, when it is stopped, first ends what is at work: uvicorn itself waits for answers."""
     import uvicorn
 
+    from upsolve.verify.service.connections import BoundedProtocol
+
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             service.stop()
             await super().shutdown(sockets)
 
-    return Server(uvicorn.Config(app, log_level="warning", limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=2))
+    return Server(uvicorn.Config(app, http=BoundedProtocol, log_level="warning", timeout_graceful_shutdown=2))
 
 
 def listening(host: str, port: int, *, token: bytes) -> socket.socket:
@@ -98,6 +101,8 @@ def serve(service: Service, host: str = "127.0.0.1", port: int = 8000, *, say: C
         server = stopping(application(service), service)
     except ImportError as error:
         raise JudgeError(f"upsolve verify --serve needs FastAPI and uvicorn: pip install 'upsolve[serve]' ({error})") from error
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_DESCRIPTORS)), hard))
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with listening(host, port, token=service.token) as listener:

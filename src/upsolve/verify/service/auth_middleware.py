@@ -1,4 +1,4 @@
-"""What stands before the service: the token, and how long a body may be, looked at before anything of the body is read."""
+"""ASGI middleware: checks the bearer token, Content-Length and the number of requests before the body is read."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,13 @@ from typing import Any
 __all__ = ["Door", "RefusedError"]
 
 STALL_SECONDS = 60.0
-"""A client that takes nothing for so long is let go."""
+"""A client that takes no data for so long is disconnected."""
 DRAIN_SECONDS = 5.0
-"""For so long a body that is refused is read and thrown away: a client that still sends does not read the answer."""
+"""The body of a refused request is read and discarded for so long: a client that still sends does not read the answer."""
+MOST_DRAINED = 64
+"""Refused requests whose bodies are read at once; further ones are answered immediately."""
+MOST_REQUESTS = 512
+"""Requests with a valid token served at once; further ones are refused (503)."""
 OPEN = ("/health",)
 """Paths that need no token."""
 RETRY_SECONDS = 2
@@ -34,7 +38,7 @@ class RefusedError(Exception):
 
     def headers(self) -> dict[str, str]:
         """Return the header fields of the answer."""
-        own = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": str(RETRY_SECONDS)}}
+        own = {401: {"www-authenticate": "Bearer"}, **{key: {"retry-after": str(RETRY_SECONDS)} for key in (429, 503)}}
         return {"content-type": "application/json", **own.get(self.status, {})}
 
 
@@ -43,6 +47,7 @@ class Door:
 
     def __init__(self, app: Callable[..., Awaitable[None]], token: bytes, most_bytes: int) -> None:
         self.app, self.token, self.most_bytes = app, token, most_bytes
+        self.served = self.drained = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -54,18 +59,35 @@ class Door:
         try:
             if scope["type"] == "http":
                 self.look_at(scope)
-            await self.app(scope, receive, send_in_time)
+            counted = scope["type"] == "http" and scope["path"] not in OPEN
+            if counted and self.served >= MOST_REQUESTS:
+                raise RefusedError(503, f"{self.served} requests are served already; come back later")
+            self.served += counted
+            try:
+                await self.app(scope, receive, send_in_time)
+            finally:
+                self.served -= counted
         except TimeoutError:  # uvicorn closes the connection
             return
         except RefusedError as refused:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_SECONDS):
-                    while (await receive()).get("more_body"):
-                        pass
+            await self.drain(receive)
             names = {**refused.headers(), "connection": "close"}
             headers = [(name.encode(), value.encode()) for name, value in names.items()]
             await send({"type": "http.response.start", "status": refused.status, "headers": headers})
             await send({"type": "http.response.body", "body": refused.body()})
+
+    async def drain(self, receive: Receive) -> None:
+        """Read the body of a refused request for a while, unless many are read already."""
+        if self.drained >= MOST_DRAINED:
+            return
+        self.drained += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    while (await receive()).get("more_body"):
+                        pass
+        finally:
+            self.drained -= 1
 
     def look_at(self, scope: dict[str, Any]) -> None:
         """Refuse a request without the token, or with too long a body."""

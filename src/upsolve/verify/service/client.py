@@ -110,15 +110,25 @@ def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Rem
     return Remote(url, token, patience_seconds)
 
 
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token is for the server that was named, and urllib would send it on to any other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Take a redirect for an error."""
+
+
 def opened(request: urllib.request.Request) -> Any:
     """Return the answer to a request that the server takes."""
     try:
-        return urllib.request.urlopen(request, timeout=SILENCE_SECONDS)  # noqa: S310
+        return urllib.request.build_opener(NoRedirects).open(request, timeout=SILENCE_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(2000).decode("utf-8", "replace")
             wait = error.headers.get("Retry-After", "")
+            elsewhere = error.headers.get("Location", "")
         why = f"{error.code} {error.reason}: {said}"
+        if 300 <= error.code < 400:
+            raise JudgeError(f"{request.full_url}: redirects to {elsewhere}; name that address if you trust it") from None
         if error.code == 413:
             raise LargeError(why) from None
         if error.code in (429, 502, 503, 504):
