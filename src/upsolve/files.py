@@ -3,7 +3,13 @@
 import os
 from pathlib import Path
 
-__all__ = ["commit_file", "write_text"]
+__all__ = ["cache_folder", "commit_file", "write_text"]
+
+
+def cache_folder() -> Path:
+    """Return the folder of caches: $UPSOLVE_CACHE, or upsolve/ under $XDG_CACHE_HOME or ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("UPSOLVE_CACHE") or Path(home) / "upsolve")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -188,3 +188,10 @@ def test_a_reward_is_the_sum_of_its_parts_and_its_own(some, weights):
     assert done.rewards_G.tolist() == sums
     alone = [reward(group(one), config).rewards_G[0] for one in some]  # without efficiency, a group changes nothing
     assert done.rewards_G.tolist() == alone
+
+
+def test_what_the_attempt_could_have_decided_is_left_out_unless_it_is_trusted():
+    both = group(judged(isolation="pidns,in_process"), judged(isolation="pidns,across"))
+    done = reward(both, RewardConfig())
+    assert done.rewards_G.tolist() == [1] and done.left_out == {"tests ran in the attempt's own process": 1}
+    assert reward(both, RewardConfig(in_process="keep")).rewards_G.tolist() == [1, 1]

@@ -501,7 +501,10 @@ def test_connections_that_send_nothing_keep_nobody_out(server):
             with contextlib.suppress(OSError):
                 line.sendall(b"POST /verify HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
         assert server.ask("/health")[0] == 200
-        assert {v.status.value for _, v in remote(server.url, TOKEN, patience_seconds=5).judged(attempts(2))} == {"failed", "passed"}
+        assert {v.status.value for _, v in remote(server.url, TOKEN, patience_seconds=5).judged(attempts(2))} == {
+            "failed",
+            "passed",
+        }
     finally:
         for line in idle:
             line.close()

@@ -34,7 +34,7 @@ def verify(
     token_file: TokenFile = None,
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
-    from upsolve.config import cache_folder
+    from upsolve.files import cache_folder
 
     try:
         how = Judging(

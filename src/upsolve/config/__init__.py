@@ -7,7 +7,6 @@ from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfi
 from upsolve.config.online import SourceConfig
 from upsolve.config.recipe import (
     Recipe,
-    cache_folder,
     check_recipe,
     dump_recipe,
     explain,
@@ -47,7 +46,6 @@ __all__ = [
     "SourceConfig",
     "VerifyConfig",
     "VllmConfig",
-    "cache_folder",
     "check_recipe",
     "dump_recipe",
     "explain",

@@ -1,6 +1,5 @@
 """The whole recipe, in and out of YAML."""
 
-import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import takewhile
@@ -23,7 +22,6 @@ from upsolve.files import write_text
 __all__ = [
     "RECIPES",
     "Recipe",
-    "cache_folder",
     "check_recipe",
     "dump_recipe",
     "explain",
@@ -189,9 +187,3 @@ def recipe_yaml(recipe: Recipe) -> str:
 def dump_recipe(recipe: Recipe, path: str | Path) -> None:
     """Write the resolved recipe, atomically."""
     write_text(Path(path), recipe_yaml(recipe))
-
-
-def cache_folder() -> Path:
-    """Return where caches are kept: $UPSOLVE_CACHE, or upsolve/ under $XDG_CACHE_HOME or ~/.cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("UPSOLVE_CACHE") or Path(home) / "upsolve")

@@ -69,6 +69,8 @@ class RewardConfig(Strict):
     """Attempts truncated at the token limit: reward them like all others, leave them out, or give each this reward."""
     hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
     """Attempts that a detector flags: the same choice. They are counted in any case."""
+    in_process: Literal["drop", "keep"] = "drop"
+    """Attempts whose tests had to run in their own process, which could have decided them: leave them out and count them, or trust them."""
     detectors: tuple[DetectorName, ...] = ("early_exit", "equality", "test_echo", "hard_coded", "stub")
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])

@@ -13,7 +13,7 @@ from upsolve.files import write_text
 from upsolve.policy.engines import sampler
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
-from upsolve.verify.configured import judging_of
+from upsolve.verify.limits import judging_of
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["evaluate_model"]

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 import transformers
 
-from upsolve.config import cache_folder
 from upsolve.errors import ModelError
+from upsolve.files import cache_folder
 from upsolve.types import content_id
 
 __all__ = ["converted"]

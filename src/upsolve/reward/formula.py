@@ -19,6 +19,8 @@ from upsolve.types import Group, Status, Verdict
 
 __all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "check_rewards", "judged_of", "reward"]
 
+IN_PROCESS = "in_process"
+"""Label of a verdict that the attempt could have decided itself (docs/threat-model.md)."""
 TRUNCATED = "truncated"
 Terms = Mapping[str, tuple[Component, float]]
 """Components with their weights, by name."""
@@ -64,6 +66,9 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         judged = judged_of(group, index, baseline)
         if isinstance(judged, str):
             left_out[judged] += 1
+            continue
+        if config.in_process == "drop" and IN_PROCESS in judged.verdict.isolation.split(","):
+            left_out["tests ran in the attempt's own process"] += 1
             continue
         flags = flags_of(judged, config)
         flagged.update(flags)

@@ -17,8 +17,7 @@ from upsolve.train.groups import passed
 from upsolve.train.processes import Processes
 from upsolve.train.sources import RoundGroups, by_task, round_tag
 from upsolve.types import Attempt, Group, Task, Verdict
-from upsolve.verify.configured import judging_of
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import Judging, judging_of
 from upsolve.verify.pool.pool import judged, worker_count
 
 __all__ = ["Rollouts", "judge_while_sampling", "sample_metrics"]

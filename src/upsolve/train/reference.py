@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from upsolve.config import cache_folder
+from upsolve.files import cache_folder
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 

@@ -1,9 +1,17 @@
-"""What one attempt may use, and how a batch is judged."""
+"""Limits of one attempt, and how attempts are judged. At run time the judge needs the standard library only."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["ANALYSES", "Judging", "Limits"]
+from upsolve.files import cache_folder
+
+if TYPE_CHECKING:
+    from upsolve.config import VerifyConfig
+
+__all__ = ["ANALYSES", "Judging", "Limits", "judging_of"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the analyses there are."""
@@ -41,13 +49,13 @@ class Judging:
     isolation: str = "required"
     """``required`` refuses to run without the layers of sandbox.REQUIRED, ``best_effort`` takes what is there."""
     workers: int = 0
-    """Attempts at once; 0 means one a core."""
+    """Worker processes, >= 0; 0 means one for each core that may be used (affinity mask and quota)."""
     executor: str = "local"
     """``local``: processes here; ``ray``: tasks of a Ray cluster."""
     lines: bool = False
-    """Note which lines of a Python attempt were executed (slower by the attempt's own lines only)."""
+    """Record which lines of a Python attempt were executed. The attempt's own process records them, so it can forge them."""
     repeats: int = 1
-    """Judge so many times; an attempt whose outcomes differ gets a finding ``flaky``."""
+    """Times that each attempt is judged, >= 1; one whose outcomes differ gets a finding ``flaky``."""
     analyses: tuple[str, ...] = ()
     """What is found out without running the code: names of ``ANALYSES``."""
     cache: Path | None = None
@@ -62,3 +70,16 @@ class Judging:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.executor not in ("local", "ray"):
             raise ValueError(f"executor is local or ray, not {self.executor!r}")
+
+
+def judging_of(config: VerifyConfig, *, lines: bool = False) -> Judging:
+    """Return how a recipe wants attempts judged.
+
+    Args:
+        config: the recipe's ``verify`` section.
+        lines: record executed lines.
+    """
+    c = config
+    limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
+    cache = cache_folder() / "verdicts.sqlite" if c.cache else None
+    return Judging(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache)

@@ -113,8 +113,8 @@ def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Rem
 class NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: the token is for the server that was named, and urllib would send it on to any other."""
 
-    def redirect_request(self, *_: Any) -> None:
-        """Take a redirect for an error."""
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Treat a redirect as an error."""
 
 
 def opened(request: urllib.request.Request) -> Any:

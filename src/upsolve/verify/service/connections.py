@@ -19,13 +19,19 @@ class BoundedProtocol(H11Protocol):
     since = 0.0
     """When it was opened, by the clock of the event loop."""
 
+    @property
+    def has_request(self) -> bool:
+        """Whether the head of a request has come: uvicorn then has a cycle."""
+        cycle: Any = self.cycle
+        return cycle is not None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline; make room by closing the oldest connection that waits."""
         super().connection_made(transport)
         self.since = self.loop.time()
         self.deadline = self.loop.call_later(HEAD_SECONDS, self.close_waiting)
         others: Any = self.connections
-        waiting = [one for one in others if one.cycle is None]
+        waiting = [one for one in others if not one.has_request]
         if len(waiting) > MOST_WAITING:
             min(waiting, key=lambda one: one.since).close_waiting()
 
@@ -36,5 +42,5 @@ class BoundedProtocol(H11Protocol):
 
     def close_waiting(self) -> None:
         """Close it, if it has sent no request yet."""
-        if self.cycle is None:
+        if not self.has_request:
             self.transport.abort()
