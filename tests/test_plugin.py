@@ -66,7 +66,15 @@ def archive_of(folder):
 def test_all_of_a_package_is_used_by_name(installed, tiny_model):
     archive = archive_of(installed / "sums")
     upsolve(
-        "sample", "sums", "--set", "sample.engine=parrot", "--set", "sample.samples=1", "--set", "sample.options.comment=hi"
+        "sample",
+        "--archive",
+        "sums",
+        "--set",
+        "sample.engine=parrot",
+        "--set",
+        "sample.samples=1",
+        "--set",
+        "sample.options.comment=hi",
     )
     upsolve("verify", "sums", "--no-cache")
     by_language = {
