@@ -1,62 +1,153 @@
-"""Assert statements -> tests whose answers stay outside of the attempt's process."""
+"""Assert statements -> tests whose expected values stay outside the attempt's process."""
 
 import ast
+import builtins
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["parse_assert", "parse_asserts"]
+__all__ = ["Names", "constant", "names_bound", "parse_assert", "parse_asserts"]
 
-PURE: dict[str, object] = {
+PURE: dict[str, Any] = {
     f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)
 }
-SIMPLE = (
-    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.USub, ast.UAdd, ast.Load),
-    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Call, ast.Name),
-)
-LONGEST = 200
+BUILTINS = frozenset(dir(builtins))
+LARGEST = 100_000
+"""Most items, or characters of a repeated sequence written out, that an expected value may have."""
 
 
 def constant(node: ast.expr) -> str | None:
-    """Return the value of an expression of literals and pure builtins as a literal, or None where it is something else."""
-    for part in ast.walk(node):
-        if not isinstance(part, SIMPLE) or (isinstance(part, ast.Name) and part.id not in PURE):
-            return None
-        if isinstance(part, ast.BinOp) and len(ast.unparse(part)) > LONGEST:
-            return None
+    """Return the value of an expression of literals, ``+ - * /`` and pure builtins as a literal; None for any other expression.
+
+    Values are bounded (``LARGEST``), so that a row such as ``"a" * 10**10`` costs an import neither time nor memory.
+    """
     try:
-        value = eval(compile(ast.Expression(node), "<expected>", "eval"), {"__builtins__": {}}, PURE)  # noqa: S307
-        text = repr(value)
+        text = repr(value_of(node))
         ast.literal_eval(text)
     except Exception:
         return None
     return text
 
 
-def parse_assert(source: str, *, hidden: bool = False) -> TestCase:
-    """Return a CALL test for ``assert call == constant`` (either side), ``assert call`` and ``assert not call``, else CODE.
+def value_of(node: ast.expr) -> Any:
+    """Return the value of a constant expression; ValueError for any other, or a value that is too large."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            make = {ast.List: list[Any], ast.Tuple: tuple[Any, ...], ast.Set: set[Any]}[type(node)]
+            return make(map(value_of, items))
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            return {value_of(key): value_of(value) for key, value in zip(keys, values, strict=True) if key}
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -value_of(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return +value_of(operand)
+        case ast.BinOp(left=left, op=op, right=right):
+            return calculate(value_of(left), op, value_of(right))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in PURE:
+            named = {keyword.arg: value_of(keyword.value) for keyword in keywords if keyword.arg}
+            value = PURE[name](*map(value_of, args), **named)
+            return bounded(value) if isinstance(value, range) else value
+        case _:
+            raise ValueError("not constant")
 
-    A CODE test runs in the attempt's own process, so it is weaker: an attempt can see and fight it.
+
+def calculate(left: Any, op: ast.operator, right: Any) -> Any:
+    """Return the result of an operation; ValueError when it would be too large, or the operation is another."""
+    if isinstance(op, ast.Mult):
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if not numbers and size(left) * size(right) > LARGEST:
+            raise ValueError("too large")
+        return left * right
+    if isinstance(op, ast.Add):
+        return bounded(left + right)
+    if isinstance(op, ast.Sub):
+        return left - right
+    if isinstance(op, ast.Div):
+        return left / right
+    raise ValueError("not constant")
+
+
+def size(value: Any) -> int:
+    """Return a number as it is (the times that a sequence is repeated), of anything else the length when written out."""
+    return abs(value) if isinstance(value, int) else len(repr(value))
+
+
+def bounded(value: Any) -> Any:
+    """Return a value; ValueError when it is a sequence of too many items."""
+    if hasattr(value, "__len__") and len(value) > LARGEST:
+        raise ValueError("too large")
+    return value
+
+
+def names_bound(source: str) -> frozenset[str]:
+    """Return the names that a module binds at its top level; none where it cannot be parsed."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    nodes = [part for node in body for part in (ast.walk(node) if not hasattr(node, "body") else [node])]
+    named = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    defined = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    imported = [
+        a.asname or a.name.partition(".")[0] for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names
+    ]
+    return frozenset([*named, *defined, *imported])
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that the tests of one task may use."""
+
+    own: frozenset[str] = frozenset()
+    """Functions asked of the attempt; one of them may have the name of a builtin (``sum``)."""
+    setup: frozenset[str] = frozenset()
+    """Names that the task's setup binds."""
+
+
+def is_own_call(node: ast.expr, names: Names) -> bool:
+    """Return whether an expression is ``f(...)`` or ``C(...).f(...)`` of the attempt's own ``f`` on values it has no part in.
+
+    Only such an expression may be evaluated in the attempt's process: a builtin or a helper around the call (``all``, ``bool``,
+    ``isclose``) could be replaced there by one that always agrees.
+    """
+    if not isinstance(node, ast.Call):
+        return False
+    arguments: list[ast.AST] = []
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Call):
+            arguments += [*node.args, *node.keywords]
+        node = node.func if isinstance(node, ast.Call) else node.value
+    parts = [part for tree in arguments for part in ast.walk(tree) if isinstance(part, ast.Name)]
+    known = BUILTINS | names.setup | {part.id for part in parts if isinstance(part.ctx, ast.Store)}
+    if not isinstance(node, ast.Name) or not all(part.id in known and part.id not in names.own for part in parts):
+        return False
+    return node.id in names.own or node.id not in BUILTINS | names.setup
+
+
+def parse_assert(source: str, *, hidden: bool = False, names: Names = Names()) -> TestCase:
+    """Return a CALL test for ``assert f(...) == constant`` (either side, ``is`` too), a CODE test for every other statement.
+
+    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/verifier.md``).
     """
     code = TestCase(TestKind.CODE, source.strip(), "", hidden)
     try:
         body = ast.parse(source.strip()).body
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return code
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
         return code
     test = body[0].test
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         for call, answer in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
-            expected = constant(answer)
-            if expected is not None and constant(call) is None:
+            if is_own_call(call, names) and (expected := constant(answer)) is not None:
                 return TestCase(TestKind.CALL, ast.unparse(call), expected, hidden)
-    wanted = not (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
-    inner = test if wanted else test.operand  # type: ignore[union-attr]
-    if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name):
-        return TestCase(TestKind.CALL, f"bool({ast.unparse(inner)})", repr(wanted), hidden)
     return code
 
 
-def parse_asserts(sources: list[str], *, hidden: bool = False) -> tuple[TestCase, ...]:
-    """Parse several statements."""
-    return tuple(parse_assert(source, hidden=hidden) for source in sources)
+def parse_asserts(sources: Iterable[str], *, hidden: bool = False, names: Names = Names()) -> tuple[TestCase, ...]:
+    """Return the tests of several statements."""
+    return tuple(parse_assert(source, hidden=hidden, names=names) for source in sources)

@@ -1,11 +1,12 @@
 """HumanEval (2107.03374): HumanEval.jsonl or .jsonl.gz."""
 
 import ast
+import builtins
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.asserts import parse_assert
+from upsolve.archive.asserts import Names, parse_asserts
 from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.types import Task, TestCase, TestKind
 
@@ -31,9 +32,17 @@ def tests_of(source: str, entry_point: str) -> tuple[TestCase, ...]:
         return (whole,)
     body = [node for node in checks[0].body if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))]
     body = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
-    tests = [parse_assert(ast.unparse(Rename(entry_point).visit(node)), hidden=True) for node in body]
-    plain = bool(tests) and all(isinstance(node, ast.Assert) for node in body)
-    return tuple(tests) if plain and all(test.kind is TestKind.CALL for test in tests) else (whole,)
+    body = [Rename(entry_point).visit(node) for node in body]
+    if not body or not all(isinstance(node, ast.Assert) and stands_alone(node, entry_point) for node in body):
+        return (whole,)
+    return parse_asserts(map(ast.unparse, body), hidden=True, names=Names(frozenset({entry_point})))
+
+
+def stands_alone(node: ast.Assert, entry_point: str) -> bool:
+    """Return whether a statement uses nothing but the entry point, builtins and names that it binds itself."""
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    bound = {part.id for part in names if isinstance(part.ctx, ast.Store)} | {entry_point}
+    return all(part.id in bound or hasattr(builtins, part.id) for part in names)
 
 
 def read(path: Path) -> Iterator[Row]:

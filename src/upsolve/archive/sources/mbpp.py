@@ -1,16 +1,19 @@
 """MBPP (2108.07732): mbpp.jsonl, or sanitized-mbpp.json."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.asserts import parse_asserts
+from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.rows import BadRow, Row, build_each, json_lines
 from upsolve.errors import SourceError
 from upsolve.types import Task
 
 __all__ = ["mbpp_split", "read"]
+
+CALLED = re.compile(r"(\w+)\s*\(")
 
 
 def mbpp_split(task_id: str) -> str:
@@ -37,14 +40,16 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 def task_of(row: dict[str, Any]) -> Task:
     """Build a task; the three asserts are shown in the prompt, as is the custom."""
-    tests = parse_asserts([str(test) for test in row["test_list"]])
+    asserts = [str(test) for test in row["test_list"]]
     setup = row.get("test_setup_code") or "\n".join(row.get("test_imports", []))
-    call = next((test.input for test in tests), "")
+    defined = names_bound(str(row["code"]))
+    entry_point = next((name for test in asserts for name in CALLED.findall(test) if name in defined), "")
+    tests = parse_asserts(asserts, names=Names(frozenset({entry_point}), names_bound(setup)))
     return Task(
         task_id=f"mbpp/{row['task_id']}",
         prompt=str(row.get("text") or row["prompt"]),
         tests=tests,
-        entry_point=call.removeprefix("bool(").removeprefix("assert ").partition("(")[0].strip(),
+        entry_point=entry_point,
         source="mbpp",
         reference=str(row["code"]).replace("\r\n", "\n"),
         setup=setup,

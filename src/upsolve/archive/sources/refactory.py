@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from upsolve.archive.asserts import parse_assert
+from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.rows import BadRow, Row
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
@@ -38,8 +38,9 @@ def task_of(archive: zipfile.ZipFile, names: list[str], question: str) -> Task:
     folder = f"data/{question}"
     pairs = [(n, n.replace("input_", "output_")) for n in names if n.startswith(f"{folder}/ans/input_")]
     sources = [f"assert ({text_of(archive, a).strip()}) == ({text_of(archive, b).strip()})" for a, b in pairs]
-    tests = tuple(parse_assert(source, hidden=True) for source in sources)
     shared = f"{folder}/code/global.py"
+    setup = text_of(archive, shared) if shared in names else ""
+    tests = parse_asserts(sources, hidden=True, names=Names(setup=names_bound(setup)))
     reference = next((n for n in names if n.startswith(f"{folder}/code/reference/") and n.endswith(".py")), "")
     return Task(
         task_id=f"refactory/{question}",
@@ -48,7 +49,7 @@ def task_of(archive: zipfile.ZipFile, names: list[str], question: str) -> Task:
         entry_point=tests[0].input.partition("(")[0] if tests else "",
         source="refactory",
         reference=text_of(archive, reference) if reference else "",
-        setup=text_of(archive, shared) if shared in names else "",
+        setup=setup,
     )
 
 
