@@ -118,6 +118,10 @@ class Task(Record):
     ``checker``."""
     checker: str = ""
     """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
+    official: bool = False
+    """True where the tests are the very ones that recorded verdicts come from, so that our own verdict may replace a recorded one."""
+    extra: str = ""
+    """JSON object of the source's other fields (``archive query`` reads it); empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,9 @@ class Attempt(Record):
     def __post_init__(self) -> None:
         if self.token_logps is not None and len(self.token_logps) != len(self.token_ids or ()):
             raise ValueError(f"attempt: {len(self.token_logps)} token_logps, {len(self.token_ids or ())} token_ids")
+
+    extra: str = ""
+    """JSON object of the source's other fields (``archive query`` reads it); empty if none."""
 
     @property
     def attempt_id(self) -> str:

@@ -49,6 +49,8 @@ TABLES: Mapping[str, pa.Schema] = {
             ("setup", TEXT),
             ("compare", TEXT),
             ("checker", TEXT),
+            ("official", pa.bool_()),
+            ("extra", TEXT),
         ]
     ),
     "attempts": pa.schema(
@@ -67,6 +69,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("count", WHOLE),
             ("token_ids", pa.list_(pa.int32())),
             ("token_logps", pa.list_(REAL)),
+            ("extra", TEXT),
         ]
     ),
     "verdicts": pa.schema(

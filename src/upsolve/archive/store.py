@@ -4,7 +4,7 @@
     tasks/00000001-<content>.parquet     attempts/...     verdicts/...
 
 A part is written beside its place, flushed, and renamed: it is there whole or not at all. Reading puts the parts together:
-an attempt seen k times is one attempt with count k, of verdicts by one judge on one attempt the last counts.
+an attempt seen k times is one attempt with count k; of verdicts by one judge on one attempt the last scored one counts.
 """
 
 import fcntl
@@ -20,11 +20,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, to_table
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.files import commit_file, write_text
 from upsolve.records import from_row
-from upsolve.types import Attempt, Group, Task, Verdict, content_id
+from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
 __all__ = ["EMBEDDED", "Appended", "Archive", "create_archive", "open_archive"]
 
@@ -95,7 +96,7 @@ class Archive:
     def append(
         self, *, tasks: Iterable[Task] = (), attempts: Iterable[Attempt] = (), verdicts: Iterable[Verdict] = (), tag: str = ""
     ) -> Appended:
-        """Add records; all of a kind in one part, in the order tasks, attempts, verdicts.
+        """Add records and say which were new; all of a kind in one part, in the order tasks, attempts, verdicts.
 
         Args:
             tasks: those that are not there yet are added.
@@ -106,29 +107,35 @@ class Archive:
         Raises:
             ArchiveError: a task of this id is there with another content.
         """
-        with self.lock():
-            fresh = self.new_tasks(list(tasks))
-            every = list(attempts)
-            known = set(self.column("attempts", "attempt_id")) if every else set[str]()
-            distinct = {attempt.attempt_id for attempt in every} - known
-            judged = list(verdicts)
-            self.write_meta()
-            for name, records in (("tasks", fresh), ("attempts", every), ("verdicts", judged)):
-                if records:
-                    self.write_part(name, records, tag)
+        fresh, other = self.new_tasks(list(tasks))
+        if other:
+            raise ArchiveError(f"{self.path}: task {other[0].task_id} is there with another content; give one of them a new id")
+        every, judged = list(attempts), list(verdicts)
+        known = set(self.column("attempts", "attempt_id")) if every else set[str]()
+        self.write(fresh, every, judged, tag=tag)
+        distinct = {attempt.attempt_id for attempt in every} - known
         return Appended(len(fresh), len(distinct), len(every) - len(distinct), len(judged))
 
-    def new_tasks(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the tasks that are not there yet."""
-        known = {task.task_id: task for task in self.tasks()} if tasks else {}
+    def write(self, tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, tag: str = "") -> None:
+        """Write records without looking at those that are there, so that many writes take linear time."""
+        with self.lock():
+            self.write_meta()
+            for name, records in (("tasks", tasks), ("attempts", attempts), ("verdicts", verdicts)):
+                if records:
+                    self.write_part(name, records, tag)
+
+    def new_tasks(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
+        """Return the tasks that are not there yet, and those that are there with another content."""
+        known = {task.task_id: same_content(task) for task in self.tasks()} if tasks else {}
         fresh: list[Task] = []
+        other: list[Task] = []
         for task in tasks:
-            old = known.setdefault(task.task_id, task)
-            if old is task:
+            if task.task_id not in known:
+                known[task.task_id] = same_content(task)
                 fresh.append(task)
-            elif old != task:
-                raise ArchiveError(f"{self.path}: task {task.task_id} is there with another content; give one of them a new id")
-        return fresh
+            elif known[task.task_id] != same_content(task):
+                other.append(task)
+        return fresh, other
 
     def write_part(self, name: str, records: Sequence[Task | Attempt | Verdict], tag: str) -> None:
         """Write one Parquet part, atomically."""
@@ -137,8 +144,12 @@ class Archive:
         content = content_id(str(table.num_rows), str(records[0]))[:8]
         final = self.path / name / f"{number:08d}-{content}{tag and '-' + tag}.parquet"
         temporary = final.with_suffix(".tmp")
-        pq.write_table(table, temporary, compression="zstd")
-        commit_file(temporary, final)
+        try:
+            pq.write_table(table, temporary, compression="zstd")
+            commit_file(temporary, final)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise ArchiveError(f"{final}: cannot be written: {error}") from error
 
     def drop(self, tag: str) -> None:
         """Remove the parts that were appended under a tag: what an import left that did not come to its end."""
@@ -151,23 +162,24 @@ class Archive:
         """Return the finished parts of a table, oldest first."""
         return sorted((self.path / name).glob("*.parquet"))
 
-    def table(self, name: str) -> Any:
-        """Return a whole table (Arrow) as it was written.
+    def table(self, name: str, columns: Sequence[str] | None = None) -> Any:
+        """Return a table (Arrow) as it was written: all of its columns, or some.
 
         Raises:
-            ArchiveError: a part is damaged: names it and the way out.
+            ArchiveError: a part is damaged: names it and the fix.
         """
+        schema = TABLES[name] if columns is None else pa.schema([TABLES[name].field(column) for column in columns])
         tables: list[Any] = []
         for part in self.parts(name):
             try:
-                tables.append(pq.read_table(part, schema=TABLES[name]))
+                tables.append(pq.read_table(part, schema=schema))
             except (OSError, pa.ArrowException) as error:
-                raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to go on with the rest") from error
-        return pa.concat_tables(tables) if tables else TABLES[name].empty_table()
+                raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest") from error
+        return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def column(self, name: str, column: str) -> list[Any]:
-        """Return one column of a table."""
-        values: list[Any] = self.table(name).column(column).to_pylist()
+        """Return one column of a table; no other is read."""
+        values: list[Any] = self.table(name, [column]).column(column).to_pylist()
         return values
 
     def tagged(self, name: str, tag: str) -> list[Any]:
@@ -184,42 +196,45 @@ class Archive:
         return list({task.task_id: task for task in found}.values())
 
     def attempts(self) -> list[Attempt]:
-        """Return the distinct attempts in the order they were first seen, with their counts."""
-        first: dict[str, Attempt] = {}
-        counts: Counter[str] = Counter()
+        """Return the attempts in the order they were first seen; those equal in every field are one, with their counts added.
+
+        Equal code by another author, at another time, after another attempt or sampled with other tokens is another attempt of the
+        same ``attempt_id``, and shares its verdicts.
+        """
+        counts: Counter[Attempt] = Counter()
         for row in self.table("attempts").to_pylist():
-            name = row["attempt_id"]
-            counts[name] += row["count"]
-            if name not in first:
-                first[name] = from_row(Attempt, row)
-        return [replace(attempt, count=counts[name]) for name, attempt in first.items()]
+            counts[from_row(Attempt, {**row, "count": 1})] += row["count"]
+        return [replace(attempt, count=count) if count != 1 else attempt for attempt, count in counts.items()]
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts; of one judge on one attempt only the last."""
-        found = [from_row(Verdict, row) for row in self.table("verdicts").to_pylist()]
-        return list({(verdict.attempt_id, verdict.judge): verdict for verdict in found}.values())
+        """Return the verdicts; of one judge on one attempt the last, or the last that is scored."""
+        last: dict[tuple[str, str], Verdict] = {}
+        for row in self.table("verdicts").to_pylist():
+            verdict = from_row(Verdict, row)
+            key = (verdict.attempt_id, verdict.judge)
+            if verdict.status is not Status.UNSCORED or key not in last or last[key].status is Status.UNSCORED:
+                last[key] = verdict
+        return list(last.values())
 
     def groups(self, *, judge: str = "") -> list[Group]:
         """Return every task that has attempts, with all of them and their verdicts.
 
         Args:
-            judge: whose verdicts to take; empty prefers judges of our own (the last one) to recorded outcomes.
+            judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
         """
-        best: dict[str, Verdict] = {}
+        by_attempt: dict[str, list[Verdict]] = {}
         for verdict in self.verdicts():
-            if judge and verdict.judge != judge:
-                continue
-            old = best.get(verdict.attempt_id)
-            if old is None or recorded(old) or not recorded(verdict):
-                best[verdict.attempt_id] = verdict
+            if is_judge(verdict, judge):
+                by_attempt.setdefault(verdict.attempt_id, []).append(verdict)
         by_task: dict[str, list[Attempt]] = {}
         for attempt in self.attempts():
             by_task.setdefault(attempt.task_id, []).append(attempt)
-        return [
-            Group(task, tuple(mine), tuple(best.get(attempt.attempt_id) for attempt in mine))
-            for task in self.tasks()
-            if (mine := by_task.get(task.task_id))
-        ]
+        groups: list[Group] = []
+        for task in self.tasks():
+            if mine := by_task.get(task.task_id):
+                verdicts = tuple(preferred(by_attempt.get(attempt.attempt_id, ()), task) for attempt in mine)
+                groups.append(Group(task, tuple(mine), verdicts))
+        return groups
 
     def query(self, sql: str) -> Any:
         """Ask the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
@@ -263,6 +278,6 @@ def open_archive(name: str | Path) -> Archive:
     return Archive(EMBEDDED if name == "embedded" else name)
 
 
-def recorded(verdict: Verdict) -> bool:
-    """Return whether a verdict came with the data instead of from a judge of ours."""
-    return verdict.judge.startswith("recorded:")
+def same_content(task: Task) -> str:
+    """Return an id of what makes two tasks of one name the same: all fields but ``official`` and ``extra``."""
+    return content_id(repr(replace(task, official=False, extra="")))

@@ -58,5 +58,6 @@ def task_of(row: dict[str, Any]) -> Task:
         tests=tests_of(row["test"], row["entry_point"]),
         entry_point=row["entry_point"],
         source="humaneval",
+        official=True,
         reference=row["prompt"] + row["canonical_solution"],
     )

@@ -42,6 +42,7 @@ def task_of(row: dict[str, Any]) -> Task:
         tests=tests_of(row["test"].replace(f"check({row['entry_point']})\n", ""), row["entry_point"]),
         entry_point=row["entry_point"],
         source="ldb",
+        official=True,
         reference=row["prompt"] + row["canonical_solution"] if name.startswith("humaneval") else row["canonical_solution"],
     )
 

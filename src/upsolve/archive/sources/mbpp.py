@@ -51,6 +51,7 @@ def task_of(row: dict[str, Any]) -> Task:
         tests=tests,
         entry_point=entry_point,
         source="mbpp",
+        official=True,
         reference=str(row["code"]).replace("\r\n", "\n"),
         setup=setup,
     )

@@ -48,6 +48,7 @@ def task_of(archive: zipfile.ZipFile, names: list[str], question: str) -> Task:
         tests=tests,
         entry_point=tests[0].input.partition("(")[0] if tests else "",
         source="refactory",
+        official=True,
         reference=text_of(archive, reference) if reference else "",
         setup=setup,
     )

@@ -1,0 +1,50 @@
+"""Which of several verdicts on one attempt counts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upsolve.types import Status, Task, Verdict
+
+__all__ = ["is_judge", "preferred"]
+
+OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
+"""Findings about a run of the attempt; all others are about its code, and hold whoever judged it."""
+
+
+def recorded(verdict: Verdict) -> bool:
+    """Return whether a verdict came with the data instead of from a judge of ours."""
+    return verdict.judge.startswith("recorded")
+
+
+def is_judge(verdict: Verdict, name: str) -> bool:
+    """Return whether a verdict is by a judge: its full name, or the part before ``:`` or ``-``; an empty name means any."""
+    return not name or verdict.judge == name or verdict.judge.startswith((f"{name}:", f"{name}-"))
+
+
+def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
+    """Return the verdict that counts, None of none.
+
+    A scored verdict counts before an unscored one. Our own counts before a recorded one only where it rests on as many tests: the
+    task's tests are the official ones, or the recorded verdict says how many there were (``total``) and ours has no fewer.
+    Otherwise ours may rest on a few sample tests, and would turn recorded failures into passes. A recorded verdict that counts
+    keeps what our analyses found in the code.
+    """
+    scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
+    theirs = [verdict for verdict in scored if recorded(verdict)]
+    ours = [verdict for verdict in scored if not recorded(verdict)]
+    if not scored:
+        return verdicts[-1] if verdicts else None
+    if not theirs:
+        return ours[-1]
+    if ours and (task.official or 0 < theirs[-1].total <= ours[-1].total):
+        return ours[-1]
+    return with_analyses(theirs[-1], verdicts)
+
+
+def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
+    """Return a verdict with the analyses of another one where it has none."""
+    found = next((other for other in reversed(others) if other.analyses), None)
+    if verdict.analyses or found is None:
+        return verdict
+    about_code = tuple(finding for finding in found.findings if finding.kind not in OUTCOME_FINDINGS)
+    return replace(verdict, analyses=found.analyses, findings=(*verdict.findings, *about_code))
