@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["KINDS", "from_row", "to_row"]
+__all__ = ["KINDS", "checked", "from_row", "to_row"]
 
 R = TypeVar("R", bound=Task | Attempt | Verdict)
 
@@ -28,7 +28,7 @@ def adapter(kind: type) -> "TypeAdapter[Any]":
     from pydantic import ConfigDict, TypeAdapter, with_config
 
     for nested in (kind, TestCase, Finding):
-        with_config(ConfigDict(extra="forbid"))(nested)
+        with_config(ConfigDict(extra="forbid", revalidate_instances="always"))(nested)
     return TypeAdapter(kind)
 
 
@@ -51,6 +51,16 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
         return adapter(kind).validate_python(given)
     except ValidationError as error:
         raise ValueError(explain(error, kind)) from None
+
+
+def checked(record: R) -> R:
+    """Return a record whose fields have the types that types.py says; ValueError names each that has not."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter(type(record)).validate_python(record)
+    except ValidationError as error:
+        raise ValueError(explain(error, type(record))) from None
 
 
 def to_row(record: Task | Attempt | Verdict) -> dict[str, Any]:

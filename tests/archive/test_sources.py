@@ -1,9 +1,10 @@
 import gzip
 import json
+import time
 
 import pytest
 
-from upsolve.archive.asserts import parse_assert
+from upsolve.archive.asserts import Names, parse_assert
 from upsolve.archive.ingest import ingest
 from upsolve.archive.sources import codenet, humaneval, jsonl
 from upsolve.archive.store import Archive
@@ -33,8 +34,8 @@ STATEMENT = """<h1>A  B</h1>
         ("assert f([1]) == set([1])", "f([1])", "{1}"),
         ("assert f(x=-1) == -2.5 * 2", "f(x=-1)", "-5.0"),
         ("assert f(1) is None", "f(1)", "None"),
-        ("assert f(1)", "bool(f(1))", "True"),
-        ("assert not f(1)", "bool(f(1))", "False"),
+        ("assert f([0] * 3) == list(range(3))", "f([0] * 3)", "[0, 1, 2]"),
+        ("assert Solution().f(2) == 4", "Solution().f(2)", "4"),
     ],
 )
 def test_asserts_become_calls_with_the_answer_outside(source, call, expected):
@@ -43,10 +44,43 @@ def test_asserts_become_calls_with_the_answer_outside(source, call, expected):
 
 
 @pytest.mark.parametrize(
-    "source", ["assert abs(f(1) - 2) < 1e-9", "x = 1", "assert f(1) == g(1)", "assert f(1) == 1, 'no' ; f(2)", "assert ("]
+    "source",
+    [
+        "assert abs(f(1) - 2) < 1e-9",
+        "x = 1",
+        "assert f(1) == g(1)",
+        "assert f(1) == 1, 'no' ; f(2)",
+        "assert (",
+        "assert f(1)",
+        "assert not f(1)",
+        "assert all(f(1))",
+        "assert bool(f(1)) == True",
+        "assert isclose(f(1), 2)",
+        "assert same(f(1), 2) == True",
+        "assert f(g(1)) == 2",
+        "assert f(1)[0] == 2",
+        "assert sum(f(1)) == 2",
+    ],
 )
-def test_what_is_no_plain_equation_stays_code(source):
+def test_only_a_call_of_the_attempts_own_function_is_evaluated_beside_it(source):
     assert parse_assert(source).kind is TestKind.CODE
+
+
+def test_names_of_the_task_decide_what_is_its_own():
+    names = Names(frozenset({"sum"}), frozenset({"days", "root"}))
+    assert parse_assert("assert sum(1, 2) == 3", names=names).kind is TestKind.CALL
+    assert parse_assert("assert f(days) == 3", names=names).kind is TestKind.CALL
+    assert parse_assert("assert f(nights) == 3", names=names).kind is TestKind.CODE
+    assert parse_assert("assert root(1) == 3", names=names).kind is TestKind.CODE
+
+
+@pytest.mark.parametrize(
+    "answer", ["'a' * 10**10", "'a' * 10000000000", "list(range(10**10))", "list(range(9999999999))", "[[0] * 99999] * 99999"]
+)
+def test_an_expected_value_costs_an_import_neither_time_nor_memory(answer):
+    started = time.monotonic()
+    assert parse_assert(f"assert f(1) == {answer}").kind is TestKind.CODE
+    assert time.monotonic() - started < 1
 
 
 def test_humaneval_checks_are_unrolled():
@@ -70,7 +104,7 @@ def test_mbpp_and_bad_rows(tmp_path):
     file = tmp_path / "mbpp.jsonl"
     file.write_text("\n".join([*map(json.dumps, rows), "{broken", "[]"]))
     archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "mbpp", file)
+    report = ingest(archive, "mbpp", file, max_rejected=1)
     assert (report.added["tasks"], report.bad) == (1, 3)
     kept = [json.loads(line) for line in report.rejected.read_text().splitlines()]
     assert (kept[0]["line"], kept[0]["reason"]) == (2, "KeyError: 'test_list'")
@@ -161,7 +195,7 @@ def test_a_wrong_folder_says_what_is_missing(tmp_path):
         ingest(archive, "codenet", tmp_path)
     with pytest.raises(SourceError, match="no such file"):
         ingest(archive, "codenet", tmp_path / "nowhere")
-    with pytest.raises(SourceError, match="known: codenet"):
+    with pytest.raises(SourceError, match="no source 'codeforces'; did you mean codenet"):
         ingest(archive, "codeforces", tmp_path)
 
 
@@ -192,8 +226,9 @@ def test_short_jsonl_records_and_wrong_ones(tmp_path):
     file.write_text("\n".join(map(json.dumps, lines)))
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, "jsonl", file)
-    assert (report.added["tasks"], report.added["attempts"], report.bad) == (1, 1, 3)
-    assert "colour" in report.rejected.read_text()
+    assert (report.added["tasks"], report.added["attempts"], report.bad) == (1, 1, 2)
+    assert report.added["repeated"] == 1
+    assert [json.loads(attempt.extra or "{}") for attempt in archive.attempts()] == [{}, {"colour": "red"}]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from upsolve.archive.copying import copy_archive
 from upsolve.archive.info import archive_info
 from upsolve.archive.schema import FINDING, TABLES
 from upsolve.archive.store import Archive, open_archive
@@ -79,8 +81,89 @@ def test_an_attempt_seen_again_is_counted(tmp_path):
     archive = store(tmp_path)
     added = archive.append(attempts=[GOOD, replace(GOOD, author="c"), Attempt("t/1", "pass")])
     assert (added.attempts, added.repeated) == (1, 2)
-    assert [(a.author, a.count) for a in archive.attempts()] == [("a", 3), ("b", 1), ("", 1)]
-    assert archive_info(archive).seen == 5
+    assert [(a.author, a.count) for a in archive.attempts()] == [("a", 2), ("b", 1), ("c", 1), ("", 1)]
+    info = archive_info(archive)
+    assert (info.seen, info.attempts, info.programs) == (5, 4, 3)
+
+
+def test_equal_code_of_another_author_keeps_who_when_after_what_and_its_tokens(tmp_path):
+    archive = Archive.create(tmp_path)
+    one = Attempt("t/1", "x", author="student", created="2020-01-01T00:00:00+00:00", parent_id=BAD.attempt_id)
+    two = Attempt("t/1", "x", author="model", behavior_logp=-1.0, token_ids=(3, 4), token_logps=(-0.5, -0.5))
+    archive.append(tasks=[TASK], attempts=[one, two, one], verdicts=[replace(VERDICT, attempt_id=one.attempt_id)])
+    assert archive.attempts() == [replace(one, count=2), two]
+    (group,) = archive.groups()
+    assert group.verdicts[0] == group.verdicts[1] is not None
+
+
+STRONG, WEAK = (
+    replace(VERDICT, judge="recorded:ci", total=9, passed=1),
+    replace(VERDICT, status=Status.PASSED, total=1, passed=1),
+)
+UNSCORED = replace(VERDICT, status=Status.UNSCORED, passed=0, total=0)
+NO_TOTAL = replace(VERDICT, judge="recorded:codenet", passed=0, total=0)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "official", "best"),
+    [
+        ([STRONG, UNSCORED], False, STRONG),
+        ([STRONG, UNSCORED], True, STRONG),
+        ([STRONG, WEAK], False, STRONG),
+        ([STRONG, replace(WEAK, total=9)], False, replace(WEAK, total=9)),
+        ([NO_TOTAL, WEAK], False, NO_TOTAL),
+        ([NO_TOTAL, WEAK], True, WEAK),
+        ([WEAK, UNSCORED], False, WEAK),
+        ([UNSCORED], False, UNSCORED),
+        ([], False, None),
+    ],
+)
+def test_the_verdict_that_rests_on_most_counts(tmp_path, verdicts, official, best):
+    archive = Archive.create(tmp_path)
+    archive.append(tasks=[replace(TASK, official=official)], attempts=[BAD], verdicts=verdicts)
+    assert archive.groups()[0].verdicts == (best,)
+    if STRONG in verdicts:
+        assert archive.groups(judge="recorded")[0].verdicts == (STRONG,)
+        assert archive.groups(judge="upsolve")[0].verdicts == (verdicts[1],)
+
+
+def test_a_recorded_verdict_keeps_what_our_analyses_found_in_the_code(tmp_path):
+    lint = Finding("lint", "F401", "unused", 1)
+    ours = replace(WEAK, findings=(lint, Finding("traceback", "ValueError", "no", 2)), analyses=("lint: ruff 1",))
+    archive = store(tmp_path, verdicts=[NO_TOTAL, ours])
+    best = archive.groups()[0].verdicts[1]
+    assert (best.status, best.analyses) == (Status.FAILED, ("lint: ruff 1",))
+    assert best.findings == (*NO_TOTAL.findings, lint)
+
+
+def test_the_embedded_archive_is_read_only_and_a_copy_is_not(tmp_path):
+    embedded = open_archive("embedded")
+    with pytest.raises(ArchiveError, match="archive copy embedded"):
+        embedded.append(tasks=[TASK])
+    copy = copy_archive(embedded, tmp_path / "copy")
+    assert copy.append(tasks=[TASK]).tasks == 1
+    assert len(copy.tasks()) == len(embedded.tasks()) + 1
+    with pytest.raises(ArchiveError, match="is not empty"):
+        copy_archive(embedded, tmp_path / "copy")
+
+
+def test_a_part_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
+    archive = store(tmp_path)
+    monkeypatch.setattr("upsolve.archive.store.commit_file", Mock(side_effect=OSError(28, "No space left on device")))
+    with pytest.raises(ArchiveError, match="No space left"):
+        archive.append(attempts=[GOOD])
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_appending_reads_the_ids_alone(tmp_path, monkeypatch):
+    archive = store(tmp_path)
+    read = []
+    real = pq.read_table
+    monkeypatch.setattr(pq, "read_table", lambda part, schema: read.append(schema.names) or real(part, schema=schema))
+    archive.append(attempts=[GOOD])
+    assert read == [["attempt_id"]]
+    archive.write([], [GOOD], [])
+    assert len(read) == 1
 
 
 def test_the_same_task_is_welcome_and_another_of_its_name_is_not(tmp_path):
@@ -90,7 +173,7 @@ def test_the_same_task_is_welcome_and_another_of_its_name_is_not(tmp_path):
         archive.append(tasks=[replace(TASK, prompt="add two")])
 
 
-def test_the_last_verdict_of_a_judge_counts_and_ours_before_the_recorded(tmp_path):
+def test_the_last_verdict_of_a_judge_counts_and_ours_before_a_recorded_one_on_as_many_tests(tmp_path):
     recorded = replace(VERDICT, judge="recorded:x", status=Status.PASSED)
     archive = store(tmp_path, verdicts=[VERDICT, recorded])
     assert archive.groups()[0].verdicts == (None, VERDICT)

@@ -1,4 +1,4 @@
-"""What an archive holds, in numbers."""
+"""Counts of what an archive holds."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,43 +12,49 @@ __all__ = ["ArchiveInfo", "archive_info"]
 
 @dataclass(frozen=True, slots=True)
 class ArchiveInfo:
-    """What an archive holds."""
+    """Counts of what an archive holds."""
 
     tasks: int
     """Tasks."""
     attempts: int
-    """Distinct attempts."""
+    """Distinct attempts: equal code by another author, or after another attempt, counts again."""
+    programs: int
+    """Distinct programs, each with its task."""
     seen: int
     """Attempts counted as often as they were seen."""
     verdicts: int
-    """Verdicts, the last of every judge."""
+    """Verdicts: of every judge the last on each program."""
     unjudged: int
     """Attempts without a verdict."""
     mixed_tasks: int
-    """Tasks with an attempt that passed and one that did not."""
+    """Tasks with an attempt that passed and a scored one that did not."""
     statuses: dict[str, int]
     """Attempts by the status that groups() gives them."""
+    judges: dict[str, int]
+    """Verdicts by judge."""
     sources: dict[str, int]
     """Tasks by source."""
     authors: dict[str, int]
     """Attempts by author, the ten most frequent."""
     bytes: int
-    """Size on disk."""
+    """Size of the parts on disk, bytes."""
 
 
 def archive_info(archive: Archive) -> ArchiveInfo:
-    """Count what is there."""
+    """Count tasks, attempts and verdicts; reads the whole archive."""
     attempts, groups = archive.attempts(), archive.groups()
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     judged = [verdict for verdict in verdicts if verdict is not None]
     return ArchiveInfo(
         tasks=len(archive.tasks()),
         attempts=len(attempts),
+        programs=len({attempt.attempt_id for attempt in attempts}),
         seen=sum(attempt.count for attempt in attempts),
         verdicts=len(archive.verdicts()),
         unjudged=len(attempts) - len(judged),
         mixed_tasks=sum(is_mixed(group) for group in groups),
         statuses=dict(Counter(verdict.status.value for verdict in judged).most_common()),
+        judges=dict(Counter(verdict.judge for verdict in archive.verdicts()).most_common()),
         sources=dict(Counter(task.source for task in archive.tasks()).most_common()),
         authors=dict(Counter(attempt.author for attempt in attempts).most_common(10)),
         bytes=sum(part.stat().st_size for name in TABLES for part in archive.parts(name)),

@@ -1,60 +1,108 @@
-"""Import a source into an archive: streaming, once, with bad rows kept aside."""
+"""Import a source into an archive: streaming, once, with the rows that cannot be used set aside."""
 
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.census import census
 from upsolve.archive.rows import BadRow, Row
-from upsolve.archive.sources import codenet, codet, humaneval, jsonl, ldb, mbpp, refactory
+from upsolve.archive.source import Option, Source, parse_options
+from upsolve.archive.sources import codenet, codet, humaneval, jsonl, ldb, mbpp, refactory, table
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import write_text
+from upsolve.plugins import find, load
+from upsolve.records import checked
 from upsolve.types import Attempt, Task, Verdict, content_id
 
 __all__ = ["SOURCES", "IngestReport", "ingest"]
 
-Reader = Callable[..., Iterator[Row]]
-SOURCES: Mapping[str, Reader] = {
-    "codenet": codenet.read,
-    "codet": codet.read,
-    "humaneval": humaneval.read,
-    "jsonl": jsonl.read,
-    "ldb": ldb.read,
-    "mbpp": mbpp.read,
-    "refactory": refactory.read,
-}
-"""Source name -> reader."""
-
-OPTIONS = {"codenet": frozenset({"language", "most_correct"})}
-"""Source name -> what its reader takes beside the path."""
-
 BATCH = 20_000
+MAX_REJECTED = 0.01
 
 
-@dataclass(frozen=True, slots=True)
+def read_simulator(path: Path) -> Iterable[Task]:
+    """Yield the tasks of a domain's folder. The stage that knows simulators comes after this one, so it is loaded when needed."""
+    return load("upsolve.verify.simulators.tasks:read")(path)
+
+
+def locate_simulator(path: Path) -> Path:
+    """Return the folder of a domain, which may be the name of a built-in one."""
+    return load("upsolve.verify.simulators.tasks:domain_folder")(path)
+
+
+SOURCES: Mapping[str, Source] = {
+    "codenet": Source(
+        codenet.read,
+        "the folder Project_CodeNet",
+        (
+            Option("language", str, "language as CodeNet spells it, empty for all; Python unless told"),
+            Option("most_correct", int, "accepted submissions kept a problem; 50 unless told"),
+        ),
+    ),
+    "codet": Source(codet.read, "a folder with *_code_solution.jsonl"),
+    "humaneval": Source(humaneval.read, "HumanEval.jsonl or HumanEval.jsonl.gz"),
+    "jsonl": Source(jsonl.read, "a .jsonl or .jsonl.gz file of our own records"),
+    "ldb": Source(ldb.read, "a folder with seed_*.jsonl and debug_*.jsonl"),
+    "mbpp": Source(mbpp.read, "mbpp.jsonl or sanitized-mbpp.json"),
+    "refactory": Source(refactory.read, "data.zip"),
+    "simulator": Source(read_simulator, "`robot`, or the folder of a domain", locate=locate_simulator),
+    "table": Source(
+        table.read,
+        "a .jsonl, .csv, .tsv or .parquet file, a row an attempt",
+        (
+            Option("map", str, "YAML file with `columns` (field: column) and `statuses` (word: status)"),
+            Option("name", str, "prefix of task ids; the file's name unless told"),
+            *(Option(name, str, f"column that holds {name}") for name in table.FIELDS),
+        ),
+    ),
+}
+"""Source name -> record."""
+
+
+@dataclass
 class IngestReport:
-    """What an import did."""
+    """What an import did; records read = stored + repeated + set aside."""
 
-    added: Mapping[str, int]
-    """New tasks and attempts, repeated attempts, verdicts."""
-    bad: int
-    """Rows that could not be used."""
-    rejected: Path | None
-    """Where they are kept, with the reason."""
+    added: Counter[str] = field(default_factory=Counter[str])
+    """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
+    read: int = 0
+    """Records read, those set aside included."""
+    bad: int = 0
+    """Records that could not be used and were set aside."""
+    reasons: list[BadRow] = field(default_factory=list[BadRow])
+    """The first three of them."""
+    rejected: Path | None = None
+    """File that holds all of them, each with its reason."""
+    orphans: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
     known: bool = False
     """True when this very import was in already, and nothing was done."""
+    too_many: bool = False
+    """True when more rows were set aside than allowed: the same path can be imported again, in place of this import."""
 
     def text(self) -> str:
-        """Return it as one line for a person."""
+        """Return it as a few lines for a person."""
         if self.known:
             return "this import is in already, nothing was added"
-        parts = [f"{count} {name}" for name, count in self.added.items()]
-        aside = f"; {self.bad} bad rows kept in {self.rejected}" if self.bad else ""
-        return ", ".join(parts) + aside
+        stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
+        kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
+        lines = [
+            f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} set aside"
+        ]
+        lines += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.reasons]
+        lines += [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
+        lines += [f"{count} {what}" for what, count in self.orphans.items() if count]
+        if self.too_many:
+            lines.append(
+                "too many were set aside: mend the file and import it again (it replaces this import), or raise --max-rejected"
+            )
+        return "\n".join(lines)
 
 
 def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
@@ -69,77 +117,128 @@ def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
             while block := data.read(1 << 20):
                 digest.update(block)
     elif path.is_dir():
-        for file in sorted(path.rglob("*")):
-            stat = file.stat()
-            digest.update(f"{file.relative_to(path)}|{stat.st_size}|{stat.st_mtime_ns}".encode())
+        for name, stat in files_of(str(path), ""):
+            digest.update(f"{name}|{stat.st_size}|{stat.st_mtime_ns}".encode())
     else:
         raise SourceError(f"{path}: no such file or folder")
     return f"{source}:{digest.hexdigest()[:20]}"
 
 
+def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield all that lies in a folder with its relative name, in the order of the names, one folder in memory at a time."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        yield f"{above}{entry.name}", entry.stat()
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_of(entry.path, f"{above}{entry.name}/")
+
+
 def ingest(
     archive: Archive,
-    source: str,
+    source: str | Source,
     path: str | Path,
     *,
     on_rows: Callable[[int], None] | None = None,
-    sources: Mapping[str, Reader] = SOURCES,
+    max_rejected: float = MAX_REJECTED,
     **options: Any,
 ) -> IngestReport:
-    """Import ``path`` by the reader named ``source``; an import that is in already is not counted twice, and one that was stopped
-    starts over without leaving anything double.
+    """Import a path; an import that is in already is not counted twice, and one that was stopped starts over without leaving
+    anything double.
 
     Args:
         archive: where to.
-        source: a name in ``sources``.
+        source: a name in ``SOURCES``, ``package.module:attribute``, or the record itself.
         path: file or folder.
-        on_rows: called with the number of rows read so far.
-        sources: readers by name.
-        options: more arguments of the reader, such as ``language`` and ``most_correct`` of CodeNet's.
+        on_rows: called with the number of records read so far.
+        max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done.
+        options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
-        SourceError: unknown source, or the path is not what the source needs.
-        ArchiveError: a task is there with another content.
+        SourceError: unknown source or option, or the path is not what the source needs.
     """
-    if source not in sources:
-        raise SourceError(f"unknown source {source!r}; known: {', '.join(sources)}")
-    place = Path(path)
-    if odd := options.keys() - OPTIONS.get(source, frozenset()):
-        raise SourceError(f"source {source} has no option {', '.join(sorted(odd))}")
-    name = import_id(source, place, options)
-    tag = content_id(name)
+    label = source.replace(".py:", ":") if isinstance(source, str) else f"{source.read.__module__}.{source.read.__qualname__}"
+    try:
+        record: Source = find("source", label if isinstance(source, str) else source)
+    except ValueError as error:
+        raise SourceError(str(error)) from error
+    place, values = record.locate(Path(path)), parse_options(label, record, options)
+    name = import_id(label, place, values)
     if name in archive.ingested():
-        return IngestReport({}, 0, None, known=True)
-    rejected = archive.path / "rejected" / f"{name.replace(':', '-')}.jsonl"
-    added: Counter[str] = Counter()
-    bad: list[BadRow] = []
-    batch: list[Row] = []
-    archive.drop(tag)
-    for count, row in enumerate(sources[source](place, **options), start=1):
-        (bad if isinstance(row, BadRow) else batch).append(row)  # type: ignore[arg-type]
-        if len(batch) >= BATCH:
-            added.update(add(archive, batch, tag))
-            batch = []
-            if on_rows:
-                on_rows(count)
-    added.update(add(archive, batch, tag))
-    if bad:
-        set_aside(bad, rejected)
-    archive.remember(name)
-    return IngestReport(dict(added), len(bad), rejected if bad else None)
+        return IngestReport(known=True)
+    tag, where = content_id(name), content_id(label, str(place.resolve()), json.dumps(sorted(values.items())))
+    for old in {tag, archive.incomplete(where)} - {""}:
+        archive.drop(old)
+    run = Import(archive, tag, archive.path / "rejected" / f"{name.replace(':', '-')}.jsonl", place, on_rows)
+    report = run.finish(run.take(record.read(place, **values)))
+    report.too_many = report.bad > max_rejected * report.read
+    archive.remember(name, where, tag if report.too_many else "")
+    return report
 
 
-def set_aside(bad: list[BadRow], file: Path) -> None:
-    """Write down the rows that could not be used."""
-    write_text(file, "".join(json.dumps(asdict(row)) + "\n" for row in bad))
+class Import:
+    """One import under way."""
 
+    def __init__(self, archive: Archive, tag: str, rejected: Path, path: Path, on_rows: Callable[[int], None] | None) -> None:
+        """Take where records go, the tag of their parts, the file of rows set aside, the path read, and who hears of progress."""
+        self.archive, self.tag, self.rejected, self.path, self.on_rows = archive, tag, rejected, path, on_rows
+        self.tasks = {task.task_id: archive.content_of(task) for task in archive.tasks()}
+        self.bad: list[BadRow] = []
 
-def add(archive: Archive, batch: list[Row], tag: str) -> dict[str, int]:
-    """Append a batch and return what was added."""
-    done = archive.append(
-        tasks=[row for row in batch if isinstance(row, Task)],
-        attempts=[row for row in batch if isinstance(row, Attempt)],
-        verdicts=[row for row in batch if isinstance(row, Verdict)],
-        tag=tag,
-    )
-    return asdict(done)
+    def take(self, rows: Iterable[Row]) -> IngestReport:
+        """Store records batch by batch."""
+        report, batch = IngestReport(), list[Row]()
+        for row in rows:
+            report.read += 1
+            if isinstance(row, BadRow):
+                self.bad.append(row)
+            else:
+                batch.append(row)
+            if len(batch) >= BATCH:
+                self.store(batch, report)
+                batch = []
+                if self.on_rows:
+                    self.on_rows(report.read)
+        self.store(batch, report)
+        return report
+
+    def store(self, batch: list[Row], report: IngestReport) -> None:
+        """Write a batch, without the tasks that are stored already."""
+        good = [row for row in batch if self.usable(row)]
+        fresh = [row for row in good if isinstance(row, Task) and self.is_new(row, report)]
+        attempts = [row for row in good if isinstance(row, Attempt)]
+        verdicts = [row for row in good if isinstance(row, Verdict)]
+        self.archive.write(fresh, attempts, verdicts, tag=self.tag)
+        report.added.update(tasks=len(fresh), verdicts=len(verdicts))
+
+    def usable(self, row: Row) -> bool:
+        """Return whether a record has fields of the right types; sets it aside when not."""
+        try:
+            checked(row)  # type: ignore[type-var]
+        except ValueError as error:
+            self.bad.append(BadRow(str(self.path), 0, str(error), str(row)[:500]))
+            return False
+        return True
+
+    def is_new(self, task: Task, report: IngestReport) -> bool:
+        """Return whether a task is not stored yet; one of another content under the same id is set aside."""
+        content = self.archive.content_of(task)
+        known = self.tasks.setdefault(task.task_id, "")
+        self.tasks[task.task_id] = known or content
+        if known and known != content:
+            reason = f"task {task.task_id} is stored with another content; give one of them a new id"
+            self.bad.append(BadRow(str(self.path), 0, reason, str(task)[:500]))
+        elif known:
+            report.added["repeated"] += 1
+        return not known
+
+    def finish(self, report: IngestReport) -> IngestReport:
+        """Count what is new, and write down what was set aside."""
+        counted = census(self.archive, self.tag)
+        report.orphans = counted.orphans
+        report.added.update(attempts=counted.new, repeated=counted.attempts - counted.new)
+        report.bad, report.reasons = len(self.bad), self.bad[:3]
+        if self.bad:
+            write_text(self.rejected, "".join(json.dumps(asdict(row)) + "\n" for row in self.bad))
+            report.rejected = self.rejected
+        return report

@@ -1,15 +1,17 @@
-"""What a reader of a source gives."""
+"""What a source yields, and readers of JSON lines."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from upsolve.errors import SourceError
+from upsolve.records import checked
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["BadRow", "Row", "build_each", "json_lines"]
+__all__ = ["ODD", "BadRow", "Row", "build_each", "json_lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,9 @@ class BadRow:
     """Its first 500 characters."""
 
 
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
+"""What a value of an unexpected type or form raises in a reader."""
+
 Row = Task | Attempt | Verdict | BadRow
 
 
@@ -38,19 +43,23 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     import gzip
 
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise ValueError("not an object")
-                    yield number, row
-                except ValueError as error:
-                    yield number, BadRow(str(path), number, str(error), line[:500])
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+                if line.strip():
+                    yield number, json_line(path, number, line)
+    except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
+    """Return the object of a line, or why it has none."""
+    try:
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise ValueError("not an object")
+    except (ValueError, RecursionError) as error:
+        return BadRow(str(path), number, str(error), line[:500].decode("utf-8", "replace"))
+    return row
 
 
 def build_each(
@@ -62,7 +71,8 @@ def build_each(
             yield row
             continue
         try:
-            made = list(build(row))
-        except (KeyError, SyntaxError, TypeError, ValueError) as error:
-            made = [BadRow(str(file), number, f"{type(error).__name__}: {error}", str(row)[:500])]
+            made = [one if isinstance(one, BadRow) else checked(one) for one in build(row)]
+        except ODD as error:
+            name = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            made = [BadRow(str(file), number, f"{name}{error}", str(row)[:500])]
         yield from made

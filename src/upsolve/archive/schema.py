@@ -112,5 +112,7 @@ def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> Any:
     rows: list[dict[str, Any]] = []
     for record in records:
         row = clean(to_row(record))
+        if not row.get("extra"):
+            row["extra"] = None  # so that JSON functions of SQL take every row
         rows.append({"attempt_id": record.attempt_id, **row} if isinstance(record, Attempt) else row)
     return pa.Table.from_pylist(rows, schema=TABLES[name])

@@ -34,6 +34,7 @@ KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The archive that comes with the package."""
+READ_ONLY = "embedded is part of the package and read-only: copy it (`upsolve archive copy embedded DIR`) and use the copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,9 @@ class Archive:
 
     @contextmanager
     def lock(self) -> Generator[None, None, None]:
-        """Keep other writers out."""
+        """Keep other writers out; ArchiveError for the archive of the package."""
+        if self.path == EMBEDDED:
+            raise ArchiveError(READ_ONLY)
         with (self.path / "lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -126,14 +129,14 @@ class Archive:
 
     def new_tasks(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are not there yet, and those that are there with another content."""
-        known = {task.task_id: same_content(task) for task in self.tasks()} if tasks else {}
+        known = {task.task_id: self.content_of(task) for task in self.tasks()} if tasks else {}
         fresh: list[Task] = []
         other: list[Task] = []
         for task in tasks:
             if task.task_id not in known:
-                known[task.task_id] = same_content(task)
+                known[task.task_id] = self.content_of(task)
                 fresh.append(task)
-            elif known[task.task_id] != same_content(task):
+            elif known[task.task_id] != self.content_of(task):
                 other.append(task)
         return fresh, other
 
@@ -255,29 +258,43 @@ class Archive:
         """Return the ids of the imports that are in."""
         return list(self.meta().get("ingested", []))
 
-    def remember(self, import_id: str) -> None:
-        """Note that an import is in."""
-        with self.lock():
-            self.write_meta(import_id)
+    def incomplete(self, where: str) -> str:
+        """Return the tag of an import of a source and path that set too many rows aside; empty if there is none."""
+        return str(self.meta().get("incomplete", {}).get(where, ""))
 
-    def write_meta(self, *imported: str) -> None:
+    def remember(self, import_id: str, where: str, incomplete_tag: str = "") -> None:
+        """Note that an import is in or, with its tag, that it is to be replaced by the next one of the same source and path."""
+        with self.lock():
+            open_ones = {k: tag for k, tag in self.meta().get("incomplete", {}).items() if k != where}
+            if incomplete_tag:
+                self.write_meta(incomplete={**open_ones, where: incomplete_tag})
+            else:
+                self.write_meta(import_id, incomplete=open_ones)
+
+    def write_meta(self, *imported: str, incomplete: dict[str, str] | None = None) -> None:
         """Note imports, and the schema version that is written from now on; nothing is written when nothing changes."""
         data = self.meta()
         new = {**data, "schema": SCHEMA, "ingested": [*data.get("ingested", []), *imported]}
+        if incomplete is not None:
+            new["incomplete"] = incomplete
+        if not new.get("incomplete"):
+            new.pop("incomplete", None)
         if new != data:
             write_text(self.path / META, json.dumps(new))
 
+    @staticmethod
+    def content_of(task: Task) -> str:
+        """Return an id of what makes two tasks of one name the same: all fields but ``official`` and ``extra``."""
+        return content_id(repr(replace(task, official=False, extra="")))
+
 
 def create_archive(path: str | Path) -> Archive:
-    """Open the archive in a folder, or make an empty one there."""
+    """Open the archive in a folder, or make an empty one there; ArchiveError for ``embedded``, which is read-only."""
+    if str(path) == "embedded":
+        raise ArchiveError(READ_ONLY)
     return Archive.create(path)
 
 
 def open_archive(name: str | Path) -> Archive:
     """Open ``embedded`` or the archive in a folder."""
     return Archive(EMBEDDED if name == "embedded" else name)
-
-
-def same_content(task: Task) -> str:
-    """Return an id of what makes two tasks of one name the same: all fields but ``official`` and ``extra``."""
-    return content_id(repr(replace(task, official=False, extra="")))

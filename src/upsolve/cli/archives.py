@@ -1,4 +1,4 @@
-"""Commands around an archive: ingest, archive info, query and export."""
+"""Commands around an archive: ingest, archive info, query, copy and export."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,14 @@ import typer
 from upsolve.cli.app import Place, app, show
 from upsolve.cli.progress import bars
 
-__all__ = ["export", "info", "ingest", "query"]
+__all__ = ["copy", "export", "info", "ingest", "query"]
+
+TITLES = {
+    "statuses": "attempts by outcome",
+    "judges": "verdicts by judge",
+    "sources": "tasks by source",
+    "authors": "attempts by author, the ten most frequent",
+}
 
 archive_app = typer.Typer(
     no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}, help="Look into an archive."
@@ -17,28 +24,75 @@ archive_app = typer.Typer(
 app.add_typer(archive_app, name="archive")
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def ingest(
-    source: Annotated[str, typer.Argument(help="jsonl, mbpp, humaneval, codenet, ldb, refactory, codet or simulator.")],
-    path: Annotated[Path, typer.Argument(help="File or folder to read; simulator: a domain's folder, or robot.")],
-    archive: Annotated[Path, typer.Argument(help="Archive to add to; made where none is.")],
-    language: Annotated[str | None, typer.Option(help="codenet: language as it spells it; Python unless told.")] = None,
-    most_correct: Annotated[int | None, typer.Option(help="codenet: accepted attempts kept a problem; 50 unless told.")] = None,
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.")] = "",
+    path: Annotated[Path | None, typer.Argument(help="File or folder to read.")] = None,
+    archive: Annotated[Path | None, typer.Argument(help="Archive to add to; made where there is none.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Option of the source, key=value; --key value is the same.")] = None,
+    max_rejected: Annotated[
+        float, typer.Option(help="Share of records that may be set aside before the exit code is 1.")
+    ] = 0.01,
+    sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
-    """Import tasks, attempts and recorded verdicts. An import that was stopped starts over, with nothing double."""
-    from upsolve.archive.ingest import SOURCES
+    """Import tasks, attempts and recorded verdicts. An import that was stopped starts over, and nothing is stored twice."""
+    if sources:
+        list_sources()
+        return
+    if path is None or archive is None:
+        raise typer.BadParameter("ingest needs SOURCE PATH ARCHIVE")
     from upsolve.archive.ingest import ingest as read_in
-    from upsolve.archive.store import Archive
-    from upsolve.verify.simulators.tasks import domain_folder, read
+    from upsolve.archive.store import create_archive
 
-    path, sources = domain_folder(path) if source == "simulator" else path, {**SOURCES, "simulator": read}
-    given = {"language": language, "most_correct": most_correct}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {**pairs(option or []), **loose_options(context.args)}
     with bars() as progress:
         report = read_in(
-            Archive.create(archive), source, path, on_rows=lambda n: progress("rows", n, n), sources=sources, **options
+            create_archive(archive),
+            source,
+            path,
+            on_rows=lambda n: progress("rows", n, n),
+            max_rejected=max_rejected,
+            **options,
         )
     typer.echo(report.text())
+    if report.too_many:
+        raise typer.Exit(1)
+
+
+def pairs(given: list[str]) -> dict[str, str]:
+    """Return the values of key=value by key."""
+    for text in given:
+        if "=" not in text:
+            raise typer.BadParameter(f"--option {text}: write it as key=value")
+    return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in given)}
+
+
+def loose_options(words: list[str]) -> dict[str, str]:
+    """Return the values of ``--key value`` and ``--key=value`` by key."""
+    spelled: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            raise typer.BadParameter(f"{word}: not expected here; ingest takes SOURCE PATH ARCHIVE and options")
+        value = "" if "=" in word else next(rest, None)
+        if value is None:
+            raise typer.BadParameter(f"{word} needs a value")
+        spelled.append(word[2:] if "=" in word else f"{word[2:]}={value}")
+    return pairs(spelled)
+
+
+def list_sources() -> None:
+    """Print the sources and their options."""
+    from upsolve.plugins import find, names
+    from upsolve.report.tables import Table
+
+    rows: list[tuple[str, ...]] = []
+    for name in names("source"):
+        record = find("source", name)
+        rows.append((name, record.path, ""))
+        rows += [("", "", f"--{option.name.replace('_', '-')}: {option.help}") for option in record.options]
+    show(Table("sources", ("source", "path", "options"), tuple(rows)))
 
 
 @archive_app.command("info")
@@ -46,9 +100,26 @@ def info(archive: Place) -> None:
     """Count what an archive holds."""
     from upsolve.archive.info import archive_info
     from upsolve.archive.store import open_archive
+    from upsolve.report.tables import Table
 
-    for name, value in asdict(archive_info(open_archive(archive))).items():
-        typer.echo(f"{name:<12} {value}")
+    found = archive_info(open_archive(archive))
+    counts = tuple((name.replace("_", " "), f"{value:,}") for name, value in asdict(found).items() if isinstance(value, int))
+    show(Table(archive, ("", "count"), counts))
+    for title in ("statuses", "judges", "sources", "authors"):
+        parts: dict[str, int] = getattr(found, title)
+        if parts:
+            rows = tuple((name or "(none)", f"{count:,}") for name, count in parts.items())
+            show(Table(TITLES[title], (title, "count"), rows))
+
+
+@archive_app.command("copy")
+def copy(archive: Place, out: Annotated[Path, typer.Argument(help="New folder.")]) -> None:
+    """Copy an archive; `embedded` is part of the package and read-only, so copy it to judge or add to it."""
+    from upsolve.archive.copying import copy_archive
+    from upsolve.archive.store import open_archive
+
+    copy_archive(open_archive(archive), out)
+    typer.echo(f"copied to {out}")
 
 
 @archive_app.command("query")

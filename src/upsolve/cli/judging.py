@@ -1,15 +1,22 @@
 """Commands around the judge: verify, doctor."""
 
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import app
+from upsolve.cli.app import app, show
 from upsolve.cli.progress import bars
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
-from upsolve.errors import ConfigError
+from upsolve.errors import ArchiveError, ConfigError
 from upsolve.verify.limits import ANALYSES, Judging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from upsolve.archive.store import Archive
+    from upsolve.types import Attempt, Task, Verdict
 
 __all__ = ["doctor", "verify"]
 
@@ -57,31 +64,65 @@ def verify(
 
 
 def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
-    """Judge what an archive holds, batch by batch."""
-    from upsolve.archive.store import Archive
-    from upsolve.types import Status, Verdict
-    from upsolve.verify.analysis.analyst import tools
-    from upsolve.verify.judge.outcomes import JUDGE
+    """Judge the programs of an archive, batch by batch, and print the outcomes."""
+    from upsolve.archive.store import READ_ONLY, Archive
+    from upsolve.types import Verdict
     from upsolve.verify.pool.pool import judged
 
-    store, wanted = Archive(archive), set(tools(how.analyses))
+    if str(archive) == "embedded":
+        raise ArchiveError(READ_ONLY)
+    store = Archive(archive)
+    todo, done, lost = to_judge(store, how, everything=everything)
+    found: list[Verdict] = []
+    written = 0
+    with bars() as progress:
+        try:
+            for _, verdict in judged(todo, how):
+                found.append(verdict)
+                progress("verify", len(found), len(todo))
+                if len(found) % BATCH == 0:
+                    store.append(verdicts=found[written:])
+                    written = len(found)
+        finally:  # an interrupt loses no verdict
+            store.append(verdicts=found[written:])
+    typer.echo(f"judged {len(todo)}, {done} were judged before, {lost} have no task here")
+    if found:
+        show_outcomes(found)
+
+
+def to_judge(store: "Archive", how: Judging, *, everything: bool) -> "tuple[list[tuple[Task, Attempt]], int, int]":
+    """Return what is to be judged, each program once; how many programs are judged already, and how many have no task."""
+    from upsolve.types import Status
+    from upsolve.verify.analysis.analyst import tools
+    from upsolve.verify.judge.outcomes import JUDGE
+
+    wanted = set(tools(how.analyses))
     earlier = (v for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)
     done = set[str]() if everything else {v.attempt_id for v in earlier if wanted <= {*v.analyses}}
     tasks = {task.task_id: task for task in store.tasks()}
-    fresh = [attempt for attempt in store.attempts() if attempt.attempt_id not in done]
-    todo = [attempt for attempt in fresh if attempt.task_id in tasks]
-    verdicts: list[Verdict] = []
-    with bars() as progress:
-        try:
-            for number, (_, verdict) in enumerate(judged([(tasks[attempt.task_id], attempt) for attempt in todo], how), 1):
-                verdicts.append(verdict)
-                progress("verify", number, len(todo))
-                if number % BATCH == 0:
-                    store.append(verdicts=verdicts)
-                    verdicts.clear()
-        finally:  # an interrupt loses no verdict
-            store.append(verdicts=verdicts)
-    typer.echo(f"judged {len(todo)}, {len(done)} were judged before, {len(fresh) - len(todo)} have no task here")
+    programs = {attempt.attempt_id: attempt for attempt in store.attempts()}
+    fresh = [attempt for name, attempt in programs.items() if name not in done]
+    todo = [(tasks[attempt.task_id], attempt) for attempt in fresh if attempt.task_id in tasks]
+    return todo, len(done), len(fresh) - len(todo)
+
+
+def show_outcomes(verdicts: "Sequence[Verdict]") -> None:
+    """Print the number of verdicts by outcome and, for unscored ones, by reason with what to do."""
+    from upsolve.report.tables import Table
+    from upsolve.types import Status
+
+    statuses = Counter(verdict.status for verdict in verdicts)
+    rows = tuple((status, f"{count:,}", f"{count / len(verdicts):.1%}") for status, count in statuses.most_common())
+    show(Table("outcomes", ("status", "attempts", "share"), rows))
+    reasons = Counter(
+        v.error_message.splitlines()[0] if v.error_message else "" for v in verdicts if v.status is Status.UNSCORED
+    )
+    if reasons:
+        lines = tuple((reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5))
+        show(Table("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines))
+        typer.echo(
+            "`upsolve doctor` checks the sandbox; once the reason is mended, the same command judges these attempts again"
+        )
 
 
 @app.command()

@@ -2,27 +2,63 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
 from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.store import Archive
 from upsolve.records import KINDS, from_row, to_row
+from upsolve.types import Attempt, Task
 
 __all__ = ["read", "write"]
+
+JUDGE = "recorded:jsonl"
 
 
 def read(path: Path) -> Iterator[Row]:
     """Yield the records of a file."""
-    return build_each(path, json_lines(path), lambda row: [record_of(row)])
+    return build_each(path, json_lines(path), partial(records_of, ids={}))
 
 
-def record_of(row: dict[str, Any]) -> Row:
-    """Return the record of a row; unknown fields are errors, absent ones get their defaults."""
+def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
+    """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
+
+    An attempt may have a name of its own (``id`` or ``attempt_id``), by which later lines refer to it, and its recorded outcome
+    (``OUTCOME_FIELDS``). ``ids`` maps such names to content ids.
+    """
+    given = {name: value for name, value in row.items() if name != "kind" and value is not None}
     kind = str(row.get("kind"))
     if kind not in KINDS:
         raise ValueError(f"kind is {kind}, it must be one of {', '.join(KINDS)}")
-    return from_row(KINDS[kind], {name: value for name, value in row.items() if name != "kind"})
+    if kind == "verdict":
+        name = given.get("attempt_id")
+        yield from_row(KINDS[kind], {**given, "attempt_id": ids.get(str(name), name)})
+    elif kind == "task":
+        yield from_row(Task, with_extra(given, Task))
+    else:
+        yield from attempt_of(given, ids)
+
+
+def attempt_of(given: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
+    """Yield an attempt and the verdict that its line records."""
+    names = [str(given.pop(name)) for name in ("id", "attempt_id") if name in given]
+    outcome = {name: given.pop(name) for name in OUTCOME_FIELDS if name in given}
+    parent = given.get("parent_id", "")
+    attempt = from_row(Attempt, {**with_extra(given, Attempt), "parent_id": ids.get(str(parent), parent)})
+    verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
+    ids |= {name: attempt.attempt_id for name in names if name != attempt.attempt_id}
+    yield attempt
+    if verdict:
+        yield verdict
+
+
+def with_extra(given: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:
+    """Return the fields of a record, with all others as JSON in ``extra``."""
+    known = {name: value for name, value in given.items() if name in kind.__dataclass_fields__}
+    others = {name: value for name, value in given.items() if name not in known}
+    return {**known, "extra": json.dumps(others)} if others else known
 
 
 def write(archive: Archive, path: Path) -> int:

@@ -1,0 +1,57 @@
+"""Counts over the parts of an archive, made by DuckDB in the files themselves, so that memory stays flat."""
+
+from dataclasses import dataclass, field
+
+import duckdb
+
+from upsolve.archive.store import Archive
+
+__all__ = ["Census", "census"]
+
+KEYS = {"tasks": ("task_id",), "attempts": ("attempt_id", "task_id"), "verdicts": ("attempt_id",)}
+
+NEW = "select count(*) from (select distinct attempt_id from new_attempts) where attempt_id not in (select attempt_id from old_attempts)"
+NO_TASK = "select count(*) from new_attempts where task_id not in (select task_id from tasks)"
+NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select attempt_id from attempts)"
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What was written under one tag."""
+
+    attempts: int
+    """Attempts written."""
+    new: int
+    """Distinct attempts among them that no other part has."""
+    orphans: dict[str, int] = field(default_factory=dict[str, int])
+    """Number of ``attempts without a task`` and of ``verdicts without an attempt`` among what was written."""
+
+
+def census(archive: Archive, tag: str) -> Census:
+    """Count what was written under a tag; the whole archive is searched for tasks, attempts and earlier ones."""
+    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
+        for name in KEYS:
+            every = [str(part) for part in archive.parts(name)]
+            mine = [part for part in every if part.endswith(f"-{tag}.parquet")]
+            add_view(connection, name, name, every)
+            add_view(connection, f"new_{name}", name, mine)
+            add_view(connection, f"old_{name}", name, [part for part in every if part not in {*mine}])
+        orphans = {
+            "attempts without a task": count(connection, NO_TASK),
+            "verdicts without an attempt": count(connection, NO_ATTEMPT),
+        }
+        return Census(count(connection, "select count(*) from new_attempts"), count(connection, NEW), orphans)
+
+
+def add_view(connection: duckdb.DuckDBPyConnection, view: str, name: str, parts: list[str]) -> None:
+    """Make a view of the key columns of some parts."""
+    if parts:
+        connection.read_parquet(parts).project(", ".join(KEYS[name])).create_view(view)
+    else:
+        empty = ", ".join(f"'' as {column}" for column in KEYS[name])
+        connection.sql(f"select {empty} where false").create_view(view)
+
+
+def count(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """Return the one number that a query gives."""
+    return int(connection.sql(sql).fetchall()[0][0])

@@ -1,0 +1,21 @@
+"""Copies of an archive."""
+
+import shutil
+from pathlib import Path
+
+from upsolve.archive.store import Archive
+from upsolve.errors import ArchiveError
+
+__all__ = ["copy_archive"]
+
+
+def copy_archive(archive: Archive, folder: str | Path) -> Archive:
+    """Copy an archive into a new folder; ArchiveError where one is already there, or it cannot be written."""
+    place = Path(folder)
+    if place.exists() and any(place.iterdir()):
+        raise ArchiveError(f"{place}: is not empty; copy an archive into a new folder")
+    try:
+        shutil.copytree(archive.path, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp", "lock"))
+    except OSError as error:
+        raise ArchiveError(f"{place}: cannot be written: {error}") from error
+    return Archive(place)

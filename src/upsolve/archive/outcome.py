@@ -1,0 +1,76 @@
+"""Recorded outcomes as other people write them -> verdicts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from upsolve.records import from_row
+from upsolve.types import Status, Verdict
+
+__all__ = ["OUTCOME_FIELDS", "WORDS", "recorded_verdict", "status_of"]
+
+BY_STATUS: Mapping[Status, str] = {
+    Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes, 1",
+    Status.FAILED: "failed, fail, failure, wa, wrong answer, wrong, incorrect, pe, presentation error, rejected, partially correct, "
+    "false, no, 0",
+    Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, to",
+    Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory",
+    Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded",
+    Status.RUNTIME_ERROR: "runtime error, re, rte, error, exception, crashed, crash",
+    Status.COMPILE_ERROR: "compile error, ce, compilation error, compiler error, syntax error, build failed",
+    Status.UNSCORED: "unscored, ie, internal error, judge error, system error, se, skipped, pending, waiting, queued, unknown, flaky",
+}
+WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
+"""A status as a judge writes it, in lower case with spaces -> ours."""
+
+OUTCOME_FIELDS = (
+    "status",
+    "passed",
+    "total",
+    "outcomes",
+    "error",
+    "error_type",
+    "wall_seconds",
+    "cpu_seconds",
+    "memory_bytes",
+    "judge",
+)
+"""What an attempt's row may say of its outcome; ``error`` is the message."""
+
+
+def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
+    """Return the status that a word, a number or a truth value stands for; ValueError when it stands for none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    word = str(value).strip().lower()
+    for spelled in (word, word.replace("_", " ").replace("-", " ")):
+        if spelled in words:
+            return words[spelled]
+    raise ValueError(f"unknown status {str(value)[:60]!r}: add it to `statuses` in the map")
+
+
+def recorded_verdict(
+    attempt_id: str, row: Mapping[str, Any], judge: str, words: Mapping[str, Status] = WORDS
+) -> Verdict | None:
+    """Return the verdict that an attempt's row records; None where it has neither ``status`` nor ``outcomes``.
+
+    Args:
+        attempt_id: the attempt.
+        row: values by the names of ``OUTCOME_FIELDS``; null and empty text mean that nothing is recorded.
+        judge: name of the judge when the row names none.
+        words: word of a status -> status.
+
+    Raises:
+        ValueError: a status is unknown, or a value has another type.
+    """
+    given = {name: row[name] for name in OUTCOME_FIELDS if row.get(name) not in (None, "")}
+    outcomes = [status_of(value, words) for value in given.pop("outcomes", ())]
+    if "status" in given:
+        status = status_of(given.pop("status"), words)
+    elif outcomes:
+        status = next((one for one in outcomes if one is not Status.PASSED), Status.PASSED)
+    else:
+        return None
+    counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}
+    message = str(given.pop("error", ""))[:500]
+    fields = {"judge": judge, **counts, **given, "status": status, "outcomes": outcomes, "error_message": message}
+    return from_row(Verdict, {**fields, "attempt_id": attempt_id})

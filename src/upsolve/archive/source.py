@@ -1,0 +1,58 @@
+"""What reads attempts from somewhere: the record that a plugin of kind ``source`` is (``docs/extending.md``)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.rows import Row
+from upsolve.errors import SourceError
+
+__all__ = ["Option", "Source", "parse_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a source."""
+
+    name: str
+    """Keyword argument of ``Source.read``; ``--name value`` on the command line."""
+    kind: type[str] | type[int] | type[float]
+    """Type of the value."""
+    help: str
+    """One line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A format, or a data set, that becomes tasks, attempts and verdicts."""
+
+    read: Callable[..., Iterable[Row]]
+    """``read(path, **options)`` yields records, and a ``BadRow`` for each row that cannot be used; SourceError when it cannot start."""
+    path: str
+    """What the path must be, such as ``the folder Project_CodeNet``."""
+    options: tuple[Option, ...] = ()
+    """What ``read`` takes beside the path; each has a default there."""
+    locate: Callable[[Path], Path] = Path
+    """The path as given -> the file or folder; a source may accept the names of data that it brings along."""
+
+
+def parse_options(name: str, source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with values of the declared types.
+
+    Raises:
+        SourceError: the source lacks an option, or a value has another type; says which options there are.
+    """
+    known = {option.name: option for option in source.options}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            has = f"did you mean {close[0]}?" if close else f"its options: {', '.join(known) or 'none'}"
+            raise SourceError(f"source {name} has no option {key}; {has}")
+        try:
+            values[key] = known[key].kind(value)
+        except ValueError as error:
+            raise SourceError(f"source {name}, option {key}: {value!r} is not of type {known[key].kind.__name__}") from error
+    return values

@@ -1,0 +1,191 @@
+"""Rows of any table: JSONL, CSV or Parquet, each an attempt with its task and, where it is recorded, its outcome.
+
+A map says which column holds what (``FIELDS``); without one, a column of the field's own name does. Other columns are kept as JSON
+in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.asserts import Names, parse_asserts
+from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
+from upsolve.archive.rows import BadRow, Row, build_each, json_lines
+from upsolve.errors import SourceError
+from upsolve.records import from_row
+from upsolve.types import Attempt, Status, Task, content_id
+
+__all__ = ["FIELDS", "read"]
+
+TASK_FIELDS = ("task_id", "prompt", "tests", "entry_point", "difficulty", "reference", "setup", "compare", "checker")
+ATTEMPT_FIELDS = ("code", "language", "author", "created", "id", "parent")
+FIELDS = (*TASK_FIELDS, *ATTEMPT_FIELDS, *OUTCOME_FIELDS)
+"""What a column can hold. ``id`` and ``parent`` are the table's own names of attempts; ``tests`` are asserts, pairs of input and
+output (``{"inputs": [...], "outputs": [...]}``), or tests as our JSONL has them."""
+SUFFIXES = {".csv": ",", ".tsv": "\t"}
+
+
+@dataclass
+class Reader:
+    """Builds records from rows, and remembers which tasks it has given."""
+
+    columns: Mapping[str, str]
+    """Field -> column."""
+    name: str
+    """Prefix of task ids, and the tasks' source."""
+    words: Mapping[str, Status]
+    """Word of a status -> status."""
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    """Tasks given so far, by id."""
+    attempts: dict[str, str] = field(default_factory=dict[str, str])
+    """The table's own name of an attempt -> ``attempt_id``."""
+
+    def records(self, row: dict[str, Any]) -> Iterator[Row]:
+        """Yield the records of a row: its task when it is new, the attempt, and the verdict where one is recorded."""
+        given = {name: row[column] for name, column in self.columns.items() if row.get(column) not in (None, "")}
+        taken = set(self.columns.values())
+        rest = {column: value for column, value in row.items() if column not in taken and value not in (None, "")}
+        task = self.task(given)
+        old = self.tasks.get(task.task_id)
+        if old is None:
+            yield task
+        elif "prompt" in given and old != task:
+            raise ValueError(f"task {task.task_id} has another content in an earlier row")
+        if "code" in given:
+            yield from self.attempt(given, rest, task)
+        self.tasks.setdefault(task.task_id, task)
+
+    def task(self, given: Mapping[str, Any]) -> Task:
+        """Return the task of a row; one with an id and no prompt is the task of an earlier row."""
+        name = str(given.get("task_id", ""))
+        full = name if "/" in name else f"{self.name}/{name or content_id(str(given.get('prompt')))[:12]}"
+        if "prompt" not in given:
+            if full not in self.tasks:
+                raise ValueError(f"no prompt, and no earlier row has the task {name!r}")
+            return self.tasks[full]
+        fields = {key: given[key] for key in TASK_FIELDS if key in given and key != "tests"}
+        names = Names(frozenset({str(given.get("entry_point", ""))}))
+        tests = [to_test(test) for test in tests_of(given.get("tests", ()), names)]
+        language = str(given.get("language", "python")).lower()
+        return from_row(Task, {**fields, "task_id": full, "tests": tests, "source": self.name, "language": language})
+
+    def attempt(self, given: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
+        """Yield the attempt of a row and its recorded verdict."""
+        fields = {key: given[key] for key in ("code", "language", "author", "created") if key in given}
+        fields["language"] = str(fields.get("language", task.language)).lower()
+        fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
+        parent = str(given.get("parent", ""))
+        if parent and parent not in self.attempts:
+            raise ValueError(f"no earlier row has the attempt {parent!r}, the parent of this one")
+        extra = json.dumps(rest, default=str) if rest else ""
+        made = {**fields, "task_id": task.task_id, "parent_id": self.attempts.get(parent, ""), "extra": extra}
+        attempt = from_row(Attempt, made)
+        verdict = recorded_verdict(attempt.attempt_id, given, f"recorded:{self.name}", self.words)
+        if "id" in given:
+            self.attempts[str(given["id"])] = attempt.attempt_id
+        yield attempt
+        if verdict:
+            yield verdict
+
+
+def to_test(test: Any) -> dict[str, Any]:
+    """Return a test as a row."""
+    return test if isinstance(test, dict) else {name: getattr(test, name) for name in ("kind", "input", "expected", "hidden")}
+
+
+def tests_of(value: Any, names: Names) -> list[Any]:
+    """Return the tests that a cell holds; ValueError when it is none of the known forms."""
+    if isinstance(value, str):
+        value = json.loads(value) if value.lstrip().startswith(("[", "{")) else value.strip().splitlines()
+    if isinstance(value, dict) and {"inputs", "outputs"} <= value.keys():
+        pairs = zip(value["inputs"], value["outputs"], strict=True)
+        return [{"kind": "stdio", "input": lines(a), "expected": lines(b), "hidden": True} for a, b in pairs]
+    if not isinstance(value, list | tuple):
+        raise ValueError("tests are a list of asserts or tests, or inputs and outputs")
+    asserts = [test for test in value if isinstance(test, str)]
+    return [*parse_asserts(asserts, names=names), *(test for test in value if not isinstance(test, str))]
+
+
+def lines(value: Any) -> str:
+    """Return the text of standard input or output: as it is, or a list of lines."""
+    return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
+
+
+def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
+    """Yield the records of a file.
+
+    Args:
+        path: ``.jsonl``, ``.jsonl.gz``, ``.csv``, ``.tsv`` or ``.parquet``.
+        name: prefix of task ids; the file's name unless told.
+        columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: status of ours), over
+            whose columns those given here win.
+
+    Raises:
+        SourceError: the file or the map cannot be read.
+    """
+    file = columns.pop("map", "")
+    plan = read_map(Path(file)) if file else {}
+    mapped = {**{field: field for field in FIELDS}, **plan.get("columns", {}), **columns}
+    try:
+        words = {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
+    except ValueError as error:
+        raise SourceError(f"{file}: statuses: {error}; ours are {', '.join(Status)}") from error
+    reader = Reader(mapped, name or path.name.partition(".")[0], words)
+    return build_each(path, rows(path), reader.records)
+
+
+def read_map(file: Path) -> dict[str, Any]:
+    """Return what a map says, checked."""
+    import yaml
+
+    try:
+        plan = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SourceError(f"{file}: cannot be read as YAML: {error}") from error
+    if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):
+        raise SourceError(f"{file}: a map has two tables, `columns` and `statuses`")
+    if unknown := {*plan} - {"columns", "statuses"} | {*plan.get("columns", {})} - {*FIELDS}:
+        raise SourceError(f"{file}: unknown {', '.join(sorted(map(str, unknown)))}; columns can be {', '.join(FIELDS)}")
+    return plan
+
+
+def rows(path: Path) -> Iterable[tuple[int, dict[str, Any] | BadRow]]:
+    """Return the rows of a file with their numbers."""
+    if path.suffix == ".parquet":
+        return parquet_rows(path)
+    return csv_rows(path, SUFFIXES[path.suffix]) if path.suffix in SUFFIXES else json_lines(path)
+
+
+def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield the rows of a CSV file; one that is not UTF-8 is a ``BadRow``."""
+    csv.field_size_limit(2**27)
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+            table = csv.DictReader(text, delimiter=delimiter)
+            for row in table:
+                try:
+                    "".join(map(str, row.values())).encode()
+                    yield table.line_num, row
+                except UnicodeEncodeError:
+                    yield table.line_num, BadRow(str(path), table.line_num, "not UTF-8", ascii(row)[:500])
+    except (OSError, csv.Error) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield the rows of a Parquet file, batch by batch."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,225 @@
+"""Imports: what is stored, repeated and set aside, and tables as people have them."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from upsolve.archive.ingest import ingest
+from upsolve.archive.outcome import status_of
+from upsolve.archive.source import Option, Source
+from upsolve.archive.store import Archive
+from upsolve.errors import SourceError
+from upsolve.types import Attempt, Status, Task, TestKind
+
+TASK = {"kind": "task", "task_id": "a", "prompt": "double"}
+ROWS = [
+    {"question": "Add.", "answer": "print(1)", "verdict": "AC", "who": 17, "points": 3},
+    {"question": "Add.", "answer": "print(2)", "verdict": "Time Limit Exceeded", "who": "b", "points": None},
+    {"question": "Sub.", "answer": "print(3)", "verdict": "wrong-answer", "who": "a", "points": 0},
+    {"question": "Sub.", "answer": "print(4)", "verdict": None, "who": "a", "points": 0},
+]
+COLUMNS = {"prompt": "question", "code": "answer", "status": "verdict", "author": "who"}
+
+
+def lines(path, rows):
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return Archive.create(tmp_path / "archive")
+
+
+def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path):
+    attempt = {"kind": "attempt", "task_id": "a", "code": "x"}
+    odd = [{**attempt, "code": None}, {**attempt, "author": 17}, "{broken", "[]", {"kind": "song"}]
+    other = {**TASK, "prompt": "triple"}
+    test = {**TASK, "task_id": "b", "tests": [{"kind": "call", "input": "f()", "expected": 4}]}
+    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", [TASK, TASK, other, test, attempt, attempt, *odd]))
+    assert (report.read, report.added["tasks"], report.added["attempts"], report.added["repeated"], report.bad) == (
+        11,
+        1,
+        1,
+        2,
+        7,
+    )
+    assert report.read == 2 + 2 + 7 and report.too_many
+    reasons = {
+        (row["line"], row["reason"].partition(":")[0]) for row in map(json.loads, report.rejected.read_text().splitlines())
+    }
+    assert {(4, "tests.0.expected"), (7, "code is missing"), (8, "author")} <= reasons
+    assert any("another content" in reason for _, reason in reasons)
+    assert "11 records read = 2 stored (1 tasks, 1 attempts, 0 verdicts) + 2 repeated + 7 set aside" in report.text()
+    assert f"{tmp_path / 'in.jsonl'}, line 4: tests.0.expected: Input should be a valid string, not '4'" in report.text()
+
+
+def test_a_byte_that_is_not_utf_8_costs_one_row(archive, tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(json.dumps(TASK).encode() + b'\n{"kind": "task", "prompt": "caf\xe9"}\n')
+    assert ingest(archive, "jsonl", tmp_path / "in.jsonl").bad == 1
+    (tmp_path / "in.csv").write_bytes(b"prompt,code\nadd,print(1)\nadd,'caf\xe9'\nadd,print(2)\n")
+    report = ingest(archive, "table", tmp_path / "in.csv")
+    assert (report.bad, report.added["attempts"]) == (1, 2)
+
+
+def test_a_mended_file_takes_the_place_of_the_import_that_failed(archive, tmp_path):
+    attempt = {"kind": "attempt", "task_id": "a", "code": "x"}
+    file = lines(tmp_path / "in.jsonl", [TASK, attempt, "{broken"])
+    assert ingest(archive, "jsonl", file).too_many
+    assert not ingest(archive, "jsonl", file).known
+    report = ingest(archive, "jsonl", lines(file, [TASK, attempt, {**attempt, "code": "y"}]))
+    assert not report.too_many and [attempt.count for attempt in archive.attempts()] == [1, 1]
+    assert ingest(archive, "jsonl", file).known and "incomplete" not in archive.meta()
+
+
+def test_records_without_their_other_half_are_counted(archive, tmp_path):
+    rows = [{"kind": "attempt", "task_id": "nowhere", "code": "x"}, {"kind": "verdict", "attempt_id": "no", "status": "passed"}]
+    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows))
+    assert report.orphans == {"attempts without a task": 1, "verdicts without an attempt": 1}
+    assert "1 attempts without a task\n1 verdicts without an attempt" in report.text()
+
+
+def test_an_attempts_line_may_hold_its_outcome_and_names_of_its_own(archive, tmp_path):
+    rows = [
+        TASK,
+        {"kind": "attempt", "task_id": "a", "code": "x", "id": 1, "status": "WA", "passed": 2, "total": 3, "error": "no"},
+        {"kind": "attempt", "task_id": "a", "code": "y", "parent_id": "1", "outcomes": [True, "AC", 1], "judge": "recorded:ci"},
+        {"kind": "verdict", "attempt_id": "1", "status": "timeout", "judge": "recorded:other"},
+    ]
+    assert ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows)).bad == 0
+    first, second = archive.attempts()
+    assert second.parent_id == first.attempt_id
+    said = {(v.attempt_id, v.judge): (v.status, v.passed, v.total, v.error_message) for v in archive.verdicts()}
+    assert said == {
+        (first.attempt_id, "recorded:jsonl"): (Status.FAILED, 2, 3, "no"),
+        (second.attempt_id, "recorded:ci"): (Status.PASSED, 3, 3, ""),
+        (first.attempt_id, "recorded:other"): (Status.TIMEOUT, 0, 0, ""),
+    }
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_table_becomes_an_archive_without_ids(archive, tmp_path, suffix):
+    file = tmp_path / f"log.{suffix}"
+    if suffix == "jsonl":
+        lines(file, ROWS)
+    elif suffix == "csv":
+        with file.open("w", newline="") as text:
+            table = csv.DictWriter(text, ROWS[0])
+            table.writeheader()
+            table.writerows(ROWS)
+    else:
+        pq.write_table(pa.Table.from_pylist([{**row, "who": str(row["who"])} for row in ROWS]), file)
+    report = ingest(archive, "table", file, **COLUMNS)
+    assert (report.added["tasks"], report.added["attempts"], report.added["verdicts"], report.bad) == (2, 4, 3, 0)
+    assert [task.prompt for task in archive.tasks()] == ["Add.", "Sub."]
+    verdicts = {verdict.attempt_id: verdict.status for verdict in archive.verdicts()}
+    assert [verdicts.get(a.attempt_id) for a in archive.attempts()] == [Status.PASSED, Status.TIMEOUT, Status.FAILED, None]
+    assert [attempt.author for attempt in archive.attempts()] == ["17", "b", "a", "a"]
+    points = archive.query("select extra->>'points' as points from attempts order by code").to_pylist()
+    assert [row["points"] for row in points] == ["3", None, "0", "0"]
+
+
+def test_a_map_names_columns_and_words(archive, tmp_path):
+    file = lines(tmp_path / "log.jsonl", [{**row, "verdict": "grün"} for row in ROWS[:1]])
+    (tmp_path / "map.yaml").write_text("columns: {prompt: question, code: answer, status: verdict}\nstatuses: {Grün: passed}\n")
+    assert ingest(archive, "table", file, map=str(tmp_path / "map.yaml"), name="ci").bad == 0
+    assert (archive.verdicts()[0].status, archive.verdicts()[0].judge) == (Status.PASSED, "recorded:ci")
+    assert archive.tasks()[0].task_id.startswith("ci/")
+    (tmp_path / "map.yaml").write_text("columns: {promt: question}\n")
+    with pytest.raises(SourceError, match="unknown promt; columns can be task_id, prompt"):
+        ingest(archive, "table", file, map=str(tmp_path / "map.yaml"))
+
+
+def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):
+    stdio = {"inputs": ["1\n", ["2", "3"]], "outputs": ["1\n", "5\n"]}
+    rows = [
+        {"task_id": "f", "prompt": "p", "entry_point": "f", "tests": ["assert f(1) == 2", "assert all(f(1))"], "code": "x"},
+        {"task_id": "f", "code": "y", "status": "odd"},
+        {"task_id": "f", "code": "z", "status": 1.0},
+        {"task_id": "g", "prompt": "q", "tests": json.dumps(stdio), "code": "z", "language": "C++"},
+        {"task_id": "h", "code": "z"},
+        {"task_id": "f", "prompt": "other", "code": "z"},
+    ]
+    report = ingest(archive, "table", lines(tmp_path / "log.jsonl", rows))
+    assert [(row.line, row.reason) for row in report.reasons] == [
+        (2, "unknown status 'odd': add it to `statuses` in the map"),
+        (5, "no prompt, and no earlier row has the task 'h'"),
+        (6, "task log/f has another content in an earlier row"),
+    ]
+    first, second = archive.tasks()
+    assert [test.kind for test in first.tests] == [TestKind.CALL, TestKind.CODE]
+    assert [(test.input, test.expected) for test in second.tests] == [("1\n", "1\n"), ("2\n3\n", "5\n")]
+    assert [(attempt.code, attempt.language) for attempt in archive.attempts()] == [
+        ("x", "python"),
+        ("z", "python"),
+        ("z", "c++"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("AC", "passed"),
+        (True, "passed"),
+        (1, "passed"),
+        (0.0, "failed"),
+        ("TIME_LIMIT_EXCEEDED", "timeout"),
+        ("RE", "runtime_error"),
+    ],
+)
+def test_words_for_a_status(word, status):
+    assert status_of(word) is Status(status)
+
+
+@pytest.mark.parametrize("word", ["", 0.5, 2, "maybe", [1]])
+def test_a_word_that_is_no_status(word):
+    with pytest.raises(ValueError, match="unknown status"):
+        status_of(word)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "content"),
+    [
+        ("mbpp", "mbpp.json", [7, {"task_id": 1, "text": 3, "code": None, "test_list": 4}]),
+        ("humaneval", "h.jsonl", [{"task_id": 1, "prompt": 3, "test": "", "entry_point": "f", "canonical_solution": ""}]),
+        ("ldb", "seed_x.jsonl", [{"task_id": "m/1", "prompt": "p", "test": "", "entry_point": "f", "canonical_solution": 3}]),
+    ],
+)
+def test_wrong_types_set_a_row_aside(archive, tmp_path, source, name, content):
+    (tmp_path / name).write_text(json.dumps(content) if name.endswith("json") else "\n".join(map(json.dumps, content)))
+    report = ingest(archive, source, tmp_path if source == "ldb" else tmp_path / name)
+    assert report.bad == len(content) == report.read
+
+
+def read_words(path: Path, *, most: int = 9):
+    for word in path.read_text().split()[:most]:
+        yield Task(word, word)
+        yield Attempt(word, 7 if word == "odd" else word)  # pyright: ignore[reportArgumentType]
+
+
+SOURCE = Source(read_words, "a text file", (Option("most", int, "words read"),))
+
+
+def test_a_source_of_ones_own_is_a_record_or_a_file(archive, tmp_path, monkeypatch):
+    (tmp_path / "words.txt").write_text("one two odd four")
+    report = ingest(archive, SOURCE, tmp_path / "words.txt", most="3")
+    assert (report.added["tasks"], report.added["attempts"], report.bad) == (3, 2, 1)
+    assert "code: Input should be a valid string" in report.reasons[0].reason
+    with pytest.raises(SourceError, match="has no option mst; did you mean most"):
+        ingest(archive, SOURCE, tmp_path / "words.txt", mst=3)
+    with pytest.raises(SourceError, match="option most: 'few' is not of type int"):
+        ingest(archive, SOURCE, tmp_path / "words.txt", most="few")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_reader.py").write_text(
+        "from upsolve.archive.source import Source\nfrom upsolve.types import Task\n"
+        "SOURCE = Source(lambda path: [Task('mine', path.read_text())], 'a text file')\n"
+    )
+    assert ingest(archive, "my_reader.py:SOURCE", tmp_path / "words.txt").added["tasks"] == 1
+
+
+def test_the_simulator_is_a_source_like_the_others(archive):
+    assert ingest(archive, "simulator", "robot").added["tasks"] > 10
