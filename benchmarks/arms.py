@@ -38,7 +38,6 @@ from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.train.loop import train
 from upsolve.types import Attempt
 from upsolve.verify.pool.pool import verify
-from upsolve.verify.simulators.tasks import domain_folder, read
 
 ROOT = Path(__file__).parents[1]
 THREE = {"PPO, dense": "ppo_dense", "PPO, outcome": "ppo", "GRPO": "grpo"}
@@ -89,7 +88,7 @@ def recipe_of(arm, name, seed, job):
 def robot_tasks(work):
     """Make the archive of the robot's tasks, with what fine-tuning needs: a program that passes and one that does nothing."""
     archive = Archive.create(work / "robot-tasks")
-    ingest(archive, "simulator", domain_folder(Path("robot")), sources={"simulator": read})
+    ingest(archive, "simulator", "robot")
     if not archive.attempts():
         programs = [(task, code) for task in archive.tasks() for code in (task.reference, "def run(robot):\n    pass\n")]
         pairs = [(task, Attempt(task.task_id, code, author="reference")) for task, code in programs]

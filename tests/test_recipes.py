@@ -9,7 +9,6 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config.recipe import RECIPES, load_recipe
 from upsolve.train.loop import train
-from upsolve.verify.simulators.tasks import domain_folder, read
 
 FILES = sorted(RECIPES.glob("*.yaml"))
 SMALL = [
@@ -47,7 +46,7 @@ def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
         recipe = load_recipe(file, [*SMALL, f"model.name={tiny_model}", "reward.weights.length=1", "reward.length=[0, 40]"])
     if file.stem == "robot":
         folder = tmp_path / "robot"
-        ingest(Archive.create(folder), "simulator", domain_folder(Path("robot")), sources={"simulator": read})
+        ingest(Archive.create(folder), "simulator", "robot")
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"archive": str(folder), "train": 0.6})})
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     trained = train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")

@@ -111,17 +111,15 @@ class Task(Record):
     reference: str = ""
     """A correct program, empty if unknown."""
     setup: str = ""
-    """Trusted code run before the attempt (imports, helpers), empty if none. ``SIMULATION``: the domain's Python, which the attempt's
-    process never holds."""
+    """Trusted code run before the attempt, empty if none. ``SIMULATION``: the domain's Python, which the attempt's process never holds."""
     compare: str = "lines"
-    """How output is compared: ``lines``, ``exact``, ``tokens``, ``floats`` (or ``floats:1e-9``, the tolerance; values of calls, too),
-    ``checker``."""
+    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats`` or ``floats:1e-9``, ``checker``."""
     checker: str = ""
     """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
     official: bool = False
     """True where the tests are the very ones that recorded verdicts come from, so that our own verdict may replace a recorded one."""
     extra: str = ""
-    """JSON object of the source's other fields (``archive query`` reads it); empty if none."""
+    """JSON object of the source's other fields; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ class Attempt(Record):
             raise ValueError(f"attempt: {len(self.token_logps)} token_logps, {len(self.token_ids or ())} token_ids")
 
     extra: str = ""
-    """JSON object of the source's other fields (``archive query`` reads it); empty if none."""
+    """JSON object of the source's other fields; empty if none."""
 
     @property
     def attempt_id(self) -> str:

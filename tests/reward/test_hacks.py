@@ -178,7 +178,7 @@ def test_how_often_honest_attempts_of_the_embedded_archive_are_caught():
         unaided = replace(group.task, reference="")
         counts.update(["references", *hacks(Attempt(unaided.task_id, group.task.reference), unaided, EVERY)])
     # a table of three colours, all of them tests: with the reference known, it is no hack
-    assert counts == {"passed": 881, "references": 259, "hard_coded": 1}
+    assert counts == {"passed": 967, "references": 259, "hard_coded": 1}
 
 
 def test_how_often_references_of_mbpp_are_caught(real_data):

@@ -1,8 +1,12 @@
-"""Judge the sampled attempts and write the embedded archive: python tools/embedded/judge.py IN.jsonl [FOLDER]"""
+"""Judge the sampled attempts and write the embedded archive: python tools/embedded/judge.py [IN.jsonl] [FOLDER]
+
+Without a file, the attempts of the embedded archive itself are judged again, such as after a change of the judge.
+"""
 
 import json
 import shutil
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,29 +14,39 @@ import build
 
 from upsolve.archive.info import archive_info
 from upsolve.archive.split import find_leaks, split_tasks
-from upsolve.archive.store import Archive
+from upsolve.archive.store import EMBEDDED, Archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.types import Attempt
+from upsolve.verify.limits import Judging
 from upsolve.verify.pool.pool import verify
 
-EMBEDDED = Path(__file__).parents[2] / "src/upsolve/archive/embedded"
+ANALYSES = ("complexity", "dead", "lint", "security", "syntax")
+"""Type checks are left out: their findings are four times as large as all others."""
+
+
+def attempts_of(source):
+    """Return the attempts of a file, or those of the embedded archive as they were written."""
+    if source:
+        with open(source, encoding="utf-8") as lines:
+            return [Attempt(**json.loads(line)) for line in lines]
+    written = open_archive("embedded").attempts()
+    return [replace(attempt, count=1) for attempt in written for _ in range(attempt.count) if attempt.author != "upsolve"]
 
 
 def main(source, folder):
     """Add a reference attempt to every task, judge everything once, write tasks, attempts and verdicts."""
     tasks = {task.task_id: task for task in build.tasks()}
     attempts = [Attempt(task.task_id, task.reference, author="upsolve") for task in tasks.values()]
-    with open(source, encoding="utf-8") as lines:
-        attempts += [Attempt(**json.loads(line)) for line in lines]
-    attempts = [attempt for attempt in attempts if attempt.task_id in tasks]
-    verdicts = verify([(tasks[a.task_id], a) for a in attempts])
-    slim = {v.attempt_id: replace(v, stdout_head="", stderr_head="", wall_seconds=None, cpu_seconds=None) for v in verdicts}
-    for name in ("tasks", "attempts", "verdicts", "archive.json", "lock"):
-        target = folder / name
-        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
-    archive = Archive.create(folder)
-    print(archive.append(tasks=tasks.values(), attempts=attempts, verdicts=slim.values()))
-    (folder / "lock").unlink()
+    attempts += [attempt for attempt in attempts_of(source) if attempt.task_id in tasks]
+    verdicts = verify([(tasks[a.task_id], a) for a in attempts], Judging(lines=True, analyses=ANALYSES))
+    slim = {v.attempt_id: replace(v, stdout_head="", stderr_head="") for v in verdicts}
+    with tempfile.TemporaryDirectory() as made:
+        archive = Archive.create(made)
+        print(archive.append(tasks=tasks.values(), attempts=attempts, verdicts=slim.values()))
+        (Path(made) / "lock").unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(made, folder)
+    archive = Archive(folder)
     print(archive_info(archive))
     few = [g.task.task_id for g in archive.groups() if len(g.attempts) < 8]
     print(len(few), "tasks with fewer than 8 distinct attempts", few)
@@ -43,4 +57,8 @@ def main(source, folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else EMBEDDED)
+    arguments = sys.argv[1:]
+    main(
+        next((a for a in arguments if a.endswith(".jsonl")), None),
+        next((Path(a) for a in arguments if not a.endswith(".jsonl")), EMBEDDED),
+    )
