@@ -149,8 +149,7 @@ class Attempt(Record):
     count: int = 1
     """How often this very content was seen, >= 1."""
     token_ids: tuple[int, ...] | None = None
-    """What was sampled, in the author's tokens: another way to write the code than its tokenizer's own in one case of twenty. None if
-    not sampled, or not known."""
+    """The sampled tokens, which in one case of twenty differ from how the tokenizer writes the code; None if unknown."""
     token_logps: tuple[float, ...] | None = None
     """Log-probability of each of ``token_ids`` under the sampler's own distribution before temperature and nucleus, nats, <= 0;
     ``behavior_logp`` is their sum. None where the engine gives none, or not one for each token."""
