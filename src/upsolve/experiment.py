@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.report.examples import pick_examples
 from upsolve.report.html import ReportContent, write_report
 from upsolve.reward.formula import reward
+from upsolve.reward.reference import reference_seconds
 from upsolve.train.groups import select
 from upsolve.train.loop import train
 from upsolve.train.processes import Processes
 from upsolve.train.run_folder import Trained, claim, load_trained, within
 from upsolve.types import Evaluation, Task
+from upsolve.verify.limits import judging_of
+from upsolve.verify.pool.pool import verify
 
 __all__ = ["run_recipe"]
 
@@ -100,7 +104,8 @@ def run_recipe(
         online = recipe.source.rounds > 0
         seen = Archive(place / "training" / "rollouts").groups() if online else split.groups["train"]
         authors = () if online else recipe.data.authors
-        rewarded = tuple(reward(select(group, authors), recipe.reward) for group in seen)
+        baselines = reference_seconds(seen, recipe.reward, partial(verify, how=judging_of(recipe.verify)))
+        rewarded = tuple(reward(select(group, authors), recipe.reward, baselines) for group in seen)
         content = content_of(recipe, (before, after), trained=trained, folder=place, tasks=tasks)
         write_report(place / "report.html", replace(content, rewarded=rewarded))
     processes.wait()

@@ -1,11 +1,14 @@
 """What an archive lacks for a recipe is said before a model is loaded."""
 
+from dataclasses import replace
+
 import pytest
 
-from upsolve.config import Recipe
+from upsolve.config import Recipe, load_recipe
 from upsolve.errors import ConfigError
+from upsolve.train import loop
 from upsolve.train.check import check_run
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 
 def group(statuses, author="ann", lines=None):
@@ -42,3 +45,50 @@ def test_what_is_there_is_enough():
     check_run(Recipe.model_validate({"objective": {"kind": "dpo"}, "data": {"group_size": 8}}), [group(MIXED)])
     online = {"source": {"rounds": 2}, "data": {"group_size": 8}, "reward": {"mask_unexecuted": True}}
     check_run(Recipe.model_validate(online), [group([])])
+
+
+class LoadingError(Exception):
+    """A model would have been loaded."""
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    """What `train` hands on when it comes to loading a model."""
+    handed = []
+
+    def load(*given):
+        handed.extend(given)
+        raise LoadingError
+
+    monkeypatch.setattr(loop, "parts_of", load)
+    return handed
+
+
+def test_a_run_without_what_its_reward_reads_ends_before_the_model(no_model, tmp_path):
+    recipe = load_recipe("rlvr_lint", ["source.rounds=0", "data.group_size=2", "advantage.kind=leave_one_out"])
+    with pytest.raises(ConfigError, match=r"lint: no Python analysis \(upsolve verify --analysis lint\): 4 attempts"):
+        loop.train(recipe, [group(MIXED)], [], tmp_path / "run")
+    assert no_model == []
+
+
+def test_references_are_run_before_the_model_is_loaded(no_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    tests = (TestCase(TestKind.CALL, "f(2)", "3"),)
+    task = Task("t", "say", tests, "f", reference="def f(n):\n    return n + 1")
+    attempts = tuple(Attempt("t", f"def f(n):\n    return {code}") for code in ("1 + n", "n - -1", "n"))
+    statuses = (Status.PASSED, Status.PASSED, Status.FAILED)
+    times = (1e-9, 1e9, 1.0)
+    verdicts = tuple(
+        Verdict(one.attempt_id, *rest, cpu_seconds=time)
+        for one, rest, time in zip(attempts, [(s, 0, 1) for s in statuses], times, strict=True)
+    )
+    settings = {"weights": {"outcome": 0, "efficiency": 1}, "efficiency": "reference"}
+    recipe = Recipe.model_validate({"reward": settings, "data": {"group_size": 2}})
+    some = Group(task, attempts, verdicts)
+    with pytest.raises(LoadingError):
+        loop.train(recipe, [some], [], tmp_path / "run")
+    rewarder = no_model[4]
+    rewards_G = rewarder(some).rewards_G
+    assert 0 <= rewards_G[0] <= 1 and rewards_G[1:].tolist() == [-1, -1]  # faster than the reference, slower, and failed
+    with pytest.raises(ConfigError, match="efficiency: no processor time"):
+        loop.train(recipe, [replace(some, task=replace(task, reference=""))], [], tmp_path / "other")

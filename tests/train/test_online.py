@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -291,7 +292,7 @@ def by_code(good):
 
 def rollouts_of(source, recipe):
     config = recipe.source.rollout.model_copy(update={"samples": 4})
-    return Rollouts(Alone(), source.rollouts, config, Judging(), recipe.reward, "policy", no_progress)
+    return Rollouts(Alone(), source.rollouts, config, Judging(), partial(reward, config=recipe.reward), "policy", no_progress)
 
 
 def numbered(tasks, *, config, author):

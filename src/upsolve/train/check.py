@@ -1,6 +1,6 @@
 """What the archive of a recipe lacks for it, found before a model is loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from upsolve.config import DataConfig, Recipe, check_recipe
@@ -12,12 +12,13 @@ from upsolve.types import Group
 __all__ = ["check_run"]
 
 
-def check_run(recipe: Recipe, groups: Sequence[Group]) -> None:
+def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, float] | None = None) -> None:
     """Check a recipe, and that the stored groups of its training tasks have what it reads. Takes seconds.
 
     Args:
         recipe: all settings.
         groups: judged groups of the training tasks; online, also tasks without attempts.
+        baselines: processor times of references, seconds (``reference_seconds``).
 
     Raises:
         ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and what to do.
@@ -29,8 +30,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group]) -> None:
         return
     wanted = [select(group, recipe.data.authors) for group in groups]
     check_authors(groups, wanted, recipe.data)
-    if recipe.reward.efficiency != "reference":  # references are run first
-        check_rewards(wanted, recipe.reward)
+    check_rewards(wanted, recipe.reward, baselines)
     if recipe.objective.record.unit != "pair":
         check_group_size(wanted, recipe.data)
     verdicts = [verdict for group in wanted for verdict in group.verdicts if verdict is not None]

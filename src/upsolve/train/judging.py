@@ -12,7 +12,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import RewardConfig, SampleConfig, VerifyConfig
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
-from upsolve.reward.formula import analyses_needed, reward
+from upsolve.reward.formula import Rewarded, analyses_needed
 from upsolve.train.groups import passed
 from upsolve.train.processes import Processes
 from upsolve.train.sources import RoundGroups, by_task, round_tag
@@ -95,7 +95,7 @@ class Rollouts:
     """How the policy is sampled; ``samples`` attempts a task."""
     how: Judging
     """How attempts are judged."""
-    reward: RewardConfig
+    reward: Callable[[Group], Rewarded]
     """Decides which groups have unequal rewards (dynamic sampling)."""
     author: str
     """Author of the samples."""
@@ -158,7 +158,7 @@ class Rollouts:
 
     def is_useful(self, group: Group) -> bool:
         """Return whether the rewards of a group differ."""
-        rewards_G = reward(group, self.reward).rewards_G
+        rewards_G = self.reward(group).rewards_G
         return len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0
 
     def keep(self, groups: Sequence[Group], tag: str) -> None:

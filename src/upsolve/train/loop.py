@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from upsolve.config import Recipe
 from upsolve.errors import CollapseError, TrainingError
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import reward
+from upsolve.reward.reference import reference_seconds
+from upsolve.train.check import check_run
 from upsolve.train.encode import encode_groups
 from upsolve.train.processes import Processes
 from upsolve.train.rounds import Round, advantages_of, pack_round, round_metrics
@@ -15,6 +18,8 @@ from upsolve.train.run import OnStep, StopSignals, no_report, start_run
 from upsolve.train.run_folder import Trained, claim_run
 from upsolve.train.setup import Parts, parts_of
 from upsolve.types import Group
+from upsolve.verify.limits import judging_of
+from upsolve.verify.pool.pool import verify
 
 __all__ = ["train"]
 
@@ -41,6 +46,7 @@ def train(
         fresh: remove an earlier run in the folder first.
 
     Raises:
+        ConfigError: the recipe contradicts itself, or the archive lacks what it reads; found before the model is loaded.
         TrainingError: there is nothing to train on, or the folder holds another run.
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
@@ -49,8 +55,12 @@ def train(
         return done
     if not groups:
         raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
+    judge = partial(verify, how=judging_of(recipe.verify))
+    baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
+    check_run(recipe, groups, baselines)
+    rewarder = partial(reward, config=recipe.reward, baselines=baselines)
     with StopSignals() as signals:
-        parts = parts_of(recipe, groups, place, processes, show if show and processes.is_main else no_progress)
+        parts = parts_of(recipe, groups, place, processes, rewarder, show if show and processes.is_main else no_progress)
         ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
         run = start_run(recipe, parts.learner, heldout, place, ahead=ahead, signals=signals, on_step=on_step or no_report)
         collapsed = ""
@@ -68,8 +78,8 @@ def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     """Return a round, ready to train on; offline a round is an epoch."""
     started, groups = time.monotonic(), parts.source.groups(number)  # groups
     judged = parts.judge(groups)  # judge: tasks are sampled, and samples judged as they come; the rest is judged
-    samples = [reward(group, recipe.reward) for group in (*judged.sampled, *judged.replayed)]  # reward
-    stored = [reward(group, recipe.reward) for group in judged.stored]
+    samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
+    stored = [parts.reward(group) for group in judged.stored]
     formed = advantages_of(  # advantage
         samples, stored, judged, data=recipe.data, advantage=recipe.advantage, objective=recipe.objective
     )

@@ -13,6 +13,7 @@ from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
+from upsolve.reward.formula import Rewarded
 from upsolve.train.encode import EncodedGroup, Encoding
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
@@ -37,6 +38,8 @@ class Parts:
     """Where groups come from."""
     judge: Callable[[RoundGroups], RoundGroups]
     """Samples tasks and judges the samples; returns groups that are judged already unchanged."""
+    reward: Callable[[Group], Rewarded]
+    """Rewards the attempts of a group."""
     score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
     """Takes a round's number and groups; returns what the loss reads of them, and the groups with token advantages from values."""
     encoding: Encoding
@@ -45,7 +48,14 @@ class Parts:
     """Whether rounds depend on the policy; otherwise all are prepared before the first step."""
 
 
-def parts_of(recipe: Recipe, groups: Sequence[Group], folder: Path, processes: Processes, show: OnProgress) -> Parts:
+def parts_of(
+    recipe: Recipe,
+    groups: Sequence[Group],
+    folder: Path,
+    processes: Processes,
+    rewarder: Callable[[Group], Rewarded],
+    show: OnProgress,
+) -> Parts:
     """Load the policy and open the source; the policy is the frozen start until ``start_training``.
 
     Raises:
@@ -61,7 +71,7 @@ def parts_of(recipe: Recipe, groups: Sequence[Group], folder: Path, processes: P
     learner.choose_scorer(probe(learner.codec, groups[0].task))
     if not online:
         source = StoredSource(groups, recipe.data, epochs=recipe.optim.epochs)
-        return Parts(learner, source, unchanged, partial(score_offline, learner, learning), encoding, online)
+        return Parts(learner, source, unchanged, rewarder, partial(score_offline, learner, learning), encoding, online)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -71,7 +81,7 @@ def parts_of(recipe: Recipe, groups: Sequence[Group], folder: Path, processes: P
         rollouts,
         recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size}),
         judging_for(recipe.verify, recipe.reward, processes),
-        recipe.reward,
+        rewarder,
         f"{recipe.name}: policy in training",
         show,
     )
@@ -81,7 +91,7 @@ def parts_of(recipe: Recipe, groups: Sequence[Group], folder: Path, processes: P
         file = folder / "rounds" / f"{number:08x}.npz"
         return score_now(learner, encoded, file, objective=learning, advantage=advantage)
 
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), score, encoding, online)
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, score, encoding, online)
 
 
 def check_offline(recipe: Recipe) -> None:
