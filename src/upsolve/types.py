@@ -49,7 +49,7 @@ class TestKind(StrEnum):
     STDIO = "stdio"
     """``input`` is fed to standard input; standard output is compared."""
     CODE = "code"
-    """``input`` is statements that raise on failure, run in the attempt's own process (weaker: the verdict says so)."""
+    """``input`` is statements that raise on failure, run in another process or, weaker, beside the attempt: the verdict says which."""
     SIMULATION = "simulation"
     """``input`` is the start of one world, as JSON; the attempt acts in it from another process."""
 
@@ -84,8 +84,7 @@ class TestCase(Record):
     input: str
     """An expression, standard input, statements or a world, by ``kind``."""
     expected: str = ""
-    """``CALL``: a Python literal, as source. ``STDIO``: the standard output. ``CODE``: empty.
-    ``SIMULATION``: the checks of what happened, as JSON (``docs/simulators.md``)."""
+    """``CALL``: a Python literal. ``STDIO``: the output. ``CODE``: empty. ``SIMULATION``: checks as JSON (``docs/simulators.md``)."""
     hidden: bool = False
     """True for a test that a prompt may not show."""
 
@@ -120,6 +119,8 @@ class Task(Record):
     """True where the tests are the very ones that recorded verdicts come from, so that our own verdict may replace a recorded one."""
     extra: str = ""
     """JSON object of the source's other fields; empty if none."""
+    requires: tuple[str, ...] = ()
+    """Names under which Python attempts may import packages outside of the standard library (``upsolve packages`` installs them)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +173,7 @@ class Finding(Record):
     """Something an analysis or a judge can point at in the code."""
 
     kind: str
-    """``traceback``, ``compile``, ``flaky``; ``syntax``, ``lint``, ``security``, ``types``, ``complexity``, ``dead``, ``unexecuted``,
-    ``analysis`` (one that broke on this code)."""
+    """``traceback``, ``compile``, ``flaky``, ``analysis`` (it broke on this code), or what an analysis is called: ``lint``, ``types``."""
     rule: str
     """Rule code or exception name."""
     message: str

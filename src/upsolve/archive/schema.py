@@ -14,7 +14,7 @@ SCHEMA = 5
 """Version written into every archive; those before it are read as well.
 
 2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings;
-4 added attempts.token_ids; 5 added attempts.token_logps.
+4 added attempts.token_ids; 5 added attempts.token_logps, tasks.requires.
 """
 OLDEST = 1
 """First version that can be read."""
@@ -51,6 +51,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("checker", TEXT),
             ("official", pa.bool_()),
             ("extra", TEXT),
+            ("requires", pa.list_(TEXT)),
         ]
     ),
     "attempts": pa.schema(

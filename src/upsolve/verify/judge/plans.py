@@ -26,6 +26,7 @@ from upsolve.verify.judge.outcomes import (
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging
+from upsolve.verify.sandbox.packages import missing_packages, profile_of
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 from upsolve.verify.simulators.plan import parsed, run_simulation, simulates
@@ -75,7 +76,7 @@ def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict
 
 def has_room(at_work: Sequence[tuple[int, Plan, Job]]) -> bool:
     """Return whether one more plan may start: a program that is built has its sandbox to itself until its last run."""
-    return len(at_work) < SLOTS and all(job.profile == "python" for _, _, job in at_work)
+    return len(at_work) < SLOTS and all(job.profile != "any" for _, _, job in at_work)
 
 
 def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict[int, Verdict]) -> list[tuple[int, Plan, Job]]:
@@ -143,6 +144,8 @@ def impossible(task: Task, attempt: Attempt) -> str:
     """Return why this judge cannot judge this, or an empty string."""
     if not task.tests:
         return f"task {task.task_id} has no tests"
+    if task.requires and attempt.language in PYTHON and (absent := missing_packages(task.requires)):
+        return f"task {task.task_id} requires {', '.join(absent)}: run `upsolve packages {' '.join(absent)}`"
     try:
         if attempt.language not in PYTHON:
             language(attempt.language)
@@ -201,7 +204,7 @@ def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
     nonce = secrets.token_hex(8)
     tests = [as_sent(test.kind, test.input) for test in task.tests]
     job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **asked(how)}
-    end = yield Job(job, None, how.limits.wall_seconds)
+    end = yield Job(job, None, how.limits.wall_seconds, profile=profile_of(task.requires))
     label = "in_process" if needs_tester(task) else ""
     return verdict(task, attempt, function_outcomes(task, end, nonce), [end], label)
 
@@ -238,7 +241,7 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judgin
     tests = [(test.kind.value, test.input) for test in task.tests]
     job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": how.lines}
     tester = {"names": names, "setup": task.setup, "tests": tests, **asked(how)}
-    end = yield Job(job, tester, how.limits.wall_seconds)
+    end = yield Job(job, tester, how.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.records):
         return (yield from run_in_process(task, attempt, how))
     return verdict(task, attempt, function_outcomes(task, end, True), [end], "across")

@@ -12,6 +12,7 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
 from upsolve.verify.limits import Judging
+from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
 
@@ -26,7 +27,8 @@ MOST_FINDINGS = 20
 def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Run a Python program once a test."""
     base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": how.lines}
-    jobs = [Job({**base, "stdin": encoded(test.input)}) for test in task.tests]
+    profile = profile_of(task.requires)
+    jobs = [Job({**base, "stdin": encoded(test.input)}, profile=profile) for test in task.tests]
     result, ends = yield from within_budget(task, jobs, how)
     return verdict(task, attempt, result, ends, "")
 

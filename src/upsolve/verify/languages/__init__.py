@@ -13,6 +13,7 @@ error: regex                 # line of the compiler with the position; groups li
 reason: regex                # line with the message, if that is another one
 trace: regex                 # line of a failing run with the position; group line
 out_of_memory: regex         # what a run prints when its heap is full
+headers: {bits/stdc++.h: [g++, ..., -o, "{target}", "{source}"]}   # optional: read once for all programs (headers.py)
 grammar: tree_sitter_cpp     # optional: module of the tree-sitter grammar, or module:function
 """
 
@@ -73,6 +74,8 @@ class Language:
     """Expression for the place of a runtime error."""
     out_of_memory: str = ""
     """Expression for a full heap."""
+    headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Headers to read once for all programs -> the command that makes ``{target}`` of ``{source}`` (see headers.py)."""
     grammar: str = ""
     """Module of its tree-sitter grammar, or ``module:function``; empty if none."""
 

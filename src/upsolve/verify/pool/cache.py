@@ -38,6 +38,7 @@ def task_key(task: Task, how: Judging) -> str:
         task.reference,
         task.compare,
         task.checker,
+        *task.requires,
         *tests,
     )
 

@@ -15,10 +15,21 @@ TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the f
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["feed", "finish", "flush", "new_module"]
+__all__ = ["feed", "finish", "flush", "new_module", "site_names"]
 
 UNSEEN = ("__del__", "open", "io", "finalize")
 """A program without these words does nothing that shows when its objects go."""
+
+
+def site_names() -> None:
+    """Define the builtins that the module site defines, which is not loaded here."""
+    import _sitebuiltins
+    import builtins
+
+    site: Any = _sitebuiltins
+    builtins.exit, builtins.quit = (site.Quitter(name, "Ctrl-D (i.e. EOF)") for name in ("exit", "quit"))
+    builtins.copyright, builtins.help = site._Printer("copyright", sys.copyright), site._Helper()
+    builtins.credits = builtins.license = site._Printer("license", "See https://www.python.org/psf/license/")
 
 
 def new_module(name: str, code: str) -> Any:

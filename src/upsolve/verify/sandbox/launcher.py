@@ -44,6 +44,8 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1, 2, 4, 8, 1 << 14
 LANDLOCK_FILES = {1: 13, 2: 14, 3: 15, 4: 15}
 """Kinds of access to files known by version of the interface; 16 from 5 on."""
 OWN = ("/tmp", "/dev/shm")
+PACKAGES = "/mnt/packages"
+"""Where the packages that a task requires are found inside."""
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 libc = ctypes.CDLL(None, use_errno=True)
@@ -78,7 +80,7 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
     """Make everything read-only, hide what is not the system's behind empty folders, show the interpreter through."""
     python = setup["python"]
     mount("", "/", "", MS_REC | MS_PRIVATE)
-    handle = os.open(python, os.O_PATH)
+    handle, packages = os.open(python, os.O_PATH), os.open(setup.get("packages", "/"), os.O_PATH)
     attributes = struct.pack("QQQQ", MS_RDONLY, 0, 0, 0)
     read_only = libc.syscall(MOUNT_SETATTR, -100, b"/", AT_RECURSIVE, attributes, len(attributes)) == 0
     private_devices()
@@ -88,9 +90,14 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
             os.makedirs(python, mode=0o755)
             mount(f"/proc/self/fd/{handle}", python, "", MS_BIND)
             no_writing(python)
+        if folder == os.path.dirname(PACKAGES) and "packages" in setup:
+            os.makedirs(PACKAGES, mode=0o755)
+            mount(f"/proc/self/fd/{packages}", PACKAGES, "", MS_BIND)
+            no_writing(PACKAGES)
         if folder not in OWN:
             no_writing(folder)
     os.close(handle)
+    os.close(packages)
     if setup["proc"]:
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV, "hidepid=2")
     else:
@@ -191,10 +198,12 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     proc = ["/proc"] if setup["proc"] else []
     off = setup.get("off", ())
-    layers += landlock([*READABLE, python, *proc], [*OWN]) if "landlock" not in off else []
+    packages = PACKAGES if "mountns" in layers else setup.get("packages", PACKAGES)
+    layers += landlock([*READABLE, python, packages, *proc], [*OWN]) if "landlock" not in off else []
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
-    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"]})
+    modules = {"packages": packages, "modules": setup.get("modules", [])}
+    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], **modules})
     server = os.memfd_create("server", 0)
     os.write(server, zlib.decompress(bytes.fromhex(setup["server"])))
     relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"

@@ -19,6 +19,7 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.verify.sandbox.cgroup import ControlGroup
+from upsolve.verify.sandbox.packages import headers_folder, packages_folder, required_by
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
 
@@ -32,6 +33,8 @@ ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
 """Of a temporary folder, by profile."""
 STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""A server forks, so the packages that it loads may start no threads; and an attempt has one core."""
 MODULES = ("values", "operations", "interpreter", "child", "world_host", "stand_ins", "exceptions", "tester")
 """Modules of the server, each after those that it imports."""
 START = """
@@ -85,7 +88,7 @@ class Job:
     memory_bytes: int = 0
     """Limit of the control group; 0: that of the attempt."""
     profile: str = "python"
-    """``python``: forked from the warm interpreter; ``any``: a sandbox in which other programs find what they need (/proc, room)."""
+    """``python``: forked from the warm interpreter (``python:numpy``: from one that has loaded packages); ``any``: a sandbox in which other programs find what they need (/proc, room)."""
 
 
 class RenewError(JudgeError):
@@ -117,7 +120,16 @@ class Server:
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
         server = zlib.compress(bundle("server", *MODULES), 1).hex()
-        own = {"uid": FIRST_UID, "uids": UIDS, "proc": profile == "any", "folder": ROOM[profile]}
+        own = {
+            "uid": FIRST_UID,
+            "uids": UIDS,
+            "proc": profile == "any",
+            "folder": ROOM["any" if profile == "any" else "python"],
+        }
+        if modules := required_by(profile):
+            own |= {"packages": str(packages_folder()), "modules": modules}
+        if profile == "any" and headers_folder().is_dir():
+            own |= {"packages": str(headers_folder())}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 
     def answer(self) -> bytes:
@@ -184,7 +196,7 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         pass_fds=handles,
         start_new_session=True,
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"},
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", **ONE_THREAD},
         cwd="/",
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.verify.cores import CoreWatch
 from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.sandbox.packages import required_by
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 
 __all__ = ["REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
@@ -28,6 +29,8 @@ LONG_SECONDS = 0.3
 """Only of runs that took longer is it asked whether they waited for their core."""
 STACK_BYTES = 1280 << 20
 """Address space above the limit for programs that ask for large stacks of threads; their memory is limited by the control group."""
+PACKAGES_BYTES = 1 << 30
+"""Address space for libraries of packages that a task requires, which reserve far more than they use."""
 MOST_RECORDS = 1 << 16
 """Result lines that are read; there is one a test and a few more."""
 OWN_MEMORY = 64 << 20
@@ -118,7 +121,8 @@ def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> b
         "processes": max(256, limits.processes),
         "cpu_seconds": 600,
     }
-    lean = {"address_bytes": limits.memory_bytes, "file_bytes": 8 << 20, "files": 64}
+    own = PACKAGES_BYTES if required_by(profile) else 0
+    lean = {"address_bytes": limits.memory_bytes + own, "file_bytes": RESULTS_READ, "files": 64}
     stack = {"stack_bytes": STACK_BYTES if grouped else 0}
     return marshal.dumps({**asdict(limits), **(wide if profile == "any" else lean), **stack, "folder": folder})
 
@@ -180,7 +184,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     """
     folder, profile = running.work_folder(jobs[0].continues), jobs[0].profile
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs)
-    running.group.limit(memory + OWN_MEMORY, limits.processes + 8 if profile == "python" else 512)
+    running.group.limit(memory + OWN_MEMORY, 512 if profile == "any" else limits.processes + 8)
     watch = core_watch()
     watch.begin()
     try:

@@ -218,20 +218,9 @@ def tidy(own: bool) -> bool:
     return True
 
 
-def site_names() -> None:
-    """Define the builtins that the module site defines, which is not loaded here."""
-    import _sitebuiltins
-    import builtins
-
-    site: Any = _sitebuiltins
-    builtins.exit, builtins.quit = (site.Quitter(name, "Ctrl-D (i.e. EOF)") for name in ("exit", "quit"))
-    builtins.copyright, builtins.help = site._Printer("copyright", sys.copyright), site._Helper()
-    builtins.credits = builtins.license = site._Printer("license", "See https://www.python.org/psf/license/")
-
-
 def warm_up() -> None:
     """Load what programs use, and run one, so that a fork finds caches filled."""
-    site_names()
+    interpreter.site_names()
     for name in COMMON.split():
         __import__(name)
     child.RESULTS = os.open("/dev/null", os.O_WRONLY)
@@ -245,6 +234,17 @@ def warm_up() -> None:
     gc.collect()
     gc.disable()
     gc.freeze()
+
+
+def load_packages(folder: str, names: list[str]) -> None:
+    """Load packages, for all attempts; say so and end when one cannot be loaded."""
+    sys.path.append(folder)
+    for name in names:
+        try:
+            __import__(name)
+        except BaseException as error:
+            os.write(CONTROL, child.json.dumps({"broken": f"cannot import {name}: {error!r}"[:2000]}).encode())
+            os._exit(72)
 
 
 def keep_from_proc() -> None:
@@ -272,8 +272,10 @@ def main(said: str) -> None:
     """Serve until the judge closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     clock = Clock()
-    warm_up()
     setup = child.json.loads(said)
+    if setup["modules"]:
+        load_packages(setup["packages"], setup["modules"])
+    warm_up()
     uid, private = setup["uid"], "mountns" in setup["layers"]
     if setup["proc"] and not uid:
         keep_from_proc()

@@ -161,6 +161,8 @@ def merge(mine: Any, theirs: Any) -> Any:
         mine.update(theirs)
     elif isinstance(mine, bytearray):
         mine[:] = theirs
+    elif type(mine).__name__ == "ndarray" and mine.shape == theirs.shape:
+        mine[...] = theirs
     elif type(mine).__name__ == "deque":
         mine.clear()
         mine.extend(theirs)

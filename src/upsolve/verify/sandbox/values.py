@@ -98,9 +98,18 @@ def library_value(value: Any, kind: type, depth: int, keep: Callable[[Any], str]
         return tagged(name, *map(repr, (value.days, value.seconds, value.microseconds)))
     if module == "collections" and name == "deque":
         return tagged(name, plain(value.maxlen), *(plain(item, depth + 1, keep) for item in value))
+    if module == "numpy" and name == "ndarray" and (parts := array_parts(value)) is not None:
+        return tagged(name, *parts)
     if module == "numpy" and getattr(value, "shape", None) == () and type(value.item()) in (bool, int, float, complex):
         return plain(value.item())
     return ""
+
+
+def array_parts(array: Any) -> tuple[str, ...] | None:
+    """Return an array of numbers as its type, its shape and its bytes; None for an array of anything else."""
+    if array.dtype.kind not in "biufc":
+        return None
+    return quoted(array.dtype.str), json.dumps(array.shape), quoted(array.tobytes().hex())
 
 
 class Opaque:
@@ -151,6 +160,8 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
         if tag == "deque":
             return Opaque() if as_set else deque_of(values)
         return as_set(values) if as_set else set(values) if tag == "set" else frozenset(values)
+    if tag == "ndarray":
+        return Opaque() if as_set else array_of(*items)
     if tag == "bytearray":
         return bytes.fromhex(items[0]) if as_set else bytearray.fromhex(items[0])
     return library_value_of(tag, items)
@@ -193,6 +204,16 @@ def deque_of(values: list[Any]) -> Any:
     import collections
 
     return collections.deque(values[1:], values[0])
+
+
+def array_of(kind: str, shape: list[int], data: str) -> Any:
+    """Return an array of numbers, opaque where numpy is not loaded."""
+    import sys
+
+    if "numpy" not in sys.modules or kind[1:2] not in "biufc":
+        return Opaque()
+    numpy: Any = sys.modules["numpy"]
+    return numpy.frombuffer(bytearray.fromhex(data), numpy.dtype(kind)).reshape(shape)
 
 
 named: dict[tuple[str, tuple[str, ...]], Any] = {}

@@ -1,0 +1,100 @@
+"""Tasks that require packages: attempts find them read-only; where one is missing, nobody is judged."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.judge.plans import judge
+from upsolve.verify.sandbox.packages import packages_folder
+from upsolve.verify.sandbox.runner import forget_server
+
+CALL, CODE, STDIO = TestKind.CALL, TestKind.CODE, TestKind.STDIO
+
+
+@pytest.fixture(scope="module")
+def numpy_installed(tmp_path_factory):
+    """The numpy of this environment where ``upsolve packages numpy`` would put it."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("UPSOLVE_PACKAGES", str(tmp_path_factory.mktemp("packages")))
+    source = Path(find_spec("numpy").origin).parent
+    for folder in source.parent.glob("numpy*"):
+        if folder.name in ("numpy", "numpy.libs"):
+            shutil.copytree(folder, packages_folder() / folder.name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+    yield
+    forget_server("python:numpy")
+    patch.undo()
+
+
+def task(*tests, requires=("numpy",)):
+    return Task("t", "", tuple(TestCase(*test) for test in tests), "f", requires=requires)
+
+
+@pytest.mark.parametrize(
+    ("tests", "code"),
+    [
+        ([(CALL, "f([1, 2, 3])", "2.0")], "import numpy as np\ndef f(x):\n    return np.mean(x)\n"),
+        ([(CALL, "f(3)", "[0, 1, 4]")], "import numpy as np\ndef f(n):\n    return [x for x in np.arange(n) ** 2]\n"),
+        ([(CALL, "f(2)", "True")], "import numpy as np\ndef f(n):\n    return np.bool_(n == 2)\n"),
+        ([(CALL, "f()", "4")], "import numpy as np\ndef f():\n    return np.int64(4)\n"),
+        ([(STDIO, "1 2\n3 4\n", "10\n")], "import sys, numpy as np\nprint(np.loadtxt(sys.stdin, dtype=int).sum())\n"),
+        (
+            [(CODE, "import numpy as np\nassert np.allclose(f(2), np.eye(2))")],
+            "import numpy as np\ndef f(n):\n    return np.eye(n)\n",
+        ),
+        (
+            [(CODE, "import numpy as np\nx = np.zeros(3)\nf(x)\nassert (x == [0, 1, 2]).all()")],
+            "import numpy as np\ndef f(x):\n    x[:] = np.arange(3)\n",
+        ),
+        (
+            [(CALL, "f(200)", "200")],
+            "import numpy as np\ndef f(n):\n    a = np.random.default_rng(0).random((n, n))\n    return np.linalg.matrix_rank(a @ a)\n",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("numpy_installed")
+def test_numpy_is_there_where_a_task_requires_it(tests, code):
+    verdict = judge(task(*tests), Attempt("t", code))
+    assert verdict.status is Status.PASSED, verdict
+
+
+@pytest.mark.usefixtures("numpy_installed")
+def test_packages_cannot_be_written():
+    code = (
+        "import numpy, os\ndef f():\n    found = []\n    for name in (numpy.__file__, os.path.dirname(numpy.__file__) + '/new'):\n"
+        "        try: open(name, 'w').close()\n        except OSError: found.append(True)\n    return found\n"
+    )
+    verdict = judge(task((CALL, "f()", "[True, True]")), Attempt("t", code))
+    assert verdict.status is Status.PASSED, verdict
+
+
+def test_a_missing_package_is_not_the_attempts_fault(monkeypatch, tmp_path):
+    monkeypatch.setenv("UPSOLVE_PACKAGES", str(tmp_path))
+    verdict = judge(task((CALL, "f()", "1")), Attempt("t", "import numpy\ndef f():\n    return 1\n"))
+    assert verdict.status is Status.UNSCORED
+    assert "requires numpy: run `upsolve packages numpy`" in verdict.error_message
+
+
+def test_a_package_that_the_task_does_not_name_is_the_attempts_own():
+    verdict = judge(task((CALL, "f()", "1"), requires=()), Attempt("t", "import numpy\ndef f():\n    return 1\n"))
+    assert (verdict.status, verdict.error_type) == (Status.RUNTIME_ERROR, "ModuleNotFoundError")
+    assert "numpy" in verdict.error_message
+
+
+def test_a_package_that_cannot_be_loaded_leaves_attempts_unscored(monkeypatch, tmp_path):
+    monkeypatch.setenv("UPSOLVE_PACKAGES", str(tmp_path))
+    packages_folder().mkdir(parents=True)
+    (packages_folder() / "broken_one.py").write_text("1 / 0\n", encoding="utf-8")
+    verdict = judge(task((CALL, "f()", "1"), requires=("broken_one",)), Attempt("t", "def f():\n    return 1\n"))
+    assert verdict.status is Status.UNSCORED and "cannot import broken_one" in verdict.error_message
+
+
+def test_results_of_many_megabytes_are_read():
+    text = "x" * 4_000_000
+    verdict = judge(
+        task(*((CALL, f"f({n})", repr(text)) for n in range(3)), requires=()),
+        Attempt("t", "def f(n):\n    return 'x' * 4_000_000\n"),
+    )
+    assert verdict.status is Status.PASSED, verdict.error_message[:200]
