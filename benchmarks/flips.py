@@ -1,0 +1,103 @@
+"""Do verdicts depend on the load? python benchmarks/flips.py [--attempts 10000] [--busy 4] [--out FILE.json]
+
+The same attempts are judged twice: on the machine as it is, and beside ``busy`` times as many busy processes as there are cores. A flip
+is an attempt whose status or outcomes differ. Programs of several habits: quick and right, wrong, raising, busy for a quarter of the time
+limit, asleep for ever, in an endless loop.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+from machine import machine
+
+from upsolve.types import Attempt, Task, TestCase, TestKind
+from upsolve.verify.cores import usable_cores
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.pool.pool import verify
+
+LIMITS = Limits(wall_seconds=1.0, cpu_seconds=1.0)
+HABITS = {
+    "right": ("def f(x):\n    return 2 * x\n", 40),
+    "wrong": ("def f(x):\n    return 3 * x\n", 40),
+    "raises": ("def f(x):\n    return x / 0\n", 14),
+    "busy": ("import time\ndef f(x):\n    while time.process_time() < 0.25: pass\n    return 2 * x\n", 4),
+    "sleeps": ("import time\ndef f(x):\n    time.sleep(60)\n", 1),
+    "loops": ("def f(x):\n    while True: pass\n", 1),
+}
+"""Program and share of the attempts, in percent."""
+TESTS = {
+    "call": (TestCase(TestKind.CALL, "f(2)", "4"), TestCase(TestKind.CALL, "f(-3)", "-6")),
+    "code": (TestCase(TestKind.CODE, "assert f(2) == 4"),),
+    "stdio": (TestCase(TestKind.STDIO, "2\n", "4\n"),),
+}
+
+
+def pairs(count):
+    """Return attempts of all habits under all kinds of tests, each another text."""
+    habits = [name for name, (_, share) in HABITS.items() for _ in range(share)]
+    made = []
+    for number in range(count):
+        kind = [*TESTS][number // len(habits) % len(TESTS)]
+        code = HABITS[habits[number % len(habits)]][0] + ("print(f(int(input())))\n" if kind == "stdio" else "")
+        made.append((Task(kind, "", TESTS[kind], "f"), Attempt(kind, f"{code}# {number}\n")))
+    return made
+
+
+@contextmanager
+def busy_processes(count):
+    """Keep so many processes busy."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def flips(count, busy):
+    """Return the figures of both ways."""
+    todo, how, load = pairs(count), Judging(LIMITS), os.getloadavg()[0]
+    started = time.monotonic()
+    idle = verify(todo, how)
+    middle = time.monotonic()
+    with busy_processes(busy * usable_cores()):
+        loaded = verify(todo, how)
+    seconds = {"as_it_is": round(middle - started, 1), "loaded": round(time.monotonic() - middle, 1)}
+    differ = [
+        [one.attempt_id, one.status, two.status]
+        for one, two in zip(idle, loaded, strict=True)
+        if (one.status, one.outcomes) != (two.status, two.outcomes)
+    ]
+    return {
+        "attempts": count,
+        "busy_processes": busy * usable_cores(),
+        "load_average_before": round(load, 1),
+        "statuses": Counter(verdict.status.value for verdict in idle),
+        "seconds": seconds,
+        "flips": len(differ),
+        "differ": differ[:20],
+    }
+
+
+def main():
+    """Measure and write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--attempts", type=int, default=10_000)
+    parser.add_argument("--busy", type=int, default=4)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "flips.json")
+    given = parser.parse_args()
+    found = {"machine": machine(), **flips(given.attempts, given.busy)}
+    print(json.dumps(found, indent=1))
+    given.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Does anything build up or get lost? python benchmarks/soak.py [--attempts 300000] [--out FILE.json]
+
+Attempts of which a tenth hangs, floods its output or its results, or fills its memory are judged in equal parts; after each part the
+memory of this process and its workers is noted. At the end no process, file, mount or control group may be left.
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+from machine import machine
+
+from upsolve.types import Attempt, Task, TestCase, TestKind
+from upsolve.verify.attacks import traces
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.pool import pool
+from upsolve.verify.sandbox.cgroup import places
+
+TASK = Task("soak", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
+LIMITS = Limits(wall_seconds=0.3, cpu_seconds=1.0, memory_bytes=128 << 20)
+PARTS = 6
+ODD = {
+    "hangs": ("import time\ndef f(x):\n    time.sleep(60)\n", "timeout"),
+    "output": ("def f(x):\n    print('x' * (3 << 20))\n    return 0\n", "failed"),
+    "results": ("def f(x):\n    return ['x' * 1000] * 2000\n", "failed"),
+    "memory": ("def f(x):\n    return len(bytearray(1 << 30))\n", "memory_limit"),
+    "orphan": (
+        "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(60)\n    return 4\n",
+        "passed",
+    ),
+}
+"""Program, and the status it must get."""
+
+
+def attempt(number):
+    """Return an attempt, and the status that it must get: every tenth is odd."""
+    code, wanted = ("def f(x):\n    return 2 * x\n", "passed")
+    if number % 10 == 0:
+        code, wanted = [*ODD.values()][number // 10 % len(ODD)]
+    return Attempt("soak", f"{code}# {number}\n"), wanted
+
+
+def resident_mib(workers):
+    """Return the resident memory of processes, MiB."""
+    rows = (Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split() for pid in workers)
+    return round(sum(int(row[1]) for row in rows) * 4096 / 2**20, 1)
+
+
+def groups(workers):
+    """Return the control groups of the workers."""
+    return [folder for parent in places()[1].values() for pid in workers for folder in parent.glob(f"upsolve-{pid}-*")]
+
+
+def soak(count):
+    """Return the figures."""
+    before, wrong, memory, workers = traces(), Counter(), [], set()
+    statuses, started, each = Counter(), time.monotonic(), count // PARTS
+    for part in range(PARTS):
+        made = [attempt(number) for number in range(part * each, (part + 1) * each)]
+        verdicts = dict(pool.judged([(TASK, one) for one, _ in made], Judging(LIMITS)))
+        for place, (_, wanted) in enumerate(made):
+            found = verdicts[place].status.value if place in verdicts else "lost"
+            statuses[found] += 1
+            wrong.update([f"{found}, not {wanted}"] if found != wanted else [])
+        now = {worker.process.pid for worker in pool.idle["local"]}
+        workers |= now
+        memory.append(resident_mib(now))
+    pool.dismiss()
+    return {
+        "attempts": each * PARTS,
+        "seconds": round(time.monotonic() - started, 1),
+        "statuses": statuses,
+        "wrong": wrong,
+        "workers_started": len(workers),
+        "resident_mib_of_workers_after_each_part": memory,
+        "left_behind": sorted(traces() - before),
+        "control_groups_left": len(groups(workers)),
+    }
+
+
+def main():
+    """Measure and write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--attempts", type=int, default=300_000)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "soak.json")
+    given = parser.parse_args()
+    found = {"machine": machine(), **soak(given.attempts)}
+    print(json.dumps(found, indent=1))
+    given.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
