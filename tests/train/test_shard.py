@@ -141,7 +141,9 @@ WAYS = {
 NEEDS = pytest.mark.skipif(not (find_spec("deepspeed") and shutil.which("c++")), reason="needs DeepSpeed and a C++ compiler")
 
 
-@pytest.fixture(scope="module", params=["fsdp2", *(pytest.param(way, marks=NEEDS) for way in ("zero3", "zero2"))])
+@pytest.fixture(
+    scope="module", params=["fsdp2", *(pytest.param(way, marks=[NEEDS, pytest.mark.slow]) for way in ("zero3", "zero2"))]
+)
 def runs(alone, recipes, request):
     """All runs of two processes, in one launch of these."""
     way, place = request.param, alone / request.param

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = r"""
 import json, sys, time
 from ray.cluster_utils import Cluster
@@ -36,6 +38,7 @@ print(json.dumps({"statuses": [v.status for v in verdicts], "reported": len(time
 """
 
 
+@pytest.mark.slow
 def test_a_killed_raylet_loses_and_doubles_nothing():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
