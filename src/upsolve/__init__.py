@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from upsolve.advantage import Advantage
     from upsolve.archive.ingest import ingest
+    from upsolve.archive.source import Source
     from upsolve.archive.split import Split, split_archive
     from upsolve.archive.store import Archive, create_archive, open_archive
     from upsolve.config import Recipe, load_recipe
@@ -18,8 +20,13 @@ if TYPE_CHECKING:
     from upsolve.evaluate.comparison import Comparison, compare
     from upsolve.evaluate.runs import load_evaluation, save_evaluation
     from upsolve.experiment import run_recipe
+    from upsolve.objective.table import Objective
     from upsolve.policy.collect import sample_attempts
+    from upsolve.policy.engines import Engine
     from upsolve.report.html import ReportContent, write_report
+    from upsolve.reward.components import Component
+    from upsolve.reward.credit import Credit
+    from upsolve.reward.hacks import Detector
     from upsolve.train.loop import Trained
     from upsolve.train.loop import train as train_policy
     from upsolve.types import (
@@ -34,20 +41,29 @@ if TYPE_CHECKING:
         TestKind,
         Verdict,
     )
+    from upsolve.verify.languages import Language
     from upsolve.verify.limits import Judging, Limits
     from upsolve.verify.pool.pool import verify as verify_attempts
 
 __all__ = [
+    "Advantage",
     "Archive",
     "Attempt",
     "Comparison",
+    "Component",
+    "Credit",
+    "Detector",
+    "Engine",
     "Evaluation",
     "Finding",
     "Group",
     "Judging",
+    "Language",
     "Limits",
+    "Objective",
     "Recipe",
     "ReportContent",
+    "Source",
     "Split",
     "Status",
     "Task",
@@ -77,7 +93,9 @@ __all__ = [
 __version__ = "0.2.0"
 
 SOURCES = {
+    "upsolve.advantage": ("Advantage",),
     "upsolve.archive.ingest": ("ingest",),
+    "upsolve.archive.source": ("Source",),
     "upsolve.archive.split": ("Split", "split_archive"),
     "upsolve.archive.store": ("Archive", "create_archive", "open_archive"),
     "upsolve.config": ("Recipe", "load_recipe"),
@@ -86,8 +104,13 @@ SOURCES = {
     "upsolve.evaluate.comparison": ("Comparison", "compare"),
     "upsolve.evaluate.runs": ("load_evaluation", "save_evaluation"),
     "upsolve.experiment": ("run_recipe",),
+    "upsolve.objective.table": ("Objective",),
     "upsolve.policy.collect": ("sample_attempts",),
+    "upsolve.policy.engines": ("Engine",),
     "upsolve.report.html": ("ReportContent", "write_report"),
+    "upsolve.reward.components": ("Component",),
+    "upsolve.reward.credit": ("Credit",),
+    "upsolve.reward.hacks": ("Detector",),
     "upsolve.train.loop": ("Trained", "train_policy"),
     "upsolve.types": (
         "Attempt",
@@ -101,6 +124,7 @@ SOURCES = {
         "TestKind",
         "Verdict",
     ),
+    "upsolve.verify.languages": ("Language",),
     "upsolve.verify.limits": ("Judging", "Limits"),
     "upsolve.verify.pool.pool": ("verify_attempts",),
 }

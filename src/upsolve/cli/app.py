@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from upsolve.report.tables import Table
     from upsolve.types import Evaluation
 
-__all__ = ["ArchiveName", "ModelName", "Out", "Place", "RecipeFile", "Seed", "Settings", "app", "show", "show_results"]
+__all__ = ["ArchiveName", "Fresh", "ModelName", "Out", "Place", "RecipeFile", "Seed", "Settings", "app", "show", "show_results"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,6 +26,7 @@ RecipeFile = Annotated[
 ]
 ArchiveName = Annotated[str, typer.Option("--archive", "-a", help="Folder of an archive, or `embedded` (data.archive).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run writes.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Remove an earlier run in --out first, instead of resuming it.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and sampling; the split by task keeps its own.")]
 ModelName = Annotated[

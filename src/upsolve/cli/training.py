@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import ArchiveName, ModelName, Out, RecipeFile, Seed, Settings, app, show_results
+from upsolve.cli.app import ArchiveName, Fresh, ModelName, Out, RecipeFile, Seed, Settings, app, show_results
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.errors import ConfigError
@@ -27,6 +27,7 @@ def run(
     archive: ArchiveName = "",
     model: ModelName = "",
     seed: Seed = None,
+    fresh: Fresh = False,
     settings: Settings = None,
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
@@ -34,7 +35,7 @@ def run(
     from upsolve.experiment import run_recipe
 
     with bars() as progress:
-        before, after, trained = run_recipe(loaded, out, progress=progress)
+        before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
     show_results((before, after), loaded.ks)
     typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
 
@@ -46,6 +47,7 @@ def train(
     archive: ArchiveName = "",
     model: ModelName = "",
     seed: Seed = None,
+    fresh: Fresh = False,
     settings: Settings = None,
 ) -> None:
     """Train a policy on an archive. Rerun the same command to resume."""
@@ -63,6 +65,7 @@ def train(
             out,
             on_step=lambda done, total, row: progress(f"train: entropy {row['entropy']:.2f}", done, total),
             show=progress,
+            fresh=fresh,
         )
     typer.echo(f"{trained.text()}\nmodel: {trained.folder}")
     if trained.collapsed:
