@@ -1,14 +1,18 @@
 """Split by task, never by attempt."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from upsolve.archive.store import Archive
+from upsolve.archive.store import EMBEDDED, Archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
-from upsolve.types import Group, Task, content_id
+from upsolve.types import Group, Task, TestKind, content_id
 
 __all__ = ["Leak", "Split", "find_leaks", "split_archive", "split_tasks"]
+
+MOST_PAIRS = 1_000_000
+"""Most pairs of tasks whose prompts are compared by runs of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,17 @@ class Leak:
     """What is alike."""
 
 
-def split_tasks(tasks: Sequence[Task], fractions: Mapping[str, float], *, seed: int) -> dict[str, list[Task]]:
-    """Split tasks within each difficulty by the order of a hash of seed and task id.
-
-    The same tasks always give the same split; a task that is added can move others of its difficulty across a border.
+def split_tasks(
+    tasks: Sequence[Task], fractions: Mapping[str, float], *, seed: int, ranked: bool = False
+) -> dict[str, list[Task]]:
+    """Split tasks by a hash of seed and task id, so that a task stays in its split while the archive grows.
 
     Args:
         tasks: what to split.
         fractions: share of each split; they sum to one.
         seed: another seed, another split.
+        ranked: take exact shares within each difficulty, in the order of the hash, instead of shares in expectation; an added task can
+            then move others across a border, so this is for archives that do not grow.
 
     Raises:
         ValueError: the fractions do not sum to one.
@@ -51,13 +57,30 @@ def split_tasks(tasks: Sequence[Task], fractions: Mapping[str, float], *, seed: 
     chosen: dict[str, str] = {}
     for difficulty in sorted({task.difficulty for task in tasks}):
         names = [task.task_id for task in tasks if task.difficulty == difficulty]
-        names.sort(key=lambda name: content_id(str(seed), name))
-        start = 0.0
-        for split, fraction in fractions.items():
-            low, high = round(start * len(names)), round((start + fraction) * len(names))
-            chosen |= dict.fromkeys(names[low:high], split)
-            start += fraction
+        chosen |= by_rank(names, fractions, seed) if ranked else {name: by_hash(name, fractions, seed) for name in names}
     return {split: [task for task in tasks if chosen[task.task_id] == split] for split in fractions}
+
+
+def by_hash(name: str, fractions: Mapping[str, float], seed: int) -> str:
+    """Return the split of a task: where its hash, as a number in [0, 1), falls among the shares."""
+    place, border = int(content_id(str(seed), name), 16) / 16**20, 0.0
+    for split, fraction in fractions.items():
+        border += fraction
+        if place < border:
+            return split
+    return next(reversed([*fractions]))
+
+
+def by_rank(names: Sequence[str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
+    """Return the split of each task of one difficulty: exact shares, in the order of their hashes."""
+    ordered = sorted(names, key=lambda name: content_id(str(seed), name))
+    chosen: dict[str, str] = {}
+    start = 0.0
+    for split, fraction in fractions.items():
+        low, high = round(start * len(names)), round((start + fraction) * len(names))
+        chosen |= dict.fromkeys(ordered[low:high], split)
+        start += fraction
+    return chosen
 
 
 def shingles(text: str, size: int = 3) -> set[tuple[str, ...]]:
@@ -69,18 +92,42 @@ def shingles(text: str, size: int = 3) -> set[tuple[str, ...]]:
 def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float = 0.8) -> list[Leak]:
     """Return the pairs across two splits with one reference, or prompts whose three-word runs overlap too much.
 
-    Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Costs |left| x |right|.
+    Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
+    compared. Costs |left| x |right|; above ``MOST_PAIRS`` only equal prompts are found.
     """
+    few = len(left) * len(right) <= MOST_PAIRS
     leaks: list[Leak] = []
-    others = [(task, shingles(task.prompt)) for task in right]
+    others = [(task, compared(task, few=few)) for task in right]
+    by_reference = {task.reference: task for task in right if task.reference}
+    by_prompt = {words: task for task, words in others if words}
     for task in left:
-        mine = shingles(task.prompt)
-        for other, theirs in others:
-            if task.reference and task.reference == other.reference:
-                leaks.append(Leak(task.task_id, other.task_id, "same reference"))
-            elif len(mine & theirs) >= threshold * len(mine | theirs):
-                leaks.append(Leak(task.task_id, other.task_id, "nearly the same prompt"))
+        mine = compared(task, few=few)
+        if twin := by_reference.get(task.reference):
+            leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
+        elif not few and (twin := by_prompt.get(mine)):
+            leaks.append(Leak(task.task_id, twin.task_id, "the same prompt"))
+        elif few:
+            leaks += [
+                Leak(task.task_id, other.task_id, "nearly the same prompt")
+                for other, theirs in others
+                if mine and len(mine & theirs) >= threshold * len(mine | theirs)
+            ]
     return leaks
+
+
+def compared(task: Task, *, few: bool) -> frozenset[tuple[str, ...]]:
+    """Return what stands for a prompt when it is compared: its runs of three words, or all of its words as one run."""
+    if any(test.kind is TestKind.SIMULATION for test in task.tests):
+        return frozenset()
+    return frozenset(shingles(task.prompt) if few else {tuple(task.prompt.lower().split())})
+
+
+def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
+    """Warn when training tasks are all but the same as test tasks; what a test measures then is partly memory."""
+    leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
+    if leaks:
+        shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])
+        warnings.warn(f"{len(leaks)} pairs of a training and a test task are too alike: {shown}", stacklevel=3)
 
 
 def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) -> Split:
@@ -97,12 +144,23 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) 
     shares = {"train": data.train, "dev": data.dev, "test": 1 - data.train - data.dev}
     if shares["test"] <= 0:
         raise ConfigError("data.train + data.dev must be below 1: the rest is the test split")
-    tasks = split_tasks(archive.tasks(), shares, seed=data.split_seed)
+    ranked = data.split == "ranked" or archive.path == EMBEDDED
+    tasks = split_tasks(archive.tasks(), shares, seed=data.split_seed, ranked=ranked)
+    report_leaks(tasks)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
     groups: dict[str, list[Group]] = {split: [] for split in shares}
-    for group in archive.groups():
+    for group in judged_groups(archive, data.judge):
         groups[split_of[group.task.task_id]].append(group)
     if untried:
         tried = {group.task.task_id for group in groups["train"]}
         groups["train"] += [Group(task, (), ()) for task in tasks["train"] if task.task_id not in tried]
     return Split(tasks, groups)
+
+
+def judged_groups(archive: Archive, judge: str) -> list[Group]:
+    """Return the groups of an archive with the verdicts of a judge; ConfigError when it has no verdict there."""
+    groups = archive.groups(judge=judge)
+    if judge and not any(verdict for group in groups for verdict in group.verdicts):
+        known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"
+        raise ConfigError(f"data.judge: {archive.path} has no verdict by {judge!r}; its judges: {known}")
+    return groups

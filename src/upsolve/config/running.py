@@ -67,8 +67,14 @@ class DataConfig(Strict):
     """Share of tasks trained on."""
     dev: float = Field(default=0.10, gt=0, lt=1)
     """Share of tasks for monitors and the choice of a checkpoint; the rest is the test split."""
+    split: Literal["hash", "ranked"] = "hash"
+    """``hash``: a task keeps its split when the archive grows. ``ranked``: exact shares a difficulty, for archives that do not grow;
+    ``embedded`` does not, and is always split so."""
     split_seed: int = 0
     """Seed of the split by task."""
+    judge: str = ""
+    """Whose verdicts count, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored one,
+    and ours before a recorded one only where it rests on as many tests."""
     group_size: int = Field(default=4, ge=2)
     """G, attempts a group (2605.28409 found 8 worse than 4)."""
     groups_per_task: int = Field(default=1, ge=1)
