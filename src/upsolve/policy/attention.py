@@ -1,6 +1,6 @@
-"""Attention over packed rows as plain matrix products: on CPUs faster than the fused kernel, and only between tokens that see each other.
+"""Attention over packed rows by plain matrix products, block by block: on CPUs faster than the fused kernel with a mask.
 
-Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query heads a key-value head, D head size;
+Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query heads per key-value head, D head size;
 of one group: P prompt tokens, G attempts, R longest attempt.
 """
 
@@ -24,17 +24,17 @@ TREE = "upsolve_tree"
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-"""How a part of the forward pass is made again in the backward pass; it has nothing random."""
+"""Arguments of activation checkpointing; nothing here is random."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a group lies in its row: the prompt, then its attempts."""
+    """Position of a group in its row: the prompt, then its attempts."""
 
     start: int
-    """First token of the prompt."""
+    """Index of the first prompt token in the row."""
     prompt: int
-    """P."""
+    """P, prompt tokens."""
     attempts: tuple[int, ...]
     """Tokens of each attempt."""
 
@@ -56,7 +56,7 @@ def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64]) -> list[l
 def attend(
     query: Tensor, own: tuple[Tensor, Tensor], before: tuple[Tensor, Tensor] | None, scaling: float, cap: float | None
 ) -> Tensor:
-    """Return what queries [K, G, S, R, D] see: their own keys and values [K, G, R, D] up to themselves, all of those before [K, P, D]."""
+    """Return the attention of queries [K, G, S, R, D]: causal over ``own`` keys and values [K, G, R, D], full over ``before`` [K, P, D]."""
     heads, groups, shared, length, size = query.shape
     stacked = query.reshape(heads, groups, shared * length, size) * scaling
     scores = torch.matmul(stacked, own[0].transpose(-1, -2))
@@ -95,9 +95,9 @@ def group_attention(query: Tensor, key: Tensor, value: Tensor, place: Place, sca
 
 
 def padded_index(sizes: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, for attempts one after the other, the token at each place of the padded [G, R], and the places that are no padding.
+    """Return, for concatenated attempts, the token index of each position of the padded [G, R], and the positions that are not padding.
 
-    What pads an attempt comes after it, so none of its tokens sees it.
+    Padding follows its attempt, so that causal attention hides it.
     """
     longest, ends = max(sizes), np.cumsum(sizes)
     steps = np.arange(longest)
@@ -106,7 +106,7 @@ def padded_index(sizes: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Sequence[Place]], **how: Any) -> Tensor:
-    """Return the attention [B, H, L, D] of packed rows, group by group; weights are made again in the backward pass, not kept."""
+    """Return the attention [B, H, L, D] of packed rows, group by group; weights are recomputed in the backward pass."""
     heads, shared = key.shape[1], query.shape[1] // key.shape[1]
     made: list[Tensor] = []
     for b, row in enumerate(rows):
@@ -127,7 +127,7 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """softmax(cap(q k^T scale) + mask) v; cap(x) = c tanh(x / c) where the model asks for one (``softcap``), else x.
 
-    With ``places`` among the options, block by block. Else with the bool mask [B, 1, L, L] over whole rows; query heads of one
+    With ``places`` among the options, group by group. Without, with the bool mask [B, 1, L, L] over whole rows; query heads of one
     key-value head are stacked, not copied.
     """
     cap, rows = options.get("softcap"), options.get("places")
@@ -149,7 +149,7 @@ AttentionInterface.register(TREE, tree_attention)
 
 
 def odd_layers(config: Any) -> list[str]:
-    """Return the kinds of a model's layers that are no attention to all that came before, or to a window of it (recurrent, chunked)."""
+    """Return the layer types of a model that are neither full nor sliding-window attention (recurrent, chunked)."""
     return sorted({*(getattr(config, "layer_types", None) or ())} - {"full_attention", "sliding_attention"})
 
 

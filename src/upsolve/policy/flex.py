@@ -1,4 +1,4 @@
-"""Attention over packed rows by FlexAttention, on GPUs: blocks of tokens that do not see each other are never computed, no mask is stored.
+"""Attention over packed rows by FlexAttention, on GPUs: fully masked blocks are skipped, no mask is materialised.
 
 Legend: B rows, L row length, H query heads, D head size.
 """
@@ -19,12 +19,15 @@ FLEX = "upsolve_flex"
 
 @cache
 def compiled(what: Any) -> Any:
-    """Return a function compiled once for all lengths."""
+    """Return a function compiled once, for dynamic lengths."""
     return torch.compile(what, dynamic=True)
 
 
 def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, window: int | None) -> BlockMask:
-    """Return who sees whom: the same group, the prompt or the same attempt, at most ``window`` tokens back; see PackedBatch."""
+    """Return the block mask: a token sees its group's prompt and its own attempt, causally, at most ``window`` tokens back.
+
+    See PackedBatch for the arrays [B, L].
+    """
 
     def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         same_group = group_BL[row, query] == group_BL[row, key]

@@ -1,4 +1,4 @@
-"""From a model's hidden states to logits.
+"""The language-model head: hidden states -> logits.
 
 Legend: N tokens, D hidden size, V vocabulary.
 """
@@ -39,7 +39,7 @@ class Head:
 
 
 def head_of(model: Any) -> Head:
-    """Return the head of a model."""
+    """Return the head of a causal language model of transformers, with its factor, cap and bias."""
     head, config = model.get_output_embeddings(), model.config.get_text_config()
     scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", None) or 1.0)
     return Head(head.weight, scale, getattr(config, "final_logit_softcapping", None), getattr(head, "bias", None))

@@ -1,4 +1,4 @@
-"""Load and save a policy: the model that is trained, and its tokenizer."""
+"""Load and save a policy: the model and its tokenizer."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -83,7 +83,7 @@ def load_codec(name: str, *, offline: bool = False) -> Codec:
 
 
 def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
-    """Put LoRA adapters (2106.09685) on every linear layer: W + alpha / rank B A; rank 0 returns the model as it is."""
+    """Return the model with LoRA adapters (2106.09685) on every linear layer, W + (alpha / rank) B A; as it is for rank 0."""
     if config.lora_rank == 0:
         return model
     from peft import LoraConfig, get_peft_model
@@ -95,7 +95,7 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
 
 
 def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
-    """Return a copy that does not learn, with adapters added to the weights, in another precision."""
+    """Return a frozen copy in another dtype, adapters merged into the weights."""
     copied = deepcopy(model)
     if hasattr(copied, "merge_and_unload"):
         copied = copied.merge_and_unload()
@@ -103,7 +103,7 @@ def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
 
 
 def value_head(model: Any) -> torch.nn.Linear:
-    """Return V = w h + b from a model's last hidden states to one number, zero at the start: nothing is expected of anything."""
+    """Return the value head V = w h + b on a model's last hidden states, [D] -> [1], initialised to 0."""
     head = torch.nn.Linear(model.config.get_text_config().hidden_size, 1)
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
@@ -111,7 +111,7 @@ def value_head(model: Any) -> torch.nn.Linear:
 
 
 def trainable(model: Any) -> list[torch.nn.Parameter]:
-    """Return the parameters that learn."""
+    """Return the parameters with requires_grad."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 

@@ -1,7 +1,7 @@
 """Task -> messages, and completion -> code.
 
-The answer is opened for the model with a code fence (``PREFILL``), and sampling stops at the closing one. So what a model
-samples and what an archive holds have one form, code and ``CLOSE``, and training on an archive needs no second format.
+The assistant turn is prefilled with an opening code fence, and sampling stops at the closing one. So samples and archived programs have
+one form, code and ``CLOSE``, and training on either needs no second format.
 """
 
 import re
@@ -14,19 +14,19 @@ CLOSE = "\n```"
 """Ends every completion."""
 
 MARK = "```"
-"""Where it comes, sampling is over."""
+"""Stop string of the sampler."""
 
 MAX_SHOWN = 3
-"""Visible tests shown in a prompt."""
+"""Most visible tests shown in a prompt."""
 
 
 def opening(task: Task) -> str:
-    """Return the prefilled start of the answer, up to where the code begins."""
+    """Return the prefilled start of the answer, the line before the code."""
     return f"```{task.language or 'python'}\n"
 
 
 def messages(task: Task) -> list[dict[str, str]]:
-    """Return the chat messages that put a task to a model: the statement and up to three visible tests."""
+    """Return the chat messages of a task: the statement and up to three visible tests."""
     text = task.prompt.strip()
     shown = [example(test) for test in task.tests if not test.hidden][:MAX_SHOWN]
     if shown:
@@ -35,7 +35,7 @@ def messages(task: Task) -> list[dict[str, str]]:
 
 
 def example(test: TestCase) -> str:
-    """Return one visible test as a reader would want to see it."""
+    """Return one visible test as text."""
     if test.kind is TestKind.CALL:
         return f"assert {test.input} == {test.expected}"
     if test.kind is TestKind.STDIO:
@@ -44,7 +44,7 @@ def example(test: TestCase) -> str:
 
 
 def completion_text(code: str) -> str:
-    """Return what a model writes after the opening to give this code."""
+    """Return the completion, after the opening, that gives this code."""
     return code.rstrip() + CLOSE
 
 

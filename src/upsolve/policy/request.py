@@ -1,4 +1,4 @@
-"""What an engine is asked for: one request an attempt, each with its own seed."""
+"""Requests to an engine: one per attempt, each with its own seed; and the interface of samplers."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ __all__ = ["PolicySampler", "Request", "Sampler", "requests"]
 
 
 class Sampler(Protocol):
-    """A model that can be sampled, wherever it runs."""
+    """A model that can be sampled, in this process or elsewhere."""
 
     def __call__(
         self,
@@ -25,7 +25,7 @@ class Sampler(Protocol):
         """Yield ``config.samples`` attempts a task, in the order in which they end.
 
         Args:
-            tasks: what to try.
+            tasks: to be sampled at.
             config: number, temperature, nucleus, length limit and seed.
             author: who the attempts are by; empty means the model's own name.
             on_done: called with the number of attempts ended so far.
@@ -51,7 +51,7 @@ class PolicySampler(Protocol):
         Args:
             model: the policy, a causal language model of transformers.
             codec: its tokenizer (``upsolve.policy.tokens.Codec``).
-            tasks: what to try.
+            tasks: to be sampled at.
             config: number, temperature, nucleus, length limit and seed.
             author: who the attempts are by; empty means the model's own name.
             on_done: called with the number of attempts ended so far.
@@ -61,19 +61,18 @@ class PolicySampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One attempt wanted."""
+    """Request for one attempt."""
 
     task: Task
-    """What to try."""
+    """The task."""
     seed: int
-    """Seed of its noise, 0 .. 2**31 - 1."""
+    """Seed of its random numbers, 0 .. 2**31 - 1."""
 
 
 def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
-    """Yield every attempt wanted, those of a task one after the other, so that a server reads its prompt once.
+    """Yield ``config.samples`` requests per task, those of a task together, so that prefix caches are used.
 
-    seed = (SHA-256(config.seed, task_id) + number) mod 2**31: no two attempts at a task have the same one, and no seed depends
-    on the other tasks.
+    seed = (SHA-256(config.seed, task_id) + number) mod 2**31: distinct within a task, independent of the other tasks.
     """
     for task in tasks:
         digest = hashlib.sha256(f"{config.seed}/{task.task_id}".encode()).digest()

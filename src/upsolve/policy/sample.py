@@ -42,7 +42,7 @@ def sample(
     Args:
         model: a causal language model of transformers, in the dtype to sample in.
         codec: its tokenizer.
-        tasks: what to try.
+        tasks: to be sampled at.
         config: number, temperature, nucleus, length limit, seed and batch size.
         author: who the attempts are by; empty means the model's own name.
         on_done: called with the number of attempts ended so far.

@@ -21,18 +21,18 @@ from upsolve.types import Attempt, Task
 __all__ = ["Server"]
 
 LONGEST_WAIT_SECONDS = 60.0
-"""Before any retry, unless the server asks for more."""
+"""Longest wait before a retry, unless the server asks for a longer one."""
 BUSY = (408, 425, 429)
-"""Answers below 500 after which a server wants to be asked again."""
-BROKEN = ("abort", "error")
-"""Reasons to finish that say something of the server, nothing of the model."""
+"""Status codes below 500 after which the request is retried."""
+FAULTS = ("abort", "error")
+"""Finish reasons that are the server's fault, not the model's."""
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 
-class CutError(Exception):
-    """There was no whole answer, for now; the server may have said after how many seconds to ask again."""
+class RetryError(Exception):
+    """No complete answer; the request may be retried, after ``seconds`` where the server says so."""
 
     def __init__(self, why: str, seconds: float = 0.0) -> None:
         super().__init__(why)
@@ -49,16 +49,16 @@ class Server:
     """
 
     def __init__(self, server: ServerConfig, model: str, codec: Codec | None) -> None:
-        """Name a server; it is not asked yet.
+        """Configure the client; no request is made yet.
 
         Args:
-            server: address, form of the prompt, patience.
-            model: name of the model here, for the author and, unless ``server.model`` says another, for the server.
-            codec: its tokenizer; None for ``chat`` alone.
+            server: address, form of the prompt, timeouts and retries.
+            model: name of the model, for the author and, unless ``server.model`` gives another, for the server.
+            codec: its tokenizer; None for ``chat``.
 
         Raises:
-            ConfigError: the variable that should hold the key does not exist.
-            ValueError: no tokenizer, and not ``chat``, or the reverse.
+            ConfigError: the environment variable that should hold the key does not exist.
+            ValueError: a tokenizer with ``chat``, or none without it.
         """
         if (codec is None) != (server.prompt == "chat"):
             raise ValueError(f"prompt {server.prompt!r} goes with {'no' if codec else 'a'} tokenizer")
@@ -73,7 +73,7 @@ class Server:
             limits=httpx2.Limits(max_connections=None),  # ``sample.batch`` is the limit
             follow_redirects=False,  # the key is for this server alone
         )
-        self.lost = False
+        self.lost = False  # true from a failed request to the next answer: one warning for each outage
 
     def __call__(
         self,
@@ -85,10 +85,10 @@ class Server:
     ) -> Iterator[Attempt]:
         """Yield ``config.samples`` attempts a task, in the order in which they end.
 
-        Where the server draws the same for the same seed, the attempts are the same, in whatever order.
+        Reproducible up to order where the server samples the same for the same seed.
 
         Raises:
-            ModelError: the server refuses, or gives no answer after all retries.
+            ModelError: the server refuses a request, or gives no answer after all retries.
         """
         prompts = {task.task_id: self.prompt(task) for task in tasks}
         over = Event()
@@ -97,7 +97,7 @@ class Server:
             body = {**self.settings(request, config), **prompts[request.task.task_id], **self.server.extra}
             return self.attempt(request, body, author, over)
 
-        ended = side_by_side(work, requests(tasks, config), config.batch, over)
+        ended = run_concurrently(work, requests(tasks, config), config.batch, over)
         try:
             for done in range(1, len(tasks) * config.samples + 1):
                 attempt = ended.get()
@@ -110,14 +110,14 @@ class Server:
             over.set()
 
     def prompt(self, task: Task) -> Json:
-        """Return a task as the part of a request that it decides."""
+        """Return the part of the request body that depends on the task."""
         if self.codec is None:
             return {"messages": messages(task)}
-        written = list(self.codec.prompt(task).ids_P) if self.server.prompt == "ids" else self.codec.prompt_text(task)
-        return {"prompt": written, "stop": [MARK], "logprobs": 1}
+        prompt = list(self.codec.prompt(task).ids_P) if self.server.prompt == "ids" else self.codec.prompt_text(task)
+        return {"prompt": prompt, "stop": [MARK], "logprobs": 1}
 
     def settings(self, request: Request, config: SampleConfig) -> Json:
-        """Return how a request is to be sampled."""
+        """Return the sampling parameters of a request body."""
         return {
             "model": self.server.model or self.model,
             "max_tokens": config.max_tokens,
@@ -127,7 +127,12 @@ class Server:
         }
 
     def read(self, task: Task, answer: Json, author: str) -> Attempt:
-        """Return an answer as an attempt."""
+        """Return the attempt that an answer holds.
+
+        Raises:
+            ModelError: the answer is not of OpenAI's protocol.
+            RetryError: the server gave up on the request.
+        """
         try:
             choice = answer["choices"][0]
             truncated = choice["finish_reason"] == "length"
@@ -137,12 +142,12 @@ class Server:
             if self.codec is None:
                 code = extract_code(choice["message"]["content"] or "")
             else:
-                code, ids = cut(choice["text"], truncated=truncated), ids_of(choice)
+                code, ids = before_fence(choice["text"], truncated=truncated), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ModelError(f"{self.url}: no answer of OpenAI's protocol: {json.dumps(answer)[:500]}") from error
-        if choice["finish_reason"] in BROKEN:
-            raise CutError("the server gave up on the request")
+        if choice["finish_reason"] in FAULTS:
+            raise RetryError("the server gave up on the request")
         return Attempt(
             task_id=task.task_id,
             code=code,
@@ -156,17 +161,21 @@ class Server:
         )
 
     def attempt(self, request: Request, body: Json, author: str, over: Event) -> Attempt:
-        """Return what answers a request; asks again after min(60, wait_seconds * 2**n) * u seconds, u uniform in [1/2, 1] by the seed."""
+        """Request an attempt; retry number n waits min(60, wait_seconds * 2**n) * u seconds, u uniform in [1/2, 1] by the seed.
+
+        Raises:
+            ModelError: the server refuses, or gives no answer after all retries.
+        """
         jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
         for number in range(tries):
             try:
                 attempt = self.read(request.task, self.post(body, request.task), author)
                 self.lost = False
                 return attempt
-            except CutError as error:
+            except RetryError as error:
                 why = str(error)
                 if number + 1 < tries:
-                    self.tell(why)
+                    self.warn(why)
                     wait = min(LONGEST_WAIT_SECONDS, self.server.wait_seconds * 2**number) * jitter.uniform(0.5, 1)
                     over.wait(max(wait, error.seconds))
             if over.is_set():
@@ -176,17 +185,17 @@ class Server:
             "Start the server and run the same command again: what `upsolve sample` has got is in the archive"
         )
 
-    def tell(self, why: str) -> None:
-        """Say once that the server is lost."""
+    def warn(self, why: str) -> None:
+        """Log the first failure of an outage."""
         if not self.lost:
             self.lost = True
-            log.warning("%s: %s; asking again", self.url, why)
+            log.warning("%s: %s; retrying", self.url, why)
 
     def post(self, body: Json, task: Task) -> Json:
-        """Ask once.
+        """Make one request.
 
         Raises:
-            CutError: no whole answer came; it may be better later.
+            RetryError: no complete answer, or a status code that asks for a retry.
             ModelError: the server refuses.
         """
         try:
@@ -194,21 +203,21 @@ class Server:
             if reply.is_success:
                 answer: Json = reply.json()
                 return answer
-        except (httpx2.HTTPError, ValueError) as error:  # an answer that was cut is no JSON
-            raise CutError(f"no answer: {error!r}") from error
+        except (httpx2.HTTPError, ValueError) as error:  # a truncated answer is not JSON
+            raise RetryError(f"no answer: {error!r}") from error
         why = f"{reply.status_code} {reply.reason_phrase}: {reply.text[:2000].strip()}"
         if reply.status_code in BUSY or reply.status_code >= 500:
             wait = reply.headers.get("Retry-After", "")
-            raise CutError(why, min(float(wait), 600.0) if wait.isdigit() else 0.0)
+            raise RetryError(why, min(float(wait), 600.0) if wait.isdigit() else 0.0)
         if reply.is_redirect:
             why += f" (redirect to {reply.headers['Location']}: redirects are not followed; set sample.server.url)"
         raise ModelError(f"{self.url}: task {task.task_id}: {why}")
 
 
-def side_by_side(
-    work: Callable[[Request], Attempt], wanted: Iterator[Request], most: int, over: Event
+def run_concurrently(
+    work: Callable[[Request], Attempt], wanted: Iterator[Request], threads: int, over: Event
 ) -> "SimpleQueue[Attempt | Exception]":
-    """Work on so many requests at once, until ``over`` or an exception; what comes of each goes into the queue, that too."""
+    """Run requests in threads until ``over`` is set or one raises; results, and the exception, go into the queue returned."""
     ended: SimpleQueue[Attempt | Exception] = SimpleQueue()
     taking = Lock()
 
@@ -220,17 +229,17 @@ def side_by_side(
                 return
             try:
                 ended.put(work(request))
-            except Exception as error:  # raised again where the attempts are read
+            except Exception as error:  # raised again in the caller's thread
                 ended.put(error)
                 over.set()
 
-    for _ in range(most):
-        Thread(target=run, daemon=True).start()  # daemons: a server that hangs does not keep the program from ending
+    for _ in range(threads):
+        Thread(target=run, daemon=True).start()  # daemons, so that a server that hangs does not keep the program from ending
     return ended
 
 
-def cut(text: str, *, truncated: bool) -> str:
-    """Return the code of a completion: what is before the closing fence, which servers leave out or not."""
+def before_fence(text: str, *, truncated: bool) -> str:
+    """Return the code of a completion: the text before the closing fence, which some servers leave out."""
     code = text.partition(MARK)[0]
     return code if truncated else code.removesuffix("\n")
 

@@ -1,4 +1,4 @@
-"""Text <-> token ids. The only place that knows a tokenizer.
+"""Text <-> token ids. No other module calls a tokenizer.
 
 Legend: P prompt tokens, R completion tokens.
 """
@@ -18,22 +18,22 @@ __all__ = ["Codec", "EncodedPrompt"]
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A task as token ids."""
+    """The prompt of a task as token ids."""
 
     task_id: str
     """The task."""
     ids_P: tuple[int, ...]
-    """Chat template (without one, the tokenizer's own beginning), statement and the opened answer."""
+    """P tokens: chat template (without one, the tokenizer's beginning-of-text token), statement and opened code fence."""
 
 
-def own_begin(tokenizer: Any) -> tuple[int, ...]:
-    """Return the token for the beginning of a text where a tokenizer puts it before each, else nothing."""
+def begin_ids(tokenizer: Any) -> tuple[int, ...]:
+    """Return the beginning-of-text token where a tokenizer adds one to each text, else nothing."""
     first = tuple(tokenizer("a")["input_ids"][:1])
     return first if first == (tokenizer.bos_token_id,) else ()
 
 
 class Codec:
-    """A tokenizer with the project's one way of writing prompts and completions."""
+    """A tokenizer with the project's format of prompts and completions."""
 
     def __init__(self, tokenizer: Any) -> None:
         """Wrap a fast Hugging Face tokenizer.
@@ -44,12 +44,12 @@ class Codec:
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} has no fast version; character offsets need one")
         self.tokenizer = tokenizer
-        self.begin = () if tokenizer.chat_template else own_begin(tokenizer)
+        self.begin = () if tokenizer.chat_template else begin_ids(tokenizer)
         self.completion = lru_cache(maxsize=200_000)(self._completion)
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
 
     def prompt_text(self, task: Task) -> str:
-        """Return the prompt of a task, up to where its code begins."""
+        """Return the prompt of a task as text, up to the first character of its code."""
         if self.tokenizer.chat_template:
             text = self.tokenizer.apply_chat_template(messages(task), tokenize=False, add_generation_prompt=True)
         else:
@@ -57,7 +57,7 @@ class Codec:
         return str(text) + opening(task)
 
     def prompt(self, task: Task) -> EncodedPrompt:
-        """Encode the prompt of a task; without a chat template, which would say how it begins, as the tokenizer itself begins a text."""
+        """Encode the prompt of a task; without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one."""
         ids = self.tokenizer(self.prompt_text(task), add_special_tokens=False)["input_ids"]
         return EncodedPrompt(task.task_id, (*self.begin, *ids))
 
@@ -66,35 +66,35 @@ class Codec:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
-        """Return the character span of every completion token, in ``completion_text(code)``; in the code itself where it is not closed."""
+        """Return the character span of every completion token, in ``completion_text(code)``, or in the code if it is not ``closed``."""
         text = completion_text(code) if closed else code
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
 
     def ids_of(self, attempt: Attempt) -> tuple[int, ...]:
-        """Return the completion of an attempt: the ids that were sampled where they are this tokenizer's, else its own of the code."""
+        """Return the completion of an attempt: the sampled ids if this tokenizer decodes them to its code, else the code tokenized."""
         sampled = attempt.token_ids
         if sampled and max(sampled) < len(self.tokenizer) and self.decode(list(sampled)) == attempt.code:
             return sampled
-        return self.completion(attempt.code, closed=not attempt.truncated)  # a cut attempt never closed its fence
+        return self.completion(attempt.code, closed=not attempt.truncated)  # a truncated attempt never closed its fence
 
     def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
-        """Return the character span of every token of ``ids_of``; within the code they are places in the code."""
+        """Return the character span of every token of ``ids_of``; before the closing fence these are positions in the code."""
         ids, closed = self.ids_of(attempt), not attempt.truncated
         if ids == self.completion(attempt.code, closed=closed):
             return self.offsets(attempt.code, closed=closed)
         text = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         parts = [self.tokenizer.decode(list(ids[:end]), clean_up_tokenization_spaces=False) for end in range(1, len(ids))]
-        ends = [len(part.rstrip("\ufffd")) for part in parts]  # half a character ends in this
+        ends = [len(part.rstrip("\ufffd")) for part in parts]  # a token may end within a character
         return list(pairwise([0, *ends, len(text)]))
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text of sampled ids, special tokens dropped, cut before the closing fence."""
+        """Return the code that sampled ids hold: without special tokens, up to the closing fence."""
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text.partition(CLOSE)[0] if CLOSE in text else text.removesuffix("```")
 
     def _stop_mask(self, vocabulary: int) -> np.ndarray:
-        """Return a bool array [vocabulary]: tokens after which a completion may be over (a fence, or end of text)."""
+        """Return a bool array [vocabulary]: tokens that end a completion (they hold a fence, or are special)."""
         mask = np.zeros(vocabulary, dtype=bool)
         for index in range(min(vocabulary, len(self.tokenizer))):
             mask[index] = "```" in self.tokenizer.decode([index])

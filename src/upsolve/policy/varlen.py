@@ -1,7 +1,7 @@
-"""Attention over packed rows by FlashAttention, on GPUs in half precision: sequences of any length, nothing compiled, no mask.
+"""Attention over packed rows by FlashAttention's variable-length kernel, on GPUs in half precision: no compilation, no mask.
 
-A prompt is a sequence, and so is each attempt: its queries are its own tokens, its keys the prompt's and then its own. Attention is
-causal with the last query at the last key, and a window counts back over both.
+Each prompt and each attempt is a sequence. The keys of an attempt are those of its prompt, then its own. Attention is causal, aligned at
+the last query and the last key; a sliding window reaches back over both.
 
 Legend: B rows, L row length, H query heads, D head size; N sequences, S keys of all sequences.
 """
@@ -34,22 +34,22 @@ VARLEN = "upsolve_varlen"
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """How packed rows fall into sequences; what pads a row is one of its own."""
+    """Packed rows as sequences; the padding of a row is a sequence, too."""
 
     key_S: Tensor
-    """Token, 0..B*L-1, of every key."""
+    """Token index, 0..B*L-1, of every key."""
     query_ends: Tensor
-    """int32 [N + 1]: where the queries of each sequence begin, and where the last ones end; queries are the tokens in order."""
+    """int32 [N + 1]: cumulative query lengths, from 0; the queries are the tokens in order."""
     key_ends: Tensor
-    """int32 [N + 1]: the same of the keys."""
+    """int32 [N + 1]: cumulative key lengths, from 0."""
     longest_query: int
-    """Most queries of a sequence."""
+    """Largest number of queries of a sequence."""
     longest_key: int
-    """Most keys of a sequence."""
+    """Largest number of keys of a sequence."""
 
 
-def cut(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Return the sequences of a row of tokens, in order: its queries, and its keys."""
+def split_row(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (queries, keys) of each sequence of a row, as token indices, in order."""
     end = 0
     for place in row:
         prompt = tokens[place.start : place.start + place.prompt]
@@ -63,24 +63,24 @@ def cut(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def sequences(rows: Sequence[Sequence[Place]], length: int, device: torch.device) -> Sequences:
-    """Return the sequences of packed rows of a length."""
-    parts = [part for number, row in enumerate(rows) for part in cut(row, np.arange(length) + number * length)]
+    """Return packed rows of one length as sequences."""
+    parts = [part for number, row in enumerate(rows) for part in split_row(row, np.arange(length) + number * length)]
     key_S = torch.from_numpy(np.concatenate([keys for _, keys in parts])).to(device)
     queries, keys = ([len(part[i]) for part in parts] for i in range(2))
     query_ends, key_ends = (torch.tensor(np.cumsum([0, *sizes]), dtype=torch.int32, device=device) for sizes in (queries, keys))
     return Sequences(key_S, query_ends, key_ends, max(queries), max(keys))
 
 
-def ragged(
+def varlen_attention(
     _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(q k^T scale) v [B, L, H, D] over the sequences among the options, at most ``sliding_window`` tokens back.
+    """softmax(q k^T scale) v [B, L, H, D] over ``options["sequences"]``, at most ``sliding_window`` tokens back.
 
     Raises:
-        ModelError: scores have a cap, or PyTorch has no such attention.
+        ModelError: the model caps its scores, or PyTorch is older than 2.10.
     """
     if varlen_attn is None or options.get("softcap"):
-        raise ModelError("FlashAttention: no capped scores, and not before PyTorch 2.10")
+        raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.10")
     laid, window = options["sequences"], options.get("sliding_window")
     query_T, key_T, value_T = (one.transpose(1, 2).flatten(0, 1).to(value.dtype) for one in (query, key, value))
     out = varlen_attn(
@@ -98,4 +98,4 @@ def ragged(
     return out.unflatten(0, (query.shape[0], query.shape[2])), None
 
 
-AttentionInterface.register(VARLEN, ragged)
+AttentionInterface.register(VARLEN, varlen_attention)

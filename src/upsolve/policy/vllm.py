@@ -21,8 +21,8 @@ from upsolve.types import Attempt, Task
 
 __all__ = ["Vllm", "VllmFollower"]
 
-PORTION = 1024
-"""Attempts that vLLM is given at once."""
+CHUNK = 1024
+"""Requests given to vLLM at a time."""
 
 
 class Vllm:
@@ -66,28 +66,28 @@ class Vllm:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield ``config.samples`` attempts a task, in the order of the tasks, some hundreds at a time.
+        """Yield ``config.samples`` attempts a task, in the order of the tasks, up to 1,024 at a time.
 
         ``token_logps`` are those of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
         """
         prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
         wanted, done = requests(tasks, config), 0
-        while portion := list(islice(wanted, PORTION)):
-            asked = [prompts[request.task.task_id] for request in portion]
-            outputs = self.llm.generate(asked, [self.settings(request, config) for request in portion], use_tqdm=False)
-            for request, output in zip(portion, outputs, strict=True):
+        while chunk := list(islice(wanted, CHUNK)):
+            asked = [prompts[request.task.task_id] for request in chunk]
+            outputs = self.llm.generate(asked, [self.settings(request, config) for request in chunk], use_tqdm=False)
+            for request, output in zip(chunk, outputs, strict=True):
                 done += 1
                 yield self.attempt(request.task, output.outputs[0], author)
             if on_done:
                 on_done(done)
 
     def reload(self) -> None:
-        """Read the weights anew from the folder; what is remembered of prompts belongs to the old ones."""
+        """Load the weights from the folder again and drop the prefix cache, which belongs to the old weights."""
         self.llm.collective_rpc("reload_weights")
         self.llm.reset_prefix_cache()
 
     def settings(self, request: Request, config: SampleConfig) -> Any:
-        """Return how a request is to be sampled."""
+        """Return vLLM's sampling parameters of a request."""
         return self.settings_of(
             temperature=config.temperature,
             top_p=config.top_p,
@@ -99,7 +99,7 @@ class Vllm:
         )
 
     def attempt(self, task: Task, output: Any, author: str) -> Attempt:
-        """Return what came of a request; vLLM gives a mapping of token to log-probability for each token sampled."""
+        """Return the attempt that an output holds; its ``logprobs`` are a mapping from token id to log-probability per sampled token."""
         ids = tuple(output.token_ids)
         logps = tuple(min(float(given[token].logprob), 0.0) for token, given in zip(ids, output.logprobs, strict=True))
         return Attempt(
@@ -116,7 +116,7 @@ class Vllm:
 
 
 class VllmFollower:
-    """Sample a policy that is being trained: its weights go to vLLM through a folder, anew at every call."""
+    """Sample the policy in training: every call writes its weights to a folder and loads them into vLLM."""
 
     def __init__(self, model: ModelConfig, folder: Path) -> None:
         """Name the folder the weights are written to; vLLM is loaded at the first call, in the precision of ``model.bf16``."""
@@ -133,7 +133,7 @@ class VllmFollower:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Do as ``upsolve.policy.sample.sample`` does; without tasks nothing is loaded.
+        """Yield attempts as ``upsolve.policy.sample.sample`` does; without tasks nothing is loaded.
 
         Raises:
             ModelError: vLLM is not installed, or cannot load the model.
