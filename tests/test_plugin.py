@@ -51,20 +51,18 @@ def upsolve(*words):
     app([*map(str, words)], standalone_mode=False)
 
 
-def archive_of(folder):
-    """Tasks to add two numbers with right and wrong attempts, none judged yet."""
-    archive = Archive.create(folder)
-    tasks = [
-        Task(f"sums/{n}", "Print the sum.", (TestCase(TestKind.STDIO, f"{n} 5\n", f"{n + 5}\n"),), language="")
-        for n in range(9)
-    ]
+def write_sums(file):
+    """Tasks to add two numbers, with right and wrong attempts."""
     codes = [(ADD, "python"), (f"# adds\n{ADD}", "python"), ("print(5)", "python"), ("PRINT()", "python"), (SHELL, "posix")]
-    archive.append(tasks=tasks, attempts=[Attempt(task.task_id, *code) for task in tasks for code in codes])
-    return archive
+    rows = [f"{n}|{n} 5|{n + 5}|{language}|{code}" for n in range(9) for code, language in codes]
+    file.write_text("".join(row.replace("\n", "\\n") + "\n" for row in rows))
 
 
 def test_all_of_a_package_is_used_by_name(installed, tiny_model):
-    archive = archive_of(installed / "sums")
+    write_sums(installed / "sums.txt")
+    upsolve("ingest", "sums", "sums.txt", "sums", "--author", "ann")
+    archive = Archive(installed / "sums")
+    assert {attempt.author for attempt in archive.attempts()} == {"ann"}
     upsolve(
         "sample",
         "--archive",
