@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from upsolve.reward.components import Component
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
-    from upsolve.train.loop import Trained
     from upsolve.train.loop import train as train_policy
+    from upsolve.train.run_folder import Trained
     from upsolve.types import (
         Attempt,
         Evaluation,
@@ -111,7 +111,8 @@ SOURCES = {
     "upsolve.reward.components": ("Component",),
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),
-    "upsolve.train.loop": ("Trained", "train_policy"),
+    "upsolve.train.loop": ("train_policy",),
+    "upsolve.train.run_folder": ("Trained",),
     "upsolve.types": (
         "Attempt",
         "Evaluation",
