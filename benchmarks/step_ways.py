@@ -30,7 +30,8 @@ import numpy as np
 import torch
 
 from upsolve.config import ObjectiveConfig
-from upsolve.policy.attention import TREE, keep_memory
+from upsolve.policy.allocator import keep_memory
+from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
 from upsolve.policy.head import head_of
 from upsolve.policy.model import load_codec, load_model

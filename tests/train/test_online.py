@@ -20,6 +20,7 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.config import GaeConfig, KlConfig, Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.policy.model import load_codec
+from upsolve.policy.prompt import hinted
 from upsolve.progress import no_progress
 from upsolve.reward.formula import reward
 from upsolve.train import judging
@@ -28,7 +29,7 @@ from upsolve.train.judging import Rollouts
 from upsolve.train.loop import train
 from upsolve.train.monitor import warn_of_clipping
 from upsolve.train.rounds import advantages_of
-from upsolve.train.sources import OnlineSource, hinted, shares
+from upsolve.train.sources import OnlineSource, shares
 from upsolve.train.step import FrozenScores
 from upsolve.train.values import with_gae
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict

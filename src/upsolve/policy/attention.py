@@ -4,7 +4,6 @@ Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query 
 of one group: P prompt tokens, G attempts, R longest attempt.
 """
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,12 +16,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
-__all__ = ["TREE", "Place", "keep_memory", "odd_layers", "places", "tree_attention"]
+__all__ = ["TREE", "Place", "odd_layers", "places", "tree_attention"]
 
 TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
 """Arguments of activation checkpointing; nothing here is random."""
 
@@ -151,11 +149,3 @@ AttentionInterface.register(TREE, tree_attention)
 def odd_layers(config: Any) -> list[str]:
     """Return the layer types of a model that are neither full nor sliding-window attention (recurrent, chunked)."""
     return sorted({*(getattr(config, "layer_types", None) or ())} - {"full_attention", "sliding_attention"})
-
-
-def keep_memory() -> None:
-    """Tell glibc to keep freed memory: fresh pages for every large tensor cost more than the arithmetic on them."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        library.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        library.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)

@@ -41,9 +41,11 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
     """Load a model and its tokenizer into this process, on the GPU where there is one."""
     import torch
 
+    from upsolve.policy.allocator import keep_memory
     from upsolve.policy.model import load_codec, load_model
     from upsolve.policy.sample import sample
 
+    keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if model.bf16 else torch.float32
     policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline)

@@ -5,10 +5,11 @@ one form, code and ``CLOSE``, and training on either needs no second format.
 """
 
 import re
+from dataclasses import replace
 
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["CLOSE", "MARK", "completion_text", "extract_code", "messages", "opening"]
+__all__ = ["CLOSE", "MARK", "completion_text", "extract_code", "hinted", "messages", "opening"]
 
 CLOSE = "\n```"
 """Ends every completion."""
@@ -41,6 +42,21 @@ def example(test: TestCase) -> str:
     if test.kind is TestKind.STDIO:
         return f"Input:\n{test.input.rstrip()}\nOutput:\n{test.expected.rstrip()}"
     return test.input.strip()
+
+
+def hinted(task: Task, share: float) -> Task:
+    """Return the task with the first lines of its reference in the prompt: that share of them, rounded down, never all.
+
+    After the completion subtasks of StepCoder (2402.01391). There the policy continues these lines; here it repeats them, so that an
+    attempt is a whole program.
+    """
+    lines = task.reference.rstrip().split("\n")
+    shown = min(int(share * len(lines)), len(lines) - 1)
+    if not shown:
+        return task
+    begin = "\n".join(lines[:shown])
+    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these lines:\n```{task.language or 'python'}\n{begin}\n```"
+    return replace(task, task_id=f"{task.task_id}#hint{shown}", prompt=prompt)
 
 
 def completion_text(code: str) -> str:

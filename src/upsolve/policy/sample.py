@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.attention import keep_memory
 from upsolve.policy.batched_decode import ATTENTION, BatchedCache, PromptKV, check_batched_decode, decode_step, prefill
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.request import Request, requests
@@ -49,7 +48,6 @@ def sample(
     """
     if not tasks:
         return
-    keep_memory()
     model.eval()
     if problem := check_batched_decode(model, codec.prompt(tasks[0]).ids_P):
         warnings.warn(

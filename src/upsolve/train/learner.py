@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
-from upsolve.policy.attention import keep_memory
+from upsolve.policy.allocator import keep_memory
 from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, value_head, with_adapters
 from upsolve.train import checkpoint
 from upsolve.train.deepspeed import DeepSpeed

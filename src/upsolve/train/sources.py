@@ -7,7 +7,7 @@ archive of the run, ``rollouts``, before it is trained on: a resumed run reads i
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,10 +16,11 @@ from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
+from upsolve.policy.prompt import hinted
 from upsolve.train.groups import passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "hinted", "round_tag", "shares"]
+__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "round_tag", "shares"]
 
 KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
 
@@ -85,21 +86,6 @@ def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
     for kind in by_rest[: config.groups - sum(counts.values())]:
         counts[kind] += 1
     return counts
-
-
-def hinted(task: Task, share: float) -> Task:
-    """Return the task with the first lines of its reference in the prompt: that share of them, rounded down, never all.
-
-    After the completion subtasks of StepCoder (2402.01391). There the policy continues these lines; here it repeats them, so that an
-    attempt is a whole program.
-    """
-    lines = task.reference.rstrip().split("\n")
-    shown = min(int(share * len(lines)), len(lines) - 1)
-    if not shown:
-        return task
-    begin = "\n".join(lines[:shown])
-    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these lines:\n```{task.language or 'python'}\n{begin}\n```"
-    return replace(task, task_id=f"{task.task_id}#hint{shown}", prompt=prompt)
 
 
 def pass_rate(group: Group) -> float | None:
