@@ -21,6 +21,7 @@ from upsolve.report.examples import pick_examples
 from upsolve.report.html import ReportContent, write_report
 from upsolve.reward.formula import reward
 from upsolve.reward.reference import reference_seconds
+from upsolve.train.check import check_run
 from upsolve.train.groups import select
 from upsolve.train.loop import train
 from upsolve.train.processes import Processes
@@ -81,6 +82,7 @@ def run_recipe(
     report = progress if progress and processes.is_main else no_progress
     processes.from_main(lambda: claim(place, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
+    check_run(recipe, split.groups["train"])
     tasks = split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None]
 
     def measured(model: str, name: str) -> Evaluation:

@@ -126,6 +126,8 @@ class MonitorConfig(Strict):
     """Nats a token that the held-out passed attempts may lose before it counts as a collapse."""
     min_entropy: float = Field(default=0.02, ge=0)
     """Mean token entropy on the batch, nats, below which it counts as a collapse."""
+    max_drift: float = Field(default=0.5, gt=0)
+    """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
     keep: Literal["last", "best"] = "last"
     """Weights a run ends with: those of the last step, or those with the largest held-out margin (log-probability a token of passed minus
     failed attempts), which is noisy (docs/log.md). After a collapse only ``best`` has earlier weights to end with."""

@@ -18,7 +18,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     Args:
         recipe: all settings.
         groups: judged groups of the training tasks; online, also tasks without attempts.
-        baselines: processor times of references, seconds (``reference_seconds``).
+        baselines: processor times of references, seconds (``reference_seconds``); None: not run yet.
 
     Raises:
         ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and what to do.
@@ -30,7 +30,8 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
         return
     wanted = [select(group, recipe.data.authors) for group in groups]
     check_authors(groups, wanted, recipe.data)
-    check_rewards(wanted, recipe.reward, baselines)
+    if baselines is not None or recipe.reward.efficiency != "reference":
+        check_rewards(wanted, recipe.reward, baselines)
     if recipe.objective.record.unit != "pair":
         check_group_size(wanted, recipe.data)
     verdicts = [verdict for group in wanted for verdict in group.verdicts if verdict is not None]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage import soft_values
+from upsolve.advantage import advantage, soft_values
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards
 from upsolve.reward.judged import Judged
-from upsolve.train.groups import TrainGroup
+from upsolve.train.groups import TrainGroup, group_of
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id
 
@@ -44,6 +44,8 @@ class EncodedAttempt:
     """Reward of every token, where the advantages are to be made of them (``gae``)."""
     mask_R: NDArray[np.bool_] | None = None
     """False for tokens that count for nothing, such as those of lines that never ran; None: all count."""
+    sampler_logps_R: Floats | None = None
+    """Log-probability that the sampler gave each token, nats; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,10 @@ class EncodedGroup:
     """Prompt token ids."""
     attempts: tuple[EncodedAttempt, ...]
     """Its attempts, no two of them equal."""
+    zero_attempts: int = 0
+    """Attempts left out because their advantage is 0: they need no forward pass, and count in the denominators of the loss."""
+    zero_tokens: int = 0
+    """Tokens of these."""
 
     @property
     def tokens(self) -> int:
@@ -83,6 +89,7 @@ def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
             rewards_R=None if same[0].rewards_R is None else mean([one.rewards_R for one in same if one.rewards_R is not None]),
             value=float(np.mean([one.value for one in same])),
             count=len(same),
+            sampler_logps_R=next((one.sampler_logps_R for one in same if one.sampler_logps_R is not None), None),
         )
         for same in copies.values()
     )
@@ -152,29 +159,55 @@ def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
     fewest = 1 if config.objective.record.unit == "attempt" else 2
-    for item in groups:
-        prompt = config.codec.prompt(item.group.task).ids_P
-        values = soft_values(item.rewards_G, beta=config.objective.beta_value)
+    for whole in groups:
+        prompt = config.codec.prompt(whole.group.task).ids_P
+        item, ids_G = fitting(whole, len(prompt), config, left_out)
         kept: list[EncodedAttempt] = []
-        for index, (attempt, verdict) in enumerate(zip(item.group.attempts, item.group.verdicts, strict=True)):
-            ids = config.codec.ids_of(attempt)
-            if not ids:
-                left_out["attempts: empty"] += 1
-            elif len(prompt) + len(ids) > config.max_tokens:
-                left_out["attempts: over max_tokens"] += 1
-            elif item.advantages_G[index] == 0 and not config.keeps_zero:
+        zeros: list[int] = []
+        values = soft_values(item.rewards_G, beta=config.objective.beta_value) if ids_G else ()
+        for index, ids in enumerate(ids_G):
+            if item.advantages_G[index] == 0 and not config.keeps_zero:
                 left_out["attempts: zero advantage"] += 1
+                zeros.append(len(ids))
             else:
-                plain = EncodedAttempt(
-                    ids_R=ids,
-                    advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),
-                    value=float(values[index]),
-                    behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
-                    malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
-                )
-                kept.append(with_credit(plain, item, index, config))
+                kept.append(with_credit(encode_attempt(item, index, ids, float(values[index])), item, index, config))
         if len(attempts := merged(kept)) >= fewest:
-            encoded.append(EncodedGroup(prompt, attempts))
+            counted = [] if config.advantage.record.selects else zeros
+            encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
         elif kept:
             left_out["attempts: nothing left to compare with"] += len(kept)
     return encoded, left_out
+
+
+def fitting(
+    item: TrainGroup, prompt_tokens: int, config: Encoding, left_out: Counter[str]
+) -> tuple[TrainGroup, list[tuple[int, ...]]]:
+    """Return a group without attempts that are empty or too long, which are counted, and the token ids of the others.
+
+    The advantages of the others are computed anew among themselves, so that a baseline holds only attempts that are trained on. The
+    advantages of a pair are 1 and -1 whatever else is there.
+    """
+    ids_G = [config.codec.ids_of(attempt) for attempt in item.group.attempts]
+    fits = [i for i, ids in enumerate(ids_G) if ids and prompt_tokens + len(ids) <= config.max_tokens]
+    if len(fits) == len(ids_G):
+        return item, ids_G
+    left_out.update("attempts: over max_tokens" if ids else "attempts: empty" for i, ids in enumerate(ids_G) if i not in fits)
+    rewards_G, advantages_G = item.rewards_G[fits], item.advantages_G[fits]
+    if fits and config.objective.record.unit != "pair" and not config.advantage.needs_values:
+        advantages_G = advantage(rewards_G, config.advantage)
+    parts = tuple(item.parts[i] for i in fits) if item.parts else ()
+    return TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts), [ids_G[i] for i in fits]
+
+
+def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float) -> EncodedAttempt:
+    """Return an attempt of a group with one advantage for all its tokens."""
+    attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
+    logps = attempt.token_logps if attempt.token_ids == ids else None
+    return EncodedAttempt(
+        ids_R=ids,
+        advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),
+        value=value,
+        behavior=float("nan") if attempt.behavior_logp is None else attempt.behavior_logp,
+        malformed=verdict is not None and verdict.status is Status.COMPILE_ERROR,
+        sampler_logps_R=None if logps is None else np.array(logps, dtype=np.float32),
+    )

@@ -14,7 +14,7 @@ from upsolve.files import write_text
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["Log", "check_health", "held_out", "read_log", "warn_of_clipping"]
+__all__ = ["Log", "check_health", "held_out", "read_log", "warn_of_clipping", "warn_of_drift"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which there is a warning."""
@@ -103,6 +103,16 @@ def warn_of_clipping(row: Mapping[str, float]) -> None:
         warnings.warn(
             f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; take fewer passes "
             "(optim.epochs), a lower optim.lr, wider objective.clip, or an objective without a ratio",
+            stacklevel=2,
+        )
+
+
+def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
+    """Warn when the sampler gave the tokens other log-probabilities than the trainer does, by more than ``monitor.max_drift``."""
+    if row.get("drift", 0.0) > config.max_drift:
+        warnings.warn(
+            f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats a token, more than monitor.max_drift "
+            f"{config.max_drift}; set objective.correction.kind (tis, icepop), or sample in the trainer's precision",
             stacklevel=2,
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import OptimConfig
-from upsolve.train.encode import EncodedGroup
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
 
 __all__ = ["PackedBatch", "pack", "plan_steps"]
 
@@ -50,6 +50,12 @@ class PackedBatch:
     """r - V."""
     behavior_S: Floats
     """Author's log-probability, nan where unknown."""
+    sampler_logp_T: Floats
+    """Log-probability that the sampler gave the token, nats; nan where unknown."""
+    zero_attempts: int
+    """Attempts of its groups left out because their advantage is 0; they count in the denominators."""
+    zero_tokens: int
+    """Tokens of these."""
     malformed_S: NDArray[np.bool_]
     """True where the code does not compile."""
     keys: tuple[str, ...]
@@ -167,9 +173,17 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
         count_S=np.array([one.count for one in every], dtype=np.float32),
         values_S=np.array([one.value for one in every], dtype=np.float32),
         behavior_S=np.array([one.behavior for one in every], dtype=np.float32),
+        sampler_logp_T=np.concatenate([sampler_logps(one) for one in every]),
+        zero_attempts=sum(group.zero_attempts for row in rows for group in row),
+        zero_tokens=sum(group.zero_tokens for row in rows for group in row),
         malformed_S=np.array([one.malformed for one in every], dtype=np.bool_),
         keys=tuple(key for row in rows for group in row for key in group.attempt_keys()),
     )
+
+
+def sampler_logps(one: EncodedAttempt) -> Floats:
+    """Return the sampler's log-probabilities of an attempt's tokens [R], nan where they are unknown."""
+    return np.full(len(one.ids_R), np.nan, dtype=np.float32) if one.sampler_logps_R is None else one.sampler_logps_R
 
 
 def put(ids_L: Ints, positions_L: Ints, at: int, what: tuple[Sequence[int], int]) -> None:

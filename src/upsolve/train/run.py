@@ -15,7 +15,7 @@ from upsolve.config import MonitorConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
-from upsolve.train.monitor import Log, check_health, warn_of_clipping
+from upsolve.train.monitor import Log, check_health, warn_of_clipping, warn_of_drift
 from upsolve.train.pack import PackedBatch
 from upsolve.train.rounds import Round
 from upsolve.train.run_folder import (
@@ -149,6 +149,7 @@ class Run:
         progress.skipped += not math.isfinite(row["grad_norm"])
         self.log.write(row | {"skipped_steps": float(progress.skipped)} if progress.skipped else row)
         warn_of_clipping(row)
+        warn_of_drift(row, monitor)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
         self.keep(row)

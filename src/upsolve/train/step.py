@@ -13,7 +13,7 @@ from torch import Tensor
 
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import clipped_tokens, step_statistic, token_losses
+from upsolve.objective.losses import clipped_tokens, corrected_tokens, step_statistic, token_losses
 from upsolve.objective.reduce import REDUCTIONS
 from upsolve.objective.value import clipped_value_loss
 from upsolve.train.logprobs import TokenScores
@@ -61,6 +61,7 @@ def inputs_of(batch: PackedBatch, frozen: FrozenScores, device: torch.device) ->
         reference_T=tokens_of(batch, frozen.reference, device),
         old_T=tokens_of(batch, frozen.old, device),
         count_S=torch.from_numpy(batch.count_S).to(device),
+        sampler_T=torch.from_numpy(batch.sampler_logp_T).to(device),
         statistic=frozen.statistic,
     )
 
@@ -90,6 +91,12 @@ def loss_of(
     return REDUCTIONS[config.reduce](config)(loss_T, inputs.attempt_T, attempts=sizes[0], tokens=sizes[1]), inputs
 
 
+def denominators(batches: Sequence[PackedBatch]) -> tuple[int, int]:
+    """Return the attempts and attempt tokens of a step: equal attempts each, those with advantage 0 too, though they were not packed."""
+    attempts = sum(int(batch.count_S.sum()) + batch.zero_attempts for batch in batches)
+    return attempts, sum(int(batch.count_S[batch.attempt_T].sum()) + batch.zero_tokens for batch in batches)
+
+
 def sum_gradients(
     score: Callable[[PackedBatch], TokenScores],
     batches: Sequence[PackedBatch],
@@ -109,7 +116,7 @@ def sum_gradients(
         frozen: scores that the loss takes as constants.
         share: rank of this process and the world size: it takes the batches rank, rank + size, ...
     """
-    sizes = (sum(int(b.count_S.sum()) for b in batches), sum(int(b.count_S[b.attempt_T].sum()) for b in batches))
+    sizes = denominators(batches)
     tally = Tally()
     for batch in batches[share[0] :: share[1]]:
         scores = score(batch)
@@ -117,4 +124,5 @@ def sum_gradients(
         backward(loss)
         count(tally, batch, scores, inputs, float(loss.detach()))
         tally.clipped += int(clipped_tokens(scores.logp_T, inputs, config).sum())
+        tally.corrected += int(corrected_tokens(inputs, config.correction).sum())
     return tally

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import torch
 
+from upsolve.objective.correction import Drift, drift
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.ratio import effective_sample_size, sum_by_attempt
 from upsolve.train.logprobs import TokenScores
@@ -27,12 +28,14 @@ class Tally:
     tokens: int = 0
     read: int = 0
     clipped: int = 0
+    corrected: int = 0
     mass_up: float = 0.0
     mass_down: float = 0.0
     logp_up: list[float] = field(default_factory=list[float])
     logp_down: list[float] = field(default_factory=list[float])
     ratios: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     malformed: list[bool] = field(default_factory=list[bool])
+    drifts: list[Drift] = field(default_factory=list[Drift])
 
 
 def merged(tallies: Sequence[Tally]) -> Tally:
@@ -61,6 +64,8 @@ def count(tally: Tally, batch: PackedBatch, scores: TokenScores, inputs: LossInp
     tally.logp_up += (logp_S / size_S)[up].tolist()
     tally.logp_down += (logp_S / size_S)[~up].tolist()
     tally.malformed += batch.malformed_S.tolist()
+    if inputs.old_T is not None and inputs.sampler_T is not None:
+        tally.drifts.append(drift(inputs.old_T, inputs.sampler_T))
     base_S = batch.behavior_S
     if inputs.reference_T is not None:
         base_S = sum_by_attempt(inputs.reference_T, inputs.attempt_T, attempts).cpu().numpy()
@@ -90,8 +95,27 @@ def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str,
     for name, values in (("logp_up", tally.logp_up), ("logp_down", tally.logp_down)):
         if values:
             row[name] = float(np.mean(values))
+    row |= drift_metrics(tally)
     if tally.ratios:
         ratio_S, size_S = (np.array(column, dtype=np.float64) for column in zip(*tally.ratios, strict=True))
         row["ess"] = float(effective_sample_size(torch.from_numpy(ratio_S)))
         row["ratio_second_moment"] = float(np.average((ratio_S / size_S) ** 2, weights=size_S))
     return row
+
+
+def drift_metrics(tally: Tally) -> dict[str, float]:
+    """Return how far sampler and trainer are apart at the start of the round, over tokens whose sampler is known; {} without any.
+
+    ``drift``: mean |log pi_old/mu|, nats; ``drift_k3``: estimate of KL(mu || pi_old), nats a token; ``drift_max``: the largest
+    |log pi_old/mu|; ``sampler_known``: share of tokens; ``corrected``: share of all tokens whose weight was truncated or masked.
+    """
+    known = sum(one.tokens for one in tally.drifts)
+    if not known:
+        return {}
+    return {
+        "drift": sum(one.absolute for one in tally.drifts) / known,
+        "drift_k3": sum(one.k3 for one in tally.drifts) / known,
+        "drift_max": max(one.most for one in tally.drifts),
+        "sampler_known": known / tally.tokens,
+        "corrected": tally.corrected / tally.tokens,
+    }

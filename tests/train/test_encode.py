@@ -1,0 +1,108 @@
+"""What leaves a group before its baseline, what counts in the denominators, and what the sampler said of the tokens."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from upsolve.config import AdvantageConfig, MonitorConfig, ObjectiveConfig, RewardConfig
+from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
+from upsolve.train.groups import TrainGroup
+from upsolve.train.monitor import warn_of_drift
+from upsolve.train.pack import pack
+from upsolve.train.step import denominators
+from upsolve.train.step_metrics import Tally, drift_metrics
+from upsolve.types import Attempt, Group, Status, Task, Verdict
+
+
+class Letters:
+    """A codec whose tokens are characters: the prompt has 2."""
+
+    def prompt(self, _task):
+        return type("Prompt", (), {"ids_P": (7, 7)})
+
+    def ids_of(self, attempt):
+        return attempt.token_ids or tuple(map(ord, attempt.code))
+
+
+def group(codes, rewards, **first):
+    task = Task("t", "say")
+    attempts = tuple(Attempt("t", code, **(first if i == 0 else {})) for i, code in enumerate(codes))
+    verdicts = tuple(Verdict(a.attempt_id, Status.PASSED) for a in attempts)
+    rewards = np.array(rewards)
+    return TrainGroup(Group(task, attempts, verdicts), rewards, rewards - rewards.mean())
+
+
+def encode(one, kind="centred", objective="reinforce", max_tokens=10):
+    config = Encoding(Letters(), max_tokens, RewardConfig(), AdvantageConfig(kind=kind), ObjectiveConfig(kind=objective))
+    return encode_groups([one], config)
+
+
+def test_the_baseline_holds_only_attempts_that_are_trained_on():
+    # mean of all four 0.5; without the one of 20 tokens 1/3
+    encoded, left_out = encode(group(["aa", "bbb", "c" * 20, "d"], [1.0, 0.0, 1.0, 0.0]))
+    assert [float(one.advantages_R[0]) for one in encoded[0].attempts] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    assert left_out == {"attempts: over max_tokens": 1}
+    # only equal rewards are left: nothing to learn
+    encoded, left_out = encode(group(["aa", "bbb", "c" * 20], [0.0, 0.0, 1.0]))
+    assert encoded == [] and left_out == {"attempts: over max_tokens": 1, "attempts: zero advantage": 2}
+
+
+def test_soft_values_are_of_the_same_attempts():
+    encoded, _ = encode(group(["aa", "b", "c" * 20], [1.0, 0.0, 1.0]), objective="oapl")
+    assert [one.value for one in encoded[0].attempts] == pytest.approx([0.3798855, -0.6201145])  # V = log((e + 1) / 2)
+
+
+def test_a_group_in_which_nothing_fits_is_left_out():
+    encoded, left_out = encode(group(["a" * 20, "b" * 20], [1.0, 0.0]))
+    assert encoded == [] and left_out["attempts: over max_tokens"] == 2
+
+
+def test_attempts_with_advantage_zero_count_in_the_denominators():
+    encoded, left_out = encode(group(["aa", "bbb", "cccc"], [1.0, 0.5, 0.0]))
+    assert left_out == {"attempts: zero advantage": 1} and len(encoded[0].attempts) == 2
+    assert (encoded[0].zero_attempts, encoded[0].zero_tokens) == (1, 3)
+    assert denominators([pack([encoded])]) == (3, 9)  # three attempts, 2 + 3 + 4 tokens
+    assert denominators([pack([encoded]), pack([encoded])]) == (6, 18)
+
+
+def test_imitation_averages_over_what_it_imitates():
+    one = group(["aa", "bbb", "cccc"], [1.0, 0.0, 0.0])
+    one = TrainGroup(one.group, one.rewards_G, np.array([1.0, 0.0, 0.0]))
+    encoded, _ = encode(one, kind="passed")
+    assert denominators([pack([encoded])]) == (1, 2)
+
+
+def test_log_probabilities_of_the_sampler_reach_the_tokens():
+    one = group(["aa", "bbb"], [1.0, 0.0], token_ids=(97, 97), token_logps=(-0.5, -0.25), behavior_logp=-0.75)
+    batch = pack([encode(one)[0]])
+    assert batch.sampler_logp_T[:2].tolist() == [-0.5, -0.25] and np.isnan(batch.sampler_logp_T[2:]).all()
+
+
+def test_copies_take_the_log_probabilities_of_the_one_that_has_them():
+    one = group(["aa", "aa", "b"], [1.0, 1.0, 0.0])
+    sampled = Attempt("t", "aa", token_ids=(97, 97), token_logps=(-0.5, -0.25))
+    attempts = (one.group.attempts[0], sampled, one.group.attempts[2])
+    one = TrainGroup(Group(one.group.task, attempts, one.group.verdicts), one.rewards_G, one.advantages_G)
+    (first, _) = encode(one)[0][0].attempts
+    assert first.count == 2 and first.sampler_logps_R.tolist() == [-0.5, -0.25]
+
+
+def test_drift_is_a_mean_over_known_tokens_and_warned_of():
+    from upsolve.objective.correction import Drift
+
+    tally = Tally(tokens=10, corrected=2, drifts=[Drift(2, 1.0, 0.2, 0.75), Drift(2, 0.6, 0.0, 0.5), Drift(0, 0.0, 0.0, 0.0)])
+    row = drift_metrics(tally)
+    assert row == pytest.approx({"drift": 0.4, "drift_k3": 0.05, "drift_max": 0.75, "sampler_known": 0.4, "corrected": 0.2})
+    assert drift_metrics(Tally(tokens=10)) == {}
+    with pytest.warns(UserWarning, match="step 3: sampler and trainer differ by 0.400 nats a token"):
+        warn_of_drift({"step": 3.0, **row}, MonitorConfig(max_drift=0.3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_drift({"step": 3.0, **row}, MonitorConfig())
+        warn_of_drift({"step": 3.0}, MonitorConfig())
+
+
+def test_groups_without_zeros_are_as_before():
+    plain = EncodedGroup((1,), (EncodedAttempt((2, 3), np.ones(2, np.float32), count=2),))
+    assert denominators([pack([[plain]])]) == (2, 4)
