@@ -14,7 +14,7 @@ def read(path, *, author="student"):
         name, given, wanted, language, code = line.split("|")
         test = TestCase(TestKind.STDIO, given + "\n", wanted + "\n")
         if name not in seen:
-            yield Task(f"sums/{name}", "Read two numbers and print their sum.", (test,), language="", source="sums")
+            yield Task(f"sums/{name}", f"Sum{name}: read{name} two{name} numbers.", (test,), language="", source="sums")
             seen.add(name)
         yield Attempt(f"sums/{name}", code.replace("\\n", "\n"), language, author)
 
