@@ -1,17 +1,18 @@
-"""The plain way: every attempt with its own copy of the prompt, padded to the longest. What packing is checked against, and its stand-in.
+"""The padded scorer: every attempt with its own copy of the prompt. Packed scorers are checked against it, and it is their fallback.
 
 Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V vocabulary.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE
@@ -23,7 +24,17 @@ from upsolve.train.logprobs import Scorer, TokenScores, token_scores, values_of
 from upsolve.train.pack import PackedBatch, pack
 from upsolve.types import Task
 
-__all__ = ["apart", "choose_scorer", "padded_scores", "probe", "prompts_of", "reading", "sample_of", "ways_of"]
+__all__ = [
+    "apart",
+    "checked_parameters",
+    "choose_scorer",
+    "padded_scores",
+    "probe",
+    "prompts_of",
+    "reading",
+    "sample_of",
+    "ways_of",
+]
 
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
@@ -31,9 +42,11 @@ ROUNDING = 2.0
 """How many times the plain way's own differences, where a run computes in another precision than that of its weights."""
 TOKENS = 48
 """Longest attempt of the sample."""
+CHECKED = 2**22
+"""Most elements of a gradient that are compared (16 MB): the check holds three such gradients, whatever the size of the model."""
 
 Reading = tuple[torch.Tensor, torch.Tensor]
-"""Log-probabilities [T], and the gradient of their mean."""
+"""Log-probabilities [T], and the gradient of their mean in some parameters, flat, float32."""
 Precision = Callable[[], AbstractContextManager[Any]]
 """Opens the context in which a run computes."""
 
@@ -99,21 +112,55 @@ def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> Enc
     return EncodedGroup(prompt, tuple(EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)) for ids in attempts))
 
 
+def checked_parameters(model: Any) -> list[nn.Parameter]:
+    """Return the parameters whose gradients are compared, at most ``CHECKED`` elements: the smallest ones, which are norms and biases.
+
+    There is one in every layer, and the gradient of each passes through all attention after it: a wrong mask or position shows, and the
+    check costs no copy of the model's gradients.
+    """
+    chosen: list[nn.Parameter] = []
+    size = 0
+    for parameter in sorted(model.parameters(), key=nn.Parameter.numel):
+        if not parameter.is_floating_point():
+            continue
+        size += parameter.numel()
+        if chosen and size > CHECKED:
+            break
+        chosen.append(parameter)
+    return chosen
+
+
+@contextmanager
+def learning_only(model: Any, chosen: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Let some parameters alone have gradients for a while: an autograd function then computes no other ones, either."""
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        model.requires_grad_(False)
+        for parameter in chosen:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter, flag in before:
+            parameter.requires_grad_(flag)
+
+
 def reading(model: Any, batch: PackedBatch, way: Scorer) -> Reading:
-    """Return what a way of scoring says of a batch."""
-    logp_T = way(model, batch).logp_T
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    found: Any = torch.autograd.grad(logp_T.mean(), learning, allow_unused=True)
-    return logp_T.detach(), torch.cat([grad.flatten() for grad in found if grad is not None])
+    """Return the log-probabilities of a batch by a scorer, and the gradient of their mean in ``checked_parameters``."""
+    chosen = checked_parameters(model)
+    with learning_only(model, chosen):
+        logp_T = way(model, batch).logp_T
+        found: Any = torch.autograd.grad(logp_T.mean(), chosen, allow_unused=True)
+    flat = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(chosen, found, strict=True)]
+    return logp_T.detach(), torch.cat([grad.flatten().float() for grad in flat])
 
 
 def apart(some: Reading, others: Reading) -> float:
-    """Return how far two readings are apart.
+    """Return how much two readings differ.
 
     The larger of: the largest difference of a log-probability, in nats; and the length of the difference of the gradients of the mean
     log-probability, relative to the length of the second.
     """
-    gradient = float((some[1] - others[1]).norm() / others[1].norm())
+    gradient = float((some[1] - others[1]).norm() / others[1].norm())  # 0 / 0 is NaN, which is no agreement
     return max(float((some[0] - others[0]).abs().max()), gradient)
 
 

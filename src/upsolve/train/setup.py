@@ -14,6 +14,7 @@ from upsolve.policy.engines import policy_sampler
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
 from upsolve.reward.formula import Rewarded
+from upsolve.train.check import check_run
 from upsolve.train.encode import EncodedGroup, Encoding
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
@@ -62,6 +63,7 @@ def parts_of(
         ConfigError: the recipe cannot be trained offline, or cannot be sampled.
         ModelError: the model, or vLLM, cannot be loaded.
     """
+    check_run(recipe, groups)
     check_offline(recipe)
     online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
     learner = Learner(

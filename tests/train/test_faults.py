@@ -1,0 +1,171 @@
+"""What once went wrong around a run, and does not any more."""
+
+import json
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import open_archive
+from upsolve.config import OptimConfig, Recipe
+from upsolve.errors import TrainingError
+from upsolve.policy.attention import TREE
+from upsolve.train import run as runs
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.logprobs import token_scores
+from upsolve.train.loop import train
+from upsolve.train.pack import pack
+from upsolve.train.placement import Replicated
+from upsolve.train.processes import Processes
+from upsolve.train.reference_scorer import CHECKED, checked_parameters, choose_scorer
+from upsolve.train.run_folder import changed_keys
+
+SETTINGS = {
+    "data": {"train": 0.05, "dev": 0.05},
+    "optim": {"tokens_per_step": 1500, "tokens_per_batch": 1500, "lr": 1e-3, "max_steps": 3, "schedule": "constant"},
+    "monitor": {"heldout": 0, "save_every": 100},
+}
+
+
+@pytest.fixture(scope="module")
+def groups():
+    return split_archive(open_archive("embedded"), Recipe.model_validate(SETTINGS).data).groups["train"]
+
+
+def recipe_for(name, **stages):
+    merged = {name: {**SETTINGS.get(name, {}), **stages.get(name, {})} for name in {*SETTINGS, *stages}}
+    return Recipe.model_validate({**merged, "model": {"name": name, "bf16": False, **stages.get("model", {})}})
+
+
+def losses(folder):
+    return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_second_run_of_a_process_may_have_another_precision(tiny_model, tmp_path, groups):
+    for bf16 in (False, True):
+        done = train(recipe_for(tiny_model, model={"bf16": bf16}, optim={"max_steps": 1}), groups, [], tmp_path / str(bf16))
+        assert done.steps == 1
+
+
+def test_a_finished_run_keeps_its_model_and_nothing_to_resume_from(tiny_model, tmp_path, groups):
+    done = train(recipe_for(tiny_model, monitor={"save_every": 1}), groups, [], tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "metrics.jsonl",
+        "model",
+        "recipe.yaml",
+        "summary.json",
+        "tensorboard",
+    }
+    assert done.scoring == f"packed rows, attention {TREE}"
+    with pytest.raises(TrainingError, match=r"larger optim.max_steps cannot continue it.*monitor.keep_checkpoints"):
+        train(recipe_for(tiny_model, monitor={"save_every": 1}, optim={"max_steps": 4}), groups, [], tmp_path)
+    assert train(recipe_for(tiny_model), groups, [], tmp_path) == done, "the refused command has changed nothing"
+
+
+def test_a_run_can_be_made_longer(tiny_model, tmp_path, groups):
+    keep = {"monitor": {"keep_checkpoints": True}}
+    longer = {**keep, "optim": {"max_steps": 5, "warmup": 0.0}}
+    train(recipe_for(tiny_model, **keep, optim={"warmup": 0.0}), groups, [], tmp_path / "run")
+    assert train(recipe_for(tiny_model, **longer), groups, [], tmp_path / "run").steps == 5
+    train(recipe_for(tiny_model, **longer), groups, [], tmp_path / "whole")
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+def test_a_first_try_that_failed_does_not_claim_the_folder(tiny_model, tmp_path, groups):
+    with pytest.raises(TrainingError, match="no group to train on"):
+        train(recipe_for(tiny_model, data={"max_tokens": 16}), groups, [], tmp_path)
+    assert train(recipe_for(tiny_model), groups, [], tmp_path).steps == 3
+    with pytest.raises(TrainingError, match=r"\(optim.lr was 0.001, now 0.002\).*--fresh"):
+        train(recipe_for(tiny_model, optim={"lr": 2e-3}), groups, [], tmp_path)
+    assert train(recipe_for(tiny_model, optim={"lr": 2e-3}), groups, [], tmp_path, fresh=True).steps == 3
+
+
+def test_differences_of_recipes_are_named():
+    old, new = Recipe(), Recipe.model_validate({"optim": {"lr": 1.0}, "data": {"authors": ["ann"]}})
+    assert changed_keys(old, new) == {"data.authors": ([], ["ann"]), "optim.lr": (old.optim.lr, 1.0)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_a_run_after_a_step_with_a_checkpoint_of_it(tiny_model, tmp_path, groups, number):
+    recipe = recipe_for(tiny_model)
+    train(recipe, groups, [], tmp_path / "whole")
+    before = signal.getsignal(number)
+
+    def send(done, _all, _row):
+        if done == 2:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 2"):
+        train(recipe, groups, [], tmp_path / "run", on_step=send)
+    assert signal.getsignal(number) is before
+    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["progress"]["step"] == 2
+    train(recipe, groups, [], tmp_path / "run")
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+def llama(**sizes):
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 97}
+    return LlamaForCausalLM(LlamaConfig(**{**shape, "num_hidden_layers": 2, **sizes}))
+
+
+def batch_of():
+    def attempt(size):
+        return EncodedAttempt(tuple(range(3, 3 + size)), np.ones(size, np.float32))
+
+    return pack([[EncodedGroup((1, 2, 3), (attempt(5), attempt(7)))]])
+
+
+def test_the_optimizer_does_not_step_on_a_gradient_that_is_not_finite():
+    model = llama()
+    placement = Replicated(model, None, token_scores, Processes(), optim=OptimConfig(), value_lr=1e-4)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for bad in (math.inf, math.nan):
+        next(iter(model.parameters())).grad = torch.full_like(before[0], bad)
+        assert not math.isfinite(placement.step(1e-3))
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert not placement.optimizer.state, "its moments are untouched as well"
+
+
+def test_steps_that_are_skipped_are_counted(tiny_model, tmp_path, groups, monkeypatch):
+    real = Replicated.sum_gradients
+
+    def broken(placement):
+        real(placement)
+        placement.parameters()[0].grad.fill_(math.nan)
+
+    monkeypatch.setattr(Replicated, "sum_gradients", broken)
+    recipe = recipe_for(tiny_model, monitor={"stop_on_collapse": False})
+    done = train(recipe, groups, [], tmp_path)
+    assert [row["skipped_steps"] for row in done.metrics] == [1, 2, 3]
+
+
+def test_decisions_are_those_of_rank_0(tiny_model, tmp_path, groups, monkeypatch):
+    """Another rank may have other floats: what it does with them is what rank 0 does."""
+    seen = []
+    real = runs.check_health
+    monkeypatch.setattr(runs, "check_health", lambda row, start, config: (seen.append(row["loss"]), real(row, start, config)))
+    monkeypatch.setattr(runs.Run, "agreed", lambda _self, row: {**row, "loss": 42.0})
+    done = train(recipe_for(tiny_model), groups, [], tmp_path)
+    assert seen == [42.0] * 3 and [row["loss"] for row in done.metrics] == [42.0] * 3
+
+
+def test_the_check_of_the_scorers_holds_no_gradient_of_the_model():
+    """Peak of what is allocated during the check, against the bytes of the weights."""
+    model = llama(vocab_size=60_000, hidden_size=256, intermediate_size=1024, num_hidden_layers=4)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    assert sum(parameter.numel() for parameter in checked_parameters(model)) < min(CHECKED, size / 3)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        choose_scorer(model, batch_of())
+    live = peak = 0
+    for event in sorted(profiler.profiler.kineto_results.events(), key=lambda each: each.start_ns()):
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    assert 0 < peak < 4 * size * 0.75, (peak, size)
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
