@@ -138,7 +138,7 @@ def test_settings_of_memory_and_speed_move_no_curve(curve, kind, setting):
     assert curve(kind, **SETTINGS[setting]) == golden(kind)
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", ["topr", *(pytest.param(kind, marks=pytest.mark.slow) for kind in GOLDEN if kind != "topr")])
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_techniques_move_no_curve(curve, kind, switch, monkeypatch):
     monkeypatch.setattr(*SWITCHES[switch])

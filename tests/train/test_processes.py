@@ -66,6 +66,7 @@ def assert_same(some, others):
         assert {n: a[n] for n in names if n in a} == pytest.approx({n: b[n] for n in names if n in b}, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_two_processes_go_on_where_one_was_stopped_with_the_curve_of_one(recipe, tmp_path):
     alone = train(recipe, tmp_path / "alone", 1)
     assert alone[0]["loss"] != alone[-1]["loss"]

@@ -207,6 +207,7 @@ def test_deepspeed_is_asked_for_in_the_recipe(monkeypatch):
         ModelConfig(shard="deepspeed", deepspeed={"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})
 
 
+@pytest.mark.slow
 def test_each_process_holds_half(alone, runs):
     # embedding and head 258 x 32 each; two layers of 4 x 32 x 32 attention less two halves, 3 x 32 x 64 and two norms; a norm
     size = 2 * 258 * 32 + 2 * (3 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32
@@ -216,11 +217,13 @@ def test_each_process_holds_half(alone, runs):
         assert json.loads((runs / "stopped" / f"held{process}.json").read_text()) == [weights, size / 2]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_whole_weights_goes_on_spread(alone, runs, tiny_model):
     assert_same(rows(alone / "stored"), rows(runs / "goes_on"))
     assert_same_end(alone / "stored", runs / "goes_on", tiny_model)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_spread_weights_goes_on_whole(alone, runs, recipes, tiny_model):
     assert len(rows(runs / "stopped")) == STOP
     shutil.copytree(runs / "stopped", runs / "alone_again")
@@ -230,6 +233,7 @@ def test_a_checkpoint_of_spread_weights_goes_on_whole(alone, runs, recipes, tiny
     assert_same_end(alone / "stored", runs / "alone_again", tiny_model)
 
 
+@pytest.mark.slow
 def test_the_policy_is_sampled_and_its_values_learn(alone, runs, tied_model):
     assert_same(rows(alone / "ppo"), rows(runs / "ppo"))
     assert_same_end(alone / "ppo", runs / "ppo", tied_model)
@@ -237,6 +241,7 @@ def test_the_policy_is_sampled_and_its_values_learn(alone, runs, tied_model):
     assert {row["round"] for row in rows(alone / "ppo")} == {0.0, 1.0}
 
 
+@pytest.mark.slow
 def test_adapters_are_spread_too(alone, runs):
     assert_same(rows(alone / "lora"), rows(runs / "lora"))
     ends = [load_file(place / "lora" / "model" / "adapter_model.safetensors") for place in (alone, runs)]
