@@ -4,7 +4,7 @@ Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V v
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -131,7 +131,7 @@ def checked_parameters(model: Any) -> list[nn.Parameter]:
 
 
 @contextmanager
-def learning_only(model: Any, chosen: Sequence[nn.Parameter]) -> Iterator[None]:
+def learning_only(model: Any, chosen: Sequence[nn.Parameter]) -> Generator[None]:
     """Let some parameters alone have gradients for a while: an autograd function then computes no other ones, either."""
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
