@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upsolve.archive.store import Archive
 from upsolve.config import ObjectiveConfig, Recipe, SampleConfig
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, TrainingError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.request import Sampler
@@ -60,9 +60,12 @@ def parts_of(
     """Load the policy and open the source; the policy is the frozen start until ``start_training``.
 
     Raises:
+        TrainingError: there is no group.
         ConfigError: the recipe cannot be trained offline, or cannot be sampled.
         ModelError: the model, or vLLM, cannot be loaded.
     """
+    if not groups:
+        raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
     check_run(recipe, groups)
     check_offline(recipe)
     online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
