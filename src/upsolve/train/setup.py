@@ -8,13 +8,12 @@ from pathlib import Path
 
 from upsolve.archive.store import Archive
 from upsolve.config import ObjectiveConfig, Recipe, SampleConfig
-from upsolve.errors import ConfigError, TrainingError
+from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
 from upsolve.reward.formula import Rewarded
-from upsolve.train.check import check_run
 from upsolve.train.encode import EncodedGroup, Encoding
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
@@ -60,13 +59,9 @@ def parts_of(
     """Load the policy and open the source; the policy is the frozen start until ``start_training``.
 
     Raises:
-        TrainingError: there is no group.
         ConfigError: the recipe cannot be trained offline, or cannot be sampled.
         ModelError: the model, or vLLM, cannot be loaded.
     """
-    if not groups:
-        raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
-    check_run(recipe, groups)
     check_offline(recipe)
     online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
     learner = Learner(
