@@ -156,3 +156,9 @@ def test_recipes_have_names_and_a_line_each():
     found = recipe_names()
     assert "rloo" in found and found["dft"].startswith("Dynamic fine-tuning (2508.05629)")
     assert all(text for text in found.values())
+
+
+def test_one_key_of_the_rollout_leaves_the_others_at_their_defaults():
+    """A rollout samples the policy as it is; the settings of an evaluation are not taken over."""
+    rollout = Recipe.model_validate({"source": {"rollout": {"max_tokens": 7}}}).source.rollout
+    assert (rollout.max_tokens, rollout.temperature, rollout.top_p) == (7, 1.0, 1.0)

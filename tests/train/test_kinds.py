@@ -233,7 +233,7 @@ def test_flash_attention_takes_what_it_is_given():
         ends = {name: torch.empty_like(getattr(real, name), device="cuda") for name in ("key_S", "query_ends", "key_ends")}
         query = torch.empty(rows, 4, length, 16, device="cuda")
         key, value = (torch.empty(rows, 2, length, 16, dtype=torch.bfloat16, device="cuda") for _ in "kv")
-        out, _ = varlen.ragged(
+        out, _ = varlen.varlen_attention(
             torch.nn.Module(), query, key, value, None, sequences=replace(real, **ends), scaling=0.25, sliding_window=6
         )
     assert out.shape == (rows, length, 4, 16) and out.dtype == torch.bfloat16
@@ -241,7 +241,7 @@ def test_flash_attention_takes_what_it_is_given():
 
 def test_capped_scores_are_not_for_flash_attention():
     with pytest.raises(ModelError, match="no capped scores"):
-        varlen.ragged(torch.nn.Module(), *[torch.empty(1)] * 3, None, softcap=0.5)
+        varlen.varlen_attention(torch.nn.Module(), *[torch.empty(1)] * 3, None, softcap=0.5)
 
 
 def test_ways_are_tried_in_the_precision_of_the_run():

@@ -134,6 +134,9 @@ def source(model: type[BaseModel]) -> dict[str, tuple[str, str]]:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, tuple[str, str]] = {}
+    for base in model.__bases__:
+        if issubclass(base, BaseModel) and base.model_fields:
+            found |= source(base)
     for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue

@@ -8,9 +8,18 @@ from upsolve.config.running import SampleConfig
 from upsolve.config.strict import Strict
 from upsolve.plugins import find, names
 
-__all__ = ["Kind", "SourceConfig"]
+__all__ = ["Kind", "RolloutConfig", "SourceConfig"]
 
 Kind = Literal["archive", "policy", "replay"]
+
+
+class RolloutConfig(SampleConfig):
+    """Sampling from the policy in training: from its own distribution unless told otherwise."""
+
+    temperature: float = Field(default=1.0, ge=0)
+    """A policy gradient improves the distribution at temperature 1; another one makes training off-policy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """1: the whole distribution."""
 
 
 class SourceConfig(Strict):
@@ -36,7 +45,7 @@ class SourceConfig(Strict):
     """``replay`` takes groups whose pass rate lies between these."""
     hints: float = Field(default=0.0, ge=0, le=1)
     """Share of the reference that the prompt shows in the first round, none in the last (after CCCS, 2402.01391)."""
-    rollout: SampleConfig = SampleConfig(temperature=1.0, top_p=1.0)
+    rollout: RolloutConfig = RolloutConfig()
     """How the policy is sampled; ``samples`` is not read, ``data.group_size`` is."""
 
     @model_validator(mode="after")

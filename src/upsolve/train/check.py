@@ -1,15 +1,35 @@
 """What the archive of a recipe lacks for it, found before a model is loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 
 from upsolve.config import DataConfig, Recipe, check_recipe
-from upsolve.errors import ConfigError
-from upsolve.reward.formula import check_rewards
+from upsolve.errors import ConfigError, TrainingError
+from upsolve.reward.formula import Rewarded, check_rewards, reward
+from upsolve.reward.reference import reference_seconds
 from upsolve.train.groups import select
+from upsolve.train.processes import Processes
 from upsolve.types import Group
+from upsolve.verify.limits import judging_of
+from upsolve.verify.pool.pool import verify
 
-__all__ = ["check_run"]
+__all__ = ["check_run", "checked_rewarder"]
+
+
+def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Processes) -> Callable[[Group], Rewarded]:
+    """Return the function that rewards a group, after ``check_run``; references are judged where the reward needs their times.
+
+    Raises:
+        ConfigError: as ``check_run``.
+        TrainingError: there is no task to train on.
+    """
+    if not groups:
+        raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
+    judge = partial(verify, how=judging_of(recipe.verify))
+    baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
+    check_run(recipe, groups, baselines)
+    return partial(reward, config=recipe.reward, baselines=baselines)
 
 
 def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, float] | None = None) -> None:

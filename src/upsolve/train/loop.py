@@ -2,15 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from upsolve.config import Recipe
-from upsolve.errors import CollapseError, TrainingError
+from upsolve.errors import CollapseError
 from upsolve.progress import OnProgress, no_progress
-from upsolve.reward.formula import reward
-from upsolve.reward.reference import reference_seconds
-from upsolve.train.check import check_run
+from upsolve.train.check import checked_rewarder
 from upsolve.train.encode import encode_groups
 from upsolve.train.processes import Processes
 from upsolve.train.rounds import Round, advantages_of, pack_round, round_metrics
@@ -18,8 +15,6 @@ from upsolve.train.run import OnStep, StopSignals, no_report, start_run
 from upsolve.train.run_folder import Trained, claim_run
 from upsolve.train.setup import Parts, parts_of
 from upsolve.types import Group
-from upsolve.verify.limits import judging_of
-from upsolve.verify.pool.pool import verify
 
 __all__ = ["train"]
 
@@ -50,20 +45,14 @@ def train(
         TrainingError: there is nothing to train on, or the folder holds another run.
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
-    place, processes = Path(folder), Processes()
+    place, processes, collapsed = Path(folder), Processes(), ""
     if done := processes.from_main(lambda: claim_run(place, recipe, fresh=fresh)):
         return done
-    if not groups:
-        raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
-    judge = partial(verify, how=judging_of(recipe.verify))
-    baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
-    check_run(recipe, groups, baselines)
-    rewarder = partial(reward, config=recipe.reward, baselines=baselines)
+    rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals:
         parts = parts_of(recipe, groups, place, processes, rewarder, show if show and processes.is_main else no_progress)
         ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
         run = start_run(recipe, parts.learner, heldout, place, ahead=ahead, signals=signals, on_step=on_step or no_report)
-        collapsed = ""
         try:
             while not run.is_done:
                 now = ahead[run.progress.round] if ahead else prepare(recipe, parts, run.progress.round)
