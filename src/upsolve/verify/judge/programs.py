@@ -101,7 +101,7 @@ def checker_job(task: Task, index: int, output: str) -> Job:
 def answer_of(said: Exit) -> bool | None:
     """Return what a checker answered, None where it is neither True nor False."""
     values = [record.get("value") for record in said.records if record.get("test") == 0]
-    return values == [True] if values in ([True], [False]) else None
+    return values[0] if len(values) == 1 and isinstance(values[0], bool) else None
 
 
 def error_name(record: Mapping[str, Any]) -> str:

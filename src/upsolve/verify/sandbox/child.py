@@ -163,12 +163,12 @@ def run_program(job: dict[str, Any]) -> None:
 
 def run_script(job: dict[str, Any]) -> int:
     """Run a program as the interpreter itself would: a traceback on standard error, an exit code, threads and exit functions."""
-    path = os.path.abspath("main.py")
+    path, text = os.path.abspath("main.py"), job["code"].decode("utf-8", "surrogatepass")
     put({**job["files"], "main.py": job["code"]})
     feed(job["stdin"])
     sys.stdin, sys.argv[:], sys.dont_write_bytecode = open(0, encoding="utf-8", closefd=False), [path], True
     sys.path.insert(0, os.path.dirname(path))
-    main, code = new_module("__main__", job["code"]), 0
+    main, code = new_module("__main__", text), 0
     try:
         exec(compile(job["code"], path, "exec", dont_inherit=True), main.__dict__)
     except SystemExit as error:
@@ -178,7 +178,7 @@ def run_script(job: dict[str, Any]) -> int:
     except BaseException as error:
         step, code = error.__traceback__, 1  # its first step is this function
         sys.excepthook(type(error), error.with_traceback(step and step.tb_next), None)
-    finish(main.__dict__, job["code"])
+    finish(main.__dict__, text)
     return code & 255
 
 
