@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 MODEL ?= smollm2-135m
 SEED ?= 0
 OUT ?= runs/demo-$(SEED)
-# processes of pytest; 0: one. With two, a few tests of the sandbox that watch processes and time still fail now and then
+# processes of pytest; 0: one. Tests of the sandbox watch processes and time: with more processes they disturb each other
 JOBS ?= 0
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
