@@ -1,4 +1,4 @@
-"""Verdicts by content: what has been judged is not judged again. A cache that breaks is left alone, with one warning."""
+"""Cache of verdicts by content. A cache that fails is disabled with one warning."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=64)
 def task_key(task: Task, how: Judging) -> str:
-    """Return a content id of all that decides besides the attempt and its runtime: tests, setup, limits, isolation, judge."""
+    """Return the content id of everything but the attempt and its runtime that decides a verdict: tests, setup, limits, isolation, judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(asdict(how.limits), sort_keys=True)
     return content_id(
@@ -45,7 +45,7 @@ def task_key(task: Task, how: Judging) -> str:
 
 @cache
 def runtime(name: str) -> str:
-    """Return what tells one interpreter or compiler of a language from another: the language's file, and the programs it names."""
+    """Return what identifies the runtime of a language: its YAML file, and the interpreters and compilers it names."""
     if name in PYTHON:
         return python_version()
     known = languages().get(name)
@@ -60,14 +60,14 @@ def key_of(task: Task, attempt: Attempt, how: Judging) -> str:
 
 
 def lasting(verdict: Verdict, how: Judging) -> bool:
-    """Return whether a verdict would be the same again: not the judge's own fault, nor a deadline met on a busy machine."""
+    """Return whether a verdict is reproducible: neither unscored, nor a timeout that a busy machine may have caused."""
     if verdict.status is Status.TIMEOUT:
         return (verdict.cpu_seconds or 0.0) >= 0.9 * how.limits.cpu_seconds
     return verdict.status is not Status.UNSCORED
 
 
 class VerdictCache:
-    """A file of verdicts; several processes may use it at once."""
+    """An SQLite file of verdicts, shared between processes."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.base = file, None
@@ -81,7 +81,7 @@ class VerdictCache:
             self.give_up(error)
 
     def give_up(self, error: Exception) -> None:
-        """Use the file no more, and say so."""
+        """Disable the cache and warn."""
         self.close()
         way = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
         log.warning("%s: verdicts are not kept there from here on (%s); %s", self.file, error, way)
@@ -93,7 +93,7 @@ class VerdictCache:
             base.close()
 
     def find(self, task: Task, attempt: Attempt, how: Judging) -> Verdict | None:
-        """Return the verdict on this content, for this attempt; None where there is none, or one that cannot be read."""
+        """Return the cached verdict for this content, with this attempt's id; None if there is none or it cannot be read."""
         if self.base is None:
             return None
         try:
@@ -106,7 +106,7 @@ class VerdictCache:
         return None
 
     def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], how: Judging) -> None:
-        """Write verdicts down, those that last."""
+        """Store the reproducible verdicts."""
         rows = [
             (key_of(task, attempt, how), json.dumps(to_row(verdict)))
             for task, attempt, verdict in judged
@@ -124,7 +124,7 @@ class VerdictCache:
 
 @contextmanager
 def open_cache(file: Path | None) -> Generator[VerdictCache | None]:
-    """Open a cache for a while; None gives None."""
+    """Context manager that opens a cache; None gives None."""
     opened = VerdictCache(file) if file else None
     try:
         yield opened

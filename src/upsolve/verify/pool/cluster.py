@@ -1,4 +1,4 @@
-"""The same work as tasks of a Ray cluster. Ray is an extra: ``pip install 'upsolve[ray]'``."""
+"""Workers as tasks of a Ray cluster. Ray is an extra: ``pip install 'upsolve[ray]'``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RayWorker", "places"]
 
 T = TypeVar("T")
 QUEUE_SECONDS = 3600.0
-"""A task of the cluster may wait so long for a free core before its deadline counts."""
+"""Seconds a Ray task may wait for a free core, added to its deadline."""
 
 
 @cache
@@ -31,19 +31,19 @@ def ray() -> Any:
 
 
 def places() -> int:
-    """Return how many pieces of work to hand to the cluster at once: two a core, so that each has the next one at hand."""
+    """Return the number of chunks in flight on the cluster: two per core, so that none is idle between two chunks."""
     return 2 * max(1, int(ray().cluster_resources().get("CPU", 1)))
 
 
 @cache
 def task_of(work: Callable[..., Any]) -> Any:
-    """Return a function as Ray's own kind of function. Ray is not asked to try again: the pool does."""
+    """Return a function as a Ray remote function. Ray's retries are off: the pool retries."""
     # without its record of events, which grows with every task
     return ray().remote(num_cpus=1, max_retries=0, enable_task_events=False)(work)
 
 
 class RayWorker:
-    """Does one piece of work at a time, as a task on any free core of the cluster.
+    """Runs one call at a time, as a Ray task on any free core of the cluster.
 
     Ray keeps the processes of its tasks, so the sandbox in them stays warm.
     """
@@ -52,7 +52,7 @@ class RayWorker:
         self.task: Any = None
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Send a function with its arguments and wait for what it returns; ``seconds`` begin when it is sent, so a queue counts."""
+        """Send a call and wait for its result; ``seconds`` count from submission, so time in Ray's queue counts."""
         library = ray()
         self.task = task_of(work).remote(*args)
         try:
@@ -68,6 +68,6 @@ class RayWorker:
             self.task = None
 
     def close(self) -> None:
-        """Stop what it is doing, if anything: when this process ends, Ray has ended before."""
+        """Cancel the running task, if any."""
         if self.task is not None:
             ray().cancel(self.task, force=True)

@@ -1,4 +1,4 @@
-"""Judge many attempts at once, over all cores or a cluster, and none twice."""
+"""Judge many attempts in parallel on local cores or a Ray cluster; equal attempts are judged once."""
 
 import atexit
 import sys
@@ -22,22 +22,22 @@ from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 __all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
 
 CHUNK = 8
-"""Most attempts sent to a worker at once: few, so that one that hangs keeps few waiting."""
+"""Attempts sent to a worker in one chunk, at most: few, so that an attempt that hangs delays few others."""
 SPARE_SECONDS = 120.0
-"""What a worker may take above the time of its attempts: to start its sandboxes, to compare, to analyse."""
+"""Time a worker may take beyond the limits of its attempts: starting sandboxes, comparing, analysing."""
 AHEAD = 2
-"""Chunks that wait for each worker."""
+"""Chunks queued for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
 T = TypeVar("T")
 
 idle: dict[str, list[Worker]] = {"local": [], "ray": []}
-"""Workers that wait for the next batch; they end with this process."""
+"""Idle workers by executor, reused by the next batch; they end with this process."""
 guard = threading.Lock()
 
 
 @atexit.register
 def dismiss() -> None:
-    """End all workers that wait."""
+    """End all idle workers."""
     with guard:
         for workers in idle.values():
             while workers:
@@ -45,12 +45,12 @@ def dismiss() -> None:
 
 
 def worker_count(how: Judging) -> int:
-    """Return how many pieces of work are done at once."""
+    """Return the number of chunks judged in parallel."""
     return how.workers or (places() if how.executor == "ray" else usable_cores())
 
 
 def deadline(chunk: Chunk, how: Judging) -> float:
-    """Return after how many seconds a worker that judges a chunk is lost: far more than its attempts' own limits allow."""
+    """Return the deadline, in seconds, after which a worker is considered lost: far above the limits of its attempts."""
     compiled = sum(attempt.language not in PYTHON for _, attempt in chunk)
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
     seconds = 10 * len(chunk) * how.limits.wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
@@ -58,7 +58,7 @@ def deadline(chunk: Chunk, how: Judging) -> float:
 
 
 class Batch:
-    """Workers of one batch."""
+    """The workers of one batch of attempts."""
 
     def __init__(self, how: Judging) -> None:
         self.how = how
@@ -67,7 +67,7 @@ class Batch:
         self.busy: set[Worker] = set()
 
     def take(self) -> Worker:
-        """Return a worker: one that waits, or a new one."""
+        """Return an idle worker, or start one."""
         with guard:
             if self.stopped:
                 raise WorkerLostError("the batch was stopped")
@@ -77,7 +77,7 @@ class Batch:
         return worker
 
     def work(self, chunk: Chunk) -> list[Verdict]:
-        """Judge a chunk; when a worker is lost, each of its attempts is tried alone, once, and then left unscored."""
+        """Judge a chunk; if the worker is lost, retry each attempt alone once, then leave it unscored."""
         try:
             return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
         except WorkerLostError as error:
@@ -88,14 +88,14 @@ class Batch:
             return self.again(chunk, error)
 
     def again(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
-        """Try one attempt a last time."""
+        """Retry one attempt for the last time."""
         try:
             return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
         except WorkerLostError:
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Do one piece of work on a worker; raises WorkerLostError when that is lost, or has no answer after ``seconds``."""
+        """Run one function on a worker; raise WorkerLostError if the worker ends or does not answer within ``seconds``."""
         worker = self.take()
         try:
             result = worker.call(work, *args, seconds=seconds)
@@ -110,7 +110,7 @@ class Batch:
         return result
 
     def stop(self) -> None:
-        """End what is at work."""
+        """End the workers that are busy."""
         with guard:
             self.stopped = True
             for worker in self.busy:
@@ -118,7 +118,7 @@ class Batch:
 
 
 def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
-    """Yield the place and the verdict of each pair, as they come; memory does not grow with the number of pairs.
+    """Yield the index and the verdict of each pair as they complete; memory does not grow with the number of pairs.
 
     Args:
         pairs: tasks and attempts, read as workers become free; when it has a length, the last of them go out in ever smaller
@@ -149,7 +149,7 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
 
 
 def pieces(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
-    """Yield what goes out at once: CHUNK of them, and with several workers no more than half of one's share of what is left."""
+    """Yield chunks of at most CHUNK; with several workers, at most half of a worker's share of the remaining pairs."""
     left, rest = len(pairs) if workers > 1 and isinstance(pairs, Sized) else sys.maxsize, iter(pairs)
     while part := list(islice(rest, min(CHUNK, -(-left // (2 * workers))))):
         yield part
@@ -157,7 +157,7 @@ def pieces(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
 
 
 def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[list[tuple[int, Verdict]], Numbered]:
-    """Return the verdicts that are known, and the pairs that are not."""
+    """Return the cached verdicts, and the pairs without one."""
     if cache is None:
         return [], part
     found = [(place, pair, cache.find(*pair, how)) for place, pair in part]
@@ -168,7 +168,7 @@ def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[l
 def finished(
     waiting: dict[Future[list[Verdict]], Numbered], cache: VerdictCache | None, how: Judging
 ) -> Iterator[tuple[int, Verdict]]:
-    """Wait for some chunks and yield their verdicts."""
+    """Wait until at least one chunk is finished and yield its verdicts."""
     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
         part, verdicts = waiting.pop(future), future.result()
         if cache:

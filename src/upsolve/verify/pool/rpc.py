@@ -19,7 +19,7 @@ Process = subprocess.Popen[bytes]
 
 
 LEAVE_SECONDS = 5.0
-"""A worker that is told to end may take so long to remove its control groups and folders; then it is killed."""
+"""Seconds a worker has after SIGTERM to remove its control groups and folders before SIGKILL."""
 
 
 class WorkerLostError(Exception):
@@ -27,7 +27,7 @@ class WorkerLostError(Exception):
 
 
 def start(main: Callable[[int], None], argument: int, *, session: bool = False) -> Process:
-    """Start a process with a function of a module, which calls ``serve`` when it is ready.
+    """Start a worker process that runs a module-level function, which calls ``serve`` when it is ready.
 
     Args:
         main: the function.
@@ -40,7 +40,7 @@ def start(main: Callable[[int], None], argument: int, *, session: bool = False) 
 
 
 def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-    """Return what a function of a module gives there; what upsolve raises there on purpose is raised here.
+    """Call a module-level function in the worker and return its result; an UpsolveError raised there is raised here.
 
     Raises:
         WorkerLostError: the process is gone.
@@ -62,14 +62,14 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
 
 
 def readable(stream: IO[bytes], seconds: float | None) -> bool:
-    """Wait until a stream has data or has ended; return False when it has not after ``seconds`` (None: wait for ever)."""
+    """Wait until a stream has data or has ended; return False after ``seconds`` (None: wait forever)."""
     with selectors.PollSelector() as selector:  # select() knows no descriptor above 1023
         selector.register(stream, selectors.EVENT_READ)
         return bool(selector.select(seconds))
 
 
 def end(process: Process, *, session: bool = False) -> None:
-    """End a process, whatever it does: by SIGTERM, so that it can remove what it made; after LEAVE_SECONDS by SIGKILL.
+    """End a process by SIGTERM, so that it can clean up, and by SIGKILL after LEAVE_SECONDS.
 
     Args:
         process: a worker of ``start``.

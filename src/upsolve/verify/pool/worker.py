@@ -1,4 +1,4 @@
-"""Processes that judge: one a core, each with a sandbox of its own. They end with their parent."""
+"""Worker processes: one per core, each with its own sandbox. They end with their parent."""
 
 import os
 import signal
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """Something that does one piece of work at a time."""
+    """Runs one function at a time, elsewhere."""
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Return what a function of a module gives elsewhere.
+        """Run a module-level function in the worker and return its result.
 
         Raises:
             WorkerLostError: the process it ran in is gone, or had no answer after ``seconds`` and was ended.
@@ -31,12 +31,12 @@ class Worker(Protocol):
         ...
 
     def close(self) -> None:
-        """End it, at once."""
+        """End the worker immediately."""
         ...
 
 
 def judge_chunk(chunk: Chunk, how: Judging) -> list[Verdict]:
-    """Judge a few attempts, one after the other, and look at their code as asked."""
+    """Judge a few attempts one after the other, with the analyses asked for."""
     verdicts = judge_all(chunk, how)
     if how.analyses:
         from upsolve.verify.analysis.analyst import analyse
@@ -46,7 +46,7 @@ def judge_chunk(chunk: Chunk, how: Judging) -> list[Verdict]:
 
 
 taken: Counter[int] = Counter()
-"""Workers by the core they are bound to."""
+"""Number of workers pinned to each core."""
 guard = threading.Lock()
 
 
@@ -62,7 +62,7 @@ def take_core() -> int:
 
 
 class LocalWorker:
-    """A process on this machine, bound to one core."""
+    """A process on this machine, pinned to one core."""
 
     def __init__(self) -> None:
         self.core = take_core()
@@ -70,7 +70,7 @@ class LocalWorker:
         self.process = start(main, self.core)
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Send a function with its arguments and wait for what it returns; see ``Worker.call``."""
+        """Send a call and wait for its result; see ``Worker.call``."""
         try:
             return ask(self.process, work, *args, seconds=seconds)
         except (WorkerLostError, TimeoutError) as error:
@@ -84,7 +84,7 @@ class LocalWorker:
 
 
 def main(core: int) -> None:
-    """Work on one core until the standard input ends."""
+    """Serve calls on one core until standard input ends."""
     os.sched_setaffinity(0, {core})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve()

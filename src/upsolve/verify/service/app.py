@@ -1,4 +1,4 @@
-"""The verifier over HTTP, for trainers elsewhere. FastAPI and uvicorn are an extra: ``pip install 'upsolve[serve]'``."""
+"""The judge over HTTP, for trainers on other machines. FastAPI and uvicorn are an extra: ``pip install 'upsolve[serve]'``."""
 
 import contextlib
 import ipaddress
@@ -19,7 +19,7 @@ from upsolve.verify.service.schemas import Asked
 __all__ = ["application", "serve"]
 
 MOST_DESCRIPTORS = 8192
-"""Open at once, as far as the system allows: connections, and a few of every worker."""
+"""Open files wanted, as far as the system allows: connections, and a few per worker."""
 
 
 def application(service: Service) -> Door:
@@ -58,12 +58,12 @@ def application(service: Service) -> Door:
 
 
 def faults(error: Any) -> list[dict[str, Any]]:
-    """Return which fields of a body are wrong; not what they hold, which may be the whole body."""
+    """Return the invalid fields of a body, without their values, which may be large."""
     return [{name: fault[name] for name in ("loc", "msg", "type")} for fault in error.errors()]
 
 
 def stopping(app: Door, service: Service) -> Any:
-    """Return a server that, when it is stopped, first ends what is at work: uvicorn itself waits for answers."""
+    """Return a uvicorn server that ends busy workers when stopped; uvicorn alone would wait for their answers."""
     import uvicorn
 
     from upsolve.verify.service.connections import BoundedProtocol
@@ -77,7 +77,7 @@ def stopping(app: Door, service: Service) -> Any:
 
 
 def listening(host: str, port: int, *, token: bytes) -> socket.socket:
-    """Return a socket that listens; ConfigError when it may not or cannot."""
+    """Return a listening socket; raise ConfigError if the address is not allowed or not free."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         if not token and not ipaddress.ip_address(address[0]).is_loopback:
@@ -90,7 +90,7 @@ def listening(host: str, port: int, *, token: bytes) -> socket.socket:
 
 
 def serve(service: Service, host: str = "127.0.0.1", port: int = 8000, *, say: Callable[[str], None] = print) -> None:
-    """Serve until SIGTERM or SIGINT; port 0 is any that is free.
+    """Serve until SIGTERM or SIGINT; port 0 picks a free one.
 
     Raises:
         ConfigError: no token, and an address that others can reach; or an address that cannot be had.

@@ -1,4 +1,4 @@
-"""A verifier elsewhere, asked over HTTP: nothing is lost when a connection is, and nothing is given twice."""
+"""Client of a remote verifier: reconnects after lost connections, without losing or duplicating a verdict."""
 
 import contextlib
 import http.client
@@ -19,14 +19,14 @@ from upsolve.verify.limits import Judging
 __all__ = ["Remote", "remote"]
 
 BATCH = 500
-"""Attempts of one request."""
+"""Attempts in one request."""
 SILENCE_SECONDS = 60.0
-"""A server that says nothing for so long is gone: it sends an empty line every few seconds."""
+"""Seconds of silence after which the server is considered gone; it sends an empty line every few seconds."""
 Pairs = dict[int, tuple[Task, Attempt]]
 
 
 class CutError(Exception):
-    """The answer ended early, or the server asks to come back: after how many seconds."""
+    """The answer ended early, or the server asks to retry: after how many seconds."""
 
     def __init__(self, why: str, seconds: float = 1.0) -> None:
         super().__init__(why)
@@ -38,7 +38,7 @@ class LargeError(Exception):
 
 
 class Remote:
-    """A server; see ``remote``."""
+    """A remote server; see ``remote``."""
 
     def __init__(self, url: str, token: str, patience_seconds: float) -> None:
         self.url, self.patience_seconds = url.rstrip("/"), patience_seconds
@@ -59,7 +59,7 @@ class Remote:
             yield from self.batch(part, how or Judging())
 
     def batch(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
-        """Ask until every pair has its verdict."""
+        """Send requests until every pair has a verdict."""
         heard = time.monotonic()
         while left:
             try:
@@ -79,7 +79,7 @@ class Remote:
                 left = {place: pair for place, pair in left.items() if place >= middle}
 
     def ask(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
-        """Ask once; CutError when the answer does not come to its end."""
+        """Send one request; raise CutError if the answer is incomplete."""
         places = [*left]
         request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], how), self.headers)  # noqa: S310
         try:
@@ -118,7 +118,7 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def opened(request: urllib.request.Request) -> Any:
-    """Return the answer to a request that the server takes."""
+    """Return the response to an accepted request."""
     try:
         return urllib.request.build_opener(NoRedirects).open(request, timeout=SILENCE_SECONDS)
     except urllib.error.HTTPError as error:
@@ -137,7 +137,7 @@ def opened(request: urllib.request.Request) -> Any:
 
 
 def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
-    """Return a request: each task once, and each attempt with the place of its task."""
+    """Return a request body: each task once, each attempt with the index of its task."""
     places: dict[Task, int] = {}
     attempts = [
         {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": places.setdefault(task, len(places))}

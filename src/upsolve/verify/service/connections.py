@@ -1,4 +1,4 @@
-"""HTTP connections that send nothing: closed after a while and, when there are many, from the oldest on, so that none keeps others out."""
+"""Closes idle HTTP connections: after a timeout, and the oldest first when there are too many, so that they cannot block other clients."""
 
 import asyncio
 from typing import Any

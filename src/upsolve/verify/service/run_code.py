@@ -1,4 +1,4 @@
-"""Run one program for what it writes: no task, no tests, no verdict. What it says of itself is not checked by anything."""
+"""Run one program and return its output: no task, no tests, no verdict. Nothing checks the output."""
 
 import json
 from collections.abc import Mapping
@@ -23,20 +23,20 @@ for name in json.load(sys.stdin):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program and what it is given."""
+    """A program with its input."""
 
     code: str
-    """Its source."""
+    """Source code."""
     language: str = "python"
-    """Name of ours, or an alias."""
+    """Language, by name or alias."""
     stdin: bytes = b""
     """Standard input."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files in its working folder, by relative name."""
+    """Files to put into the working folder, by relative name."""
     fetch: tuple[str, ...] = ()
-    """Names of files that are wanted afterwards."""
+    """Files to return after the run."""
     build_seconds: float = COMPILE_SECONDS
-    """Elapsed time its compiler may take."""
+    """Wall-clock limit of the compiler, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Ran:
     """How a program was built and ran."""
 
     built: Exit | None = None
-    """How its compiler ended; None where there is none."""
+    """Exit of the compiler; None for interpreted languages."""
     ended: Exit | None = None
-    """How it ended; None when it was not built."""
+    """Exit of the program; None if the build failed."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Those that were wanted and are there."""
+    """The requested files that exist."""
 
 
 def run_program(program: Program, how: Judging) -> Ran:
@@ -79,7 +79,7 @@ def python_job(program: Program, how: Judging) -> Job:
 
 
 def finished(job: Job, how: Judging) -> Exit:
-    """Run a job; JudgeError when it could not start."""
+    """Run a job; raise JudgeError if it could not start."""
     end = run_jobs([job], how)[0]
     broken = [record["broken"] for record in end.records if "broken" in record]
     if broken:
@@ -88,7 +88,7 @@ def finished(job: Job, how: Judging) -> Exit:
 
 
 def fetched(names: tuple[str, ...], profile: str, how: Judging) -> dict[str, bytes]:
-    """Read files out of the sandbox, by a process that finds what the one before has left."""
+    """Read files out of the sandbox, by a second job in the same temporary folder."""
     job = {"kind": "script", "code": FETCH.encode(), "files": {}, "stdin": json.dumps(names).encode()}
     end = finished(Job(job, continues=True, profile=profile), how)
     if end.output_exceeded or end.returncode != 0:

@@ -1,4 +1,4 @@
-"""``/run_code`` as SandboxFusion has it: its requests, its answers, its names of languages."""
+"""``/run_code`` in SandboxFusion's protocol: requests, answers, names of languages."""
 
 import base64
 import binascii
@@ -17,11 +17,11 @@ from upsolve.verify.service.run_code import Program, Ran
 __all__ = ["CodeRequest", "answer_of", "broken", "program_of"]
 
 NAMES = {"nodejs": "javascript", "R": "r"}
-"""Languages that have another name here; cpp, go, java, php, bash, typescript, rust, lua, perl and ruby have the same."""
+"""Languages with another name in upsolve; cpp, go, java, php, bash, typescript, rust, lua, perl and ruby have the same."""
 
 
 class CodeRequest(BaseModel, extra="forbid"):
-    """A request; a field that is not here is refused."""
+    """A request; unknown fields are refused."""
 
     code: str
     language: str
@@ -35,7 +35,7 @@ class CodeRequest(BaseModel, extra="forbid"):
 
 
 def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Program, Judging]:
-    """Return what is to be run, and how; ValueError names the field that does not do, or asks for more than the caps."""
+    """Return the program and the settings of a request; ValueError names a field that is invalid or above its cap."""
     name = NAMES.get(request.language, request.language)
     if name not in PYTHON:
         try:
@@ -65,7 +65,7 @@ def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Progra
 
 
 def relative(field: str, name: str) -> str:
-    """Return a name within the program's folder."""
+    """Return a file name relative to the working folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
         raise ValueError(f"{field}: {name!r} is no name within the program's folder")
@@ -73,7 +73,7 @@ def relative(field: str, name: str) -> str:
 
 
 def decoded(name: str, data: str) -> bytes:
-    """Return what a file holds."""
+    """Return the decoded content of a file."""
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -81,7 +81,7 @@ def decoded(name: str, data: str) -> bytes:
 
 
 def answer_of(ran: Ran, how: Judging) -> dict[str, Any]:
-    """Return the answer to a request; a program that fails or is cut off is Failed, and SandboxError is never its doing."""
+    """Return the answer to a request: Failed if the program fails or hits a limit; SandboxError is always the sandbox's fault."""
     ends = [end for end in (ran.built, ran.ended) if end]
     good = all(end.returncode == 0 and not end.timed_out for end in ends)
     room = how.limits.output_bytes
@@ -98,7 +98,7 @@ def answer_of(ran: Ran, how: Judging) -> dict[str, Any]:
 
 
 def command(end: Exit | None) -> dict[str, Any] | None:
-    """Return how a command ended; one that a signal ended has its number below zero as return code."""
+    """Return the result of a command; killed by signal n, its return code is -n."""
     if end is None:
         return None
     return {
@@ -111,6 +111,6 @@ def command(end: Exit | None) -> dict[str, Any] | None:
 
 
 def broken(problem: str) -> dict[str, Any]:
-    """Return the answer where the sandbox is at fault."""
+    """Return the answer for a failure of the sandbox."""
     nothing = {"compile_result": None, "run_result": None, "executor_pod_name": None, "files": {}}
     return {"status": "SandboxError", "message": problem, **nothing}

@@ -1,4 +1,4 @@
-"""Workers and known verdicts, shared by many requests; nothing of HTTP but the numbers of refusals."""
+"""Schedules the requests of the service over shared workers and one verdict cache; knows nothing of HTTP but status codes of refusals."""
 
 import asyncio
 import contextlib
@@ -28,29 +28,29 @@ __all__ = ["Bounds", "Service"]
 T = TypeVar("T")
 
 BEAT_SECONDS = 5.0
-"""After so long without a verdict an empty line is sent: both sides find out whether the other is still there."""
+"""Seconds without a verdict after which an empty line is sent, so that both sides notice a lost connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What requests may ask for; all must be positive."""
+    """Upper bounds of requests; all must be positive."""
 
     body_bytes: int = 32 << 20
-    """Length of a body."""
+    """Bytes of a request body."""
     attempts: int = 10_000
-    """Attempts of one request."""
+    """Attempts in one request."""
     waiting: int = 50_000
-    """Attempts of all requests that are not judged yet."""
+    """Attempts waiting in all requests together."""
     limits: Limits = field(
         default_factory=lambda: Limits(
             wall_seconds=60.0, cpu_seconds=60.0, memory_bytes=4 << 30, output_bytes=8 << 20, processes=128
         )
     )
-    """Most that one attempt may be given."""
+    """Largest limits that a request may set for an attempt."""
 
 
 class Service:
-    """Workers, verdicts that are known, and the requests that share both."""
+    """The workers, the cache, and the requests that share them."""
 
     def __init__(self, how: Judging, *, token: str = "", bounds: Bounds | None = None) -> None:
         self.how, self.token, self.bounds = how, token.encode(), bounds or Bounds()
@@ -63,23 +63,23 @@ class Service:
         self.layers: tuple[str, ...] = ()
 
     def start(self) -> None:
-        """Start all workers; IsolationError when a required layer is missing."""
+        """Start all workers; raise IsolationError if a required layer is missing."""
         with self.admitted(0, self.how) as batch:
             found = [self.threads.submit(batch.call, layers, self.how) for _ in range(self.size)]
             self.layers = [future.result() for future in found][-1]
 
     @property
     def waiting(self) -> int:
-        """Return how many attempts are not judged yet."""
+        """Return the number of attempts waiting."""
         return sum(self.batches.values())
 
     def stop(self) -> None:
-        """End what is at work: the answers to all requests end here."""
+        """End the busy workers and, with them, the answers to all requests."""
         for batch in [*self.batches]:
             batch.stop()
 
     def close(self) -> None:
-        """End all workers, whatever they do."""
+        """End all workers immediately."""
         self.stop()
         self.threads.shutdown(wait=True, cancel_futures=True)
         dismiss()
@@ -87,7 +87,7 @@ class Service:
             self.cache.close()
 
     async def health(self) -> dict[str, Any]:
-        """Return what this server is and how busy."""
+        """Return version, capabilities and load of the server."""
         caps = {name: value for name, value in asdict(self.bounds.limits).items() if value != float("inf")}
         return {
             "version": __version__,
@@ -102,7 +102,7 @@ class Service:
 
     @contextlib.contextmanager
     def admitted(self, count: int, how: Judging) -> Generator[Batch]:
-        """Count attempts as waiting while they are; what is still at work when that ends is ended, too."""
+        """Count a request's attempts as waiting; on exit, end workers that still judge them."""
         if count > self.bounds.attempts:
             raise RefusedError(413, f"attempts: {count} are more than a request may hold: {self.bounds.attempts}")
         if self.waiting + count > self.bounds.waiting:
@@ -116,14 +116,14 @@ class Service:
             batch.stop()
 
     def read(self, asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
-        """Return what a request wants judged, the verdicts on what cannot be, and how."""
+        """Return the pairs to judge, verdicts on rows that cannot be judged, and the settings."""
         try:
             return *pairs_of(asked), judging_of(asked, self.how, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
 
     async def verify(self, asked: Asked) -> AsyncGenerator[bytes]:
-        """Yield an empty first piece when a request is let in, then verdicts as lines, and last how many there were."""
+        """Yield an empty chunk once a request is admitted, then verdicts as lines of JSON, and their number last."""
         pairs, bad, how = await asyncio.to_thread(self.read, asked)
         with self.admitted(len(asked.attempts), how) as batch:
             yield b""
@@ -142,7 +142,7 @@ class Service:
         yield json.dumps({"done": len(asked.attempts)}).encode() + b"\n"
 
     async def judged(self, pairs: Numbered, batch: Batch) -> AsyncGenerator[list[tuple[int, Verdict]]]:
-        """Yield verdicts as they come, and nothing when none has come for a while.
+        """Yield verdicts as they complete, and an empty list after BEAT_SECONDS without one.
 
         The threads serve first what was handed in first. A request workers in one chunk, and more only while that is not enough
         to keep all workers busy: so requests take turns, and a new one has few before it.
@@ -164,14 +164,14 @@ class Service:
                     future.exception()  # looked at, or asyncio tells of it
 
     def hand_in(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Have a thread do something when it is its turn."""
+        """Run a function in a thread of the pool, in order of submission."""
         future = asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
         self.handed_in.add(future)
         future.add_done_callback(self.handed_in.discard)
         return future
 
     def work(self, batch: Batch, part: Numbered) -> list[tuple[int, Verdict]]:
-        """Judge a chunk on a worker, but for what is known."""
+        """Judge a chunk on a worker, except for cached verdicts."""
         with self.cache_guard:
             known, fresh = look_up(part, self.cache, batch.how)
         verdicts = batch.work([pair for _, pair in fresh]) if fresh else []
@@ -182,7 +182,7 @@ class Service:
         return [*known, *((place, verdict) for place, _, verdict in judged)]
 
     async def run_code(self, request: CodeRequest, receive: Callable[[], Any]) -> dict[str, Any]:
-        """Run one program for what it writes, unless its client goes away before."""
+        """Run one program and return its output; end it if the client disconnects."""
         try:
             program, how = program_of(request, self.how, self.bounds.limits)
         except ValueError as error:
@@ -199,18 +199,18 @@ class Service:
 
 
 def layers(how: Judging) -> tuple[str, ...]:
-    """Return the layers of the worker this runs in; IsolationError when a required one is missing."""
+    """Return the active isolation layers of this worker; raise IsolationError if a required one is missing."""
     demand_layers(server(), how)
     return server().layers
 
 
 def lines(found: list[tuple[int, Verdict]]) -> bytes:
-    """Return verdicts as lines of JSON."""
+    """Return verdicts as JSON lines."""
     return b"".join(json.dumps({"place": place, **asdict(verdict)}).encode() + b"\n" for place, verdict in found)
 
 
 def run_once(batch: Batch, program: Program) -> dict[str, Any]:
-    """Run a program on a worker, once more when that is lost."""
+    """Run a program on a worker; retry once if the worker is lost."""
     problem = ""
     seconds = SPARE_SECONDS + program.build_seconds + 2 * batch.how.limits.wall_seconds
     for _ in range(2):
@@ -222,6 +222,6 @@ def run_once(batch: Batch, program: Program) -> dict[str, Any]:
 
 
 async def until_gone(receive: Callable[[], Any]) -> None:
-    """Wait until a client has gone away."""
+    """Wait until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

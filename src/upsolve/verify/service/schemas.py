@@ -1,4 +1,4 @@
-"""What a request to judge holds: tasks, attempts and how. A record that cannot be used is one unscored verdict, not the end."""
+"""Schema of ``/verify`` requests: tasks, attempts, settings. An invalid record becomes one unscored verdict; the rest is judged."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Task | Attempt)
 
 
 class LimitsAsked(BaseModel, extra="forbid"):
-    """Limits of one attempt; what is not given is the server's own default."""
+    """Limits of one attempt; the server's defaults where not given."""
 
     wall_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     cpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -42,7 +42,7 @@ class Asked(BaseModel, extra="forbid"):
 
 
 def judging_of(asked: Asked, how: Judging, caps: Limits) -> Judging:
-    """Return how a request wants it; ValueError names what is not known, or more than the caps."""
+    """Return the settings of a request; ValueError names a setting that is unknown or above its cap."""
     given = asked.limits.model_dump(exclude_none=True)
     for name, value in given.items():
         if value > getattr(caps, name):
@@ -53,7 +53,7 @@ def judging_of(asked: Asked, how: Judging, caps: Limits) -> Judging:
 
 
 def pairs_of(asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
-    """Return what can be judged, by place, and the verdicts on the rest."""
+    """Return the pairs that can be judged, by index, and unscored verdicts for the others."""
     tasks = [built(Task, row) for row in asked.tasks]
     places = {task.task_id: place for place, task in enumerate(tasks) if isinstance(task, Task)}
     double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
@@ -79,7 +79,7 @@ def pairs_of(asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
 
 
 def task_at(tasks: Sequence[Any], place: Any, name: str) -> Task | str:
-    """Return the task at a place, or why there is none."""
+    """Return the task at an index, or why there is none."""
     if place is None:
         return f"no task of this request is called {name}"
     if not isinstance(place, int) or not 0 <= place < len(tasks):
@@ -88,7 +88,7 @@ def task_at(tasks: Sequence[Any], place: Any, name: str) -> Task | str:
 
 
 def built(kind: type[R], row: Any) -> R | str:
-    """Return the record that a row describes, or why it describes none."""
+    """Return the record of a row, or why the row is invalid."""
     if not isinstance(row, dict):
         return "is no object"
     try:
@@ -98,7 +98,7 @@ def built(kind: type[R], row: Any) -> R | str:
 
 
 def refused(row: Any, problem: str) -> Verdict:
-    """Return the verdict on a record that cannot be used."""
+    """Return the unscored verdict for an invalid record."""
     given = row if isinstance(row, dict) else {}
     parts = [str(given.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]
     return Verdict(content_id(*parts), Status.UNSCORED, judge=JUDGE, error_message=problem[:500])
