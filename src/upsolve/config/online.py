@@ -1,4 +1,4 @@
-"""Where the groups of an online run come from."""
+"""Sources of groups in online and hybrid training."""
 
 from typing import Literal, Self
 
@@ -23,30 +23,30 @@ class RolloutConfig(SampleConfig):
 
 
 class SourceConfig(Strict):
-    """Rounds of sample, judge, train; none of them: offline, on the archive alone."""
+    """Rounds of sampling, judging and training; 0 rounds: offline, on the archive alone."""
 
     rounds: int = Field(default=0, ge=0)
-    """0: offline. Else so many rounds; ``optim.epochs`` passes over the groups of each."""
+    """Number of rounds, each with ``optim.epochs`` passes over its groups; 0: offline."""
     groups: int = Field(default=16, ge=1)
-    """Groups a round, of ``data.group_size`` attempts each."""
+    """Groups per round, of ``data.group_size`` attempts each."""
     mix: dict[Kind, float] = Field(default_factory=lambda: {"policy": 1.0})
-    """Shares of the groups by where they come from: stored attempts, new samples of the policy, samples of earlier rounds."""
+    """Shares of a round's groups by source: stored attempts, new samples of the policy, samples of earlier rounds."""
     mix_end: dict[Kind, float] = Field(default_factory=dict[Kind, float])
-    """Shares in the last round, with a straight line from ``mix``; empty: the same throughout."""
+    """Shares in the last round, interpolated linearly from ``mix``; empty: ``mix`` throughout."""
     oversample: float = Field(default=1.0, ge=1)
-    """Dynamic sampling (DAPO, 2503.14476): try up to so many times as many tasks, until enough groups have unequal rewards."""
+    """Dynamic sampling (DAPO, 2503.14476): sample at up to this multiple of tasks, until enough groups have unequal rewards."""
     order: Literal["random", "easy_first", "hard_first"] = "random"
-    """Which tasks are tried: any; or at first those with the highest (lowest) pass rate in the archive, in the end all."""
+    """Order of tasks: random, or a curriculum that starts with the highest (lowest) pass rate in the archive and ends with all."""
     solved: tuple[float, float] = (0.0, 1.0)
-    """Only tasks whose pass rate in the archive, where known, lies between these."""
+    """Only tasks whose pass rate in the archive, if known, lies in this range."""
     replay_rounds: int = Field(default=4, ge=1)
-    """How many rounds back ``replay`` reaches."""
+    """Rounds that ``replay`` goes back, at most."""
     replay_solved: tuple[float, float] = (0.0, 1.0)
-    """``replay`` takes groups whose pass rate lies between these."""
+    """``replay`` uses groups with a pass rate in this range."""
     hints: float = Field(default=0.0, ge=0, le=1)
-    """Share of the reference that the prompt shows in the first round, none in the last (after CCCS, 2402.01391)."""
+    """Share of the reference's lines shown in the prompt in the first round, falling to 0 in the last (after CCCS, 2402.01391)."""
     rollout: RolloutConfig = RolloutConfig()
-    """How the policy is sampled; ``samples`` is not read, ``data.group_size`` is."""
+    """How the policy is sampled; ``data.group_size`` replaces ``samples``."""
 
     @model_validator(mode="after")
     def engine_follows_the_policy(self) -> Self:
@@ -60,7 +60,7 @@ class SourceConfig(Strict):
 
     @model_validator(mode="after")
     def shares_are_shares(self) -> Self:
-        """Refuse shares that are negative or all zero, and ranges that do not rise."""
+        """Refuse negative or all-zero shares, and ranges in the wrong order."""
         for name, mix in (("mix", self.mix), ("mix_end", self.mix_end)):
             if min(mix.values(), default=0) < 0 or ((mix or name == "mix") and sum(mix.values()) <= 0):
                 raise ValueError(f"{name}: shares at or above 0, not all 0; got {mix}")

@@ -41,6 +41,7 @@ class Recipe(Strict):
     """Everything a run is made of."""
 
     name: str = "run"
+    """Label of the run in reports, and author of its samples."""
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     source: SourceConfig = SourceConfig()

@@ -91,41 +91,46 @@ class OptimConfig(Strict):
     """AdamW and its schedule."""
 
     lr: float = Field(default=1e-5, gt=0)
+    """Peak learning rate of the policy; the value head has its own (``objective.value.lr``)."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """Learning rate after the warm-up: constant, or decayed to 0 linearly or by a cosine."""
     warmup: float = Field(default=0.05, ge=0, lt=1)
-    """Share of steps."""
+    """Share of all steps with a linearly rising learning rate."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's decoupled weight decay."""
     clip_norm: float = Field(default=1.0, gt=0)
-    """Largest gradient norm."""
+    """Gradients are scaled down to this norm, L2 over all trained parameters."""
     epochs: int = Field(default=1, ge=1)
+    """Passes over the stored groups or, online, over the groups of each round."""
     max_steps: int = Field(default=0, ge=0)
-    """Stop after so many steps; 0 means the epochs decide."""
+    """Stop after this number of optimiser steps; 0: no limit."""
     tokens_per_step: int = Field(default=4096, ge=64)
-    """Token budget of one optimiser step."""
+    """Most tokens of an optimiser step; a group that is larger has a step of its own."""
     tokens_per_batch: int = Field(default=4096, ge=64)
-    """Token budget of one forward and backward pass."""
+    """Most tokens of a micro-batch (one forward and backward pass); decides the memory."""
     row_tokens: int = Field(default=0, ge=0)
-    """Aimed length of a packed row, for attention that pays for its square; 0: a batch is one row, without padding."""
+    """Target length of a packed row, for attention whose cost grows with its square; 0: a micro-batch is one row, without padding."""
 
 
 class MonitorConfig(Strict):
-    """Health of a run."""
+    """Held-out monitors, checkpoints, and when a run counts as collapsed."""
 
     eval_every: int = Field(default=10, ge=1)
-    """Steps between measures of the held-out likelihood."""
+    """Steps between evaluations of the held-out likelihood."""
     heldout: int = Field(default=32, ge=0)
-    """Most held-out attempts, passed and failed each."""
+    """Most held-out pairs of a passed and a failed attempt; 0: no held-out monitors."""
     save_every: int = Field(default=20, ge=1)
     """Steps between checkpoints."""
     keep_checkpoints: bool = False
     """Keep the checkpoint and the best weights when a run is finished: it can be made longer, and takes 5 times the space."""
     snapshot_every: int = Field(default=0, ge=0)
-    """Steps between policies that are kept, in ``snapshots/``, to be measured later; 0: none."""
+    """Steps between snapshots of the policy in ``snapshots/``, for later evaluation; 0: none."""
     stop_on_collapse: bool = True
+    """Stop the run when one of the limits below is exceeded, or the loss is not finite."""
     max_likelihood_drop: float = Field(default=0.5, gt=0)
-    """Nats a token that the held-out passed attempts may lose before it counts as a collapse."""
+    """A collapse: mean log-probability of held-out passed attempts fell by more than this, nats a token, since the start."""
     min_entropy: float = Field(default=0.02, ge=0)
-    """Mean token entropy on the batch, nats, below which it counts as a collapse."""
+    """A collapse: mean token entropy of a step below this, nats."""
     max_drift: float = Field(default=0.5, gt=0)
     """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
     keep: Literal["last", "best"] = "last"
@@ -137,23 +142,23 @@ class ServerConfig(Strict):
     """A server that speaks OpenAI's protocol."""
 
     url: str = Field(default="http://127.0.0.1:8000/v1", pattern="^https?://")
-    """Address, up to what stands before ``/completions``."""
+    """Base URL, without ``/completions``."""
     model: str = ""
-    """The model's name there; empty: as here."""
+    """Name of the model on the server; empty: the same as here."""
     tokenizer: str = ""
-    """Whose tokenizer writes the prompt, a name as for a model; empty: the model's."""
+    """Tokenizer for the prompts, named like a model; empty: the model's own."""
     prompt: Literal["ids", "text", "chat"] = "ids"
-    """``ids`` or ``text``: to ``/completions``, the answer opened as everywhere; ``chat``: messages to ``/chat/completions``."""
+    """``ids`` or ``text``: the prompt with the opened code fence, to ``/completions``; ``chat``: messages, to ``/chat/completions``."""
     key_variable: str = ""
     """Name of the environment variable that holds the key; empty: no key."""
     timeout_seconds: float = Field(default=600.0, gt=0)
-    """A server that is silent for so long is asked again."""
+    """Seconds without an answer after which a request is retried."""
     retries: int = Field(default=8, ge=0)
-    """How often a request is made again before the run stops."""
+    """Retries of a request before sampling stops."""
     wait_seconds: float = Field(default=1.0, gt=0)
     """Longest wait before the first retry; doubles with each, up to a minute."""
     extra: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """More keys of every request, such as ``top_k`` of vLLM."""
+    """Additional keys of every request, such as ``top_k`` for vLLM."""
 
 
 class VllmConfig(Strict):
@@ -162,11 +167,11 @@ class VllmConfig(Strict):
     gpus: int = Field(default=1, ge=1)
     """Devices that share the model (tensor parallel)."""
     memory: float = Field(default=0.9, gt=0, le=1)
-    """Share of each device's memory."""
+    """Share of each device's memory that vLLM may use."""
     context_tokens: int = Field(default=0, ge=0)
-    """Longest prompt and attempt together; 0: what the model knows."""
+    """Longest prompt and attempt together, tokens; 0: the model's maximum."""
     compile: bool = True
-    """False starts sooner and runs slower."""
+    """Compile the model; False starts faster and samples slower."""
 
 
 class SampleConfig(Strict):
@@ -175,13 +180,17 @@ class SampleConfig(Strict):
     engine: EngineName = "transformers"
     """What runs the model: ``transformers``, ``vllm``, ``server``, or an engine of your own (docs/sampling.md)."""
     samples: int = Field(default=8, ge=1)
-    """Attempts a task."""
+    """Attempts sampled for each task."""
     temperature: float = Field(default=0.8, ge=0)
+    """Sampling temperature; 0: greedy."""
     top_p: float = Field(default=0.95, gt=0, le=1)
+    """Nucleus: sample from the smallest set of tokens with this mass (1904.09751); 1: from all."""
     max_tokens: int = Field(default=200, ge=1)
+    """Longest attempt, tokens; a longer one is truncated."""
     seed: int = 0
+    """Seed of the samples; each attempt derives its own from it, the task and its number."""
     batch: int = Field(default=64, ge=1)
-    """Attempts decoded at once; ``server``: requests under way at once; ``vllm`` finds its own number."""
+    """Sequences decoded at once; ``server``: concurrent requests; not read by ``vllm``."""
     server: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -201,32 +210,38 @@ class SampleConfig(Strict):
 
 
 class VerifyConfig(Strict):
-    """Limits of one attempt and the isolation wanted."""
+    """Limits of an attempt, isolation, workers."""
 
     wall_seconds: float = Field(default=10.0, gt=0)
+    """Elapsed time of an attempt over all of its tests."""
     cpu_seconds: float = Field(default=5.0, gt=0)
+    """Processor time of an attempt."""
     memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
+    """Memory of an attempt."""
     output_bytes: int = Field(default=2**20, ge=1)
+    """Standard output, and standard error, of an attempt."""
     test_seconds: float | None = Field(default=None, gt=0)
-    """Elapsed time of one test; None: only all of them together are limited."""
+    """Elapsed time of one test; null: only all tests together are limited."""
     repeats: int = Field(default=1, ge=1)
-    """Judge so often, to find flaky attempts."""
+    """Judge each attempt this number of times, to find flaky ones."""
     analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
-    """What is found out without running the code (docs/analysis.md)."""
+    """Static analyses (docs/analysis.md)."""
     isolation: Literal["required", "best_effort"] = "required"
+    """``required``: refuse to judge where a layer of the sandbox is missing; ``best_effort``: use the layers there are."""
     workers: int = Field(default=0, ge=0)
-    """0 means one a core."""
+    """Attempts judged in parallel; 0: one per core."""
     executor: Literal["local", "ray"] = "local"
-    """Processes here, or tasks of a Ray cluster."""
+    """Worker processes on this machine, or tasks of a Ray cluster."""
     cache: bool = True
-    """Keep verdicts by content (code, tests, limits, judge) and judge nothing twice."""
+    """Cache verdicts by content (code, tests, limits, judge)."""
 
 
 class EvalConfig(Strict):
-    """What is measured before and after."""
+    """Evaluation before and after training."""
 
     split: Literal["dev", "test"] = "test"
+    """Tasks to evaluate on."""
     tasks: int = Field(default=0, ge=0)
-    """Most tasks; 0 means all of the split."""
+    """Most tasks; 0: all of the split."""
     ks: tuple[int, ...] = (1, 4, 8)
     """The k of pass@k."""
