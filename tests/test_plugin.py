@@ -16,6 +16,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging
+from upsolve.verify.pool.pool import dismiss
 
 PLUGIN = Path(__file__).parent / "plugin"
 ADD = "a, b = map(int, input().split())\nprint(a + b)"
@@ -38,13 +39,18 @@ def installed(site, monkeypatch, tmp_path):
     """The package can be imported in this process and in those that it starts."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.chdir(tmp_path)
-    for known in (plugins.offered, languages.languages):
-        known.cache_clear()
+    forget()
     yield tmp_path
-    for known in (plugins.offered, languages.languages):
-        known.cache_clear()
+    forget()
     for name in [name for name in sys.modules if name.startswith("upsolve_example")]:
         del sys.modules[name]
+
+
+def forget():
+    """Forget what is installed, here and in workers that were started before."""
+    dismiss()
+    for known in (plugins.offered, languages.languages):
+        known.cache_clear()
 
 
 def upsolve(*words):

@@ -59,14 +59,17 @@ def test_the_interpreter_itself_agrees(one, tmp_path):
     if one.mode == "stdio":
         script.write_text(one.code, encoding="utf-8")
         for test in one.tests:
-            done = subprocess.run(
-                [sys.executable, "-W", "ignore", script],
-                input=test.input,
-                capture_output=True,
-                text=True,
-                cwd=tmp_path,
-                check=False,
-            )
+            given = tmp_path / "input"  # a file: a few programs map or rewind their standard input
+            given.write_text(test.input, encoding="utf-8")
+            with given.open("rb") as stdin:
+                done = subprocess.run(
+                    [sys.executable, "-W", "ignore", script],
+                    stdin=stdin,
+                    capture_output=True,
+                    text=True,
+                    cwd=tmp_path,
+                    check=False,
+                )
             assert (done.returncode, done.stdout.rstrip("\n")) == (0, test.expected.rstrip("\n")), done.stderr
         return
     assert all(test.kind is TestKind.CODE for test in one.tests)
