@@ -57,7 +57,7 @@ def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, windo
 
 
 def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
-    """Return how many tokens back a model's layers see, where that is less than there is here; None: everything.
+    """Return the sliding window of a model, tokens; None if it has none, or if it exceeds the row.
 
     Raises:
         ModelError: it has layers of another kind (recurrent, chunked).
@@ -82,7 +82,7 @@ def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
 
 
 class ScoreTokens(torch.autograd.Function):
-    """Log-softmax and gather in one, chunk by chunk; the logits are made again in the backward pass instead of being kept.
+    """Fused log-softmax and gather in chunks; the logits are recomputed in the backward pass instead of being stored.
 
     d logp_t / d logits = onehot(target) - softmax(logits).
     """
@@ -147,7 +147,7 @@ def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
 
 
 def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, blocks: bool = True) -> TokenScores:
-    """Score every attempt token of a packed batch, each prompt read once.
+    """Score every attempt token of a packed batch; each prompt is processed once.
 
     Args:
         model: the policy.

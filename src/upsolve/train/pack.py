@@ -89,7 +89,7 @@ def fit_rows(groups: Sequence[EncodedGroup], row_tokens: int) -> list[list[Encod
 
 
 def level_rows(groups: Sequence[EncodedGroup], budget: int, multiple: int) -> list[list[EncodedGroup]]:
-    """Put groups into rows of like length, as few as the budget allows and a multiple of a number: longest first, each into the shortest.
+    """Distribute groups over rows of similar length: as few as the budget allows, a multiple of a number; longest first, each into the shortest row.
 
     A group over the budget has a row of its own; there are fewer rows where there are fewer groups.
     """

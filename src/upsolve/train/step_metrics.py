@@ -1,4 +1,4 @@
-"""What is counted over the batches of an optimiser step, and the figures made of it.
+"""Sums over the micro-batches of an optimiser step, and the metrics computed from them.
 
 Legend: T tokens, S attempts of a batch.
 """
@@ -74,7 +74,7 @@ def count(tally: Tally, batch: PackedBatch, scores: TokenScores, inputs: LossInp
 
 
 def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str, float]:
-    """Turn a tally into the figures of METHODS D, one flat mapping.
+    """Return the metrics of a step as one flat mapping.
 
     ``ess`` and ``ratio_second_moment`` compare the policy with the frozen start, or with the attempts' own authors where their
     log-probabilities are known; they are missing where neither is.
@@ -104,7 +104,7 @@ def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str,
 
 
 def drift_metrics(tally: Tally) -> dict[str, float]:
-    """Return how far sampler and trainer are apart at the start of the round, over tokens whose sampler is known; {} without any.
+    """Return the drift of sampler and trainer at the start of the round, over tokens with the sampler's log-probability; {} without any.
 
     ``drift``: mean |log pi_old/mu|, nats; ``drift_k3``: estimate of KL(mu || pi_old), nats a token; ``drift_max``: the largest
     |log pi_old/mu|; ``sampler_known``: share of tokens; ``corrected``: share of all tokens whose weight was truncated or masked.
