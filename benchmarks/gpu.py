@@ -1,6 +1,6 @@
 """All that only a GPU can show, in at most eight minutes: python benchmarks/gpu.py [--small] [--out FOLDER] [--trl FOLDER] [PART ...]
 
-Each part runs in a process of its own with a time limit and writes gpu_PART.json. A part that cannot run here says why, and the others
+Each part runs in a separate process with a time limit and writes gpu_PART.json. A part that cannot run here says why, and the others
 go on. ``--small`` runs the same code with tiny models, on a CPU as well; its figures mean nothing.
 
     kinds      attention of packed rows against padded texts, forward and backward, in bfloat16, model by model
@@ -220,7 +220,7 @@ PARTS = {"kinds": kinds, "curve": curve, "resume": resume, "step": step, "larges
 
 
 def run_part(name, given):
-    """Run a part in a process of its own; return its result, or why there is none."""
+    """Run a part in a separate process; return its result, or why there is none."""
     command = [sys.executable, "-W", "ignore", __file__, "--here", *(["--small"] if given.small else [])]
     command += [*(["--trl", given.trl] if given.trl else []), name]
     started = time.monotonic()
