@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from upsolve.advantage import Advantage
+    from upsolve.advantage.table import Advantage
     from upsolve.archive.ingest import ingest
     from upsolve.archive.source import Source
     from upsolve.archive.split import Split, split_archive
@@ -93,7 +93,7 @@ __all__ = [
 __version__ = "0.2.0"
 
 SOURCES = {
-    "upsolve.advantage": ("Advantage",),
+    "upsolve.advantage.table": ("Advantage",),
     "upsolve.archive.ingest": ("ingest",),
     "upsolve.archive.source": ("Source",),
     "upsolve.archive.split": ("Split", "split_archive"),

@@ -34,7 +34,7 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "advantage": Kind("upsolve.advantage:ADVANTAGES", "upsolve.advantage:Advantage"),
+    "advantage": Kind("upsolve.advantage.table:ADVANTAGES", "upsolve.advantage.table:Advantage"),
     "component": Kind("upsolve.reward.components:COMPONENTS", "upsolve.reward.components:Component"),
     "credit": Kind("upsolve.reward.credit:CREDITS", "upsolve.reward.credit:Credit"),
     "detector": Kind("upsolve.reward.hacks:DETECTORS", "upsolve.reward.hacks:Detector"),

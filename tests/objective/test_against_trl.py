@@ -15,7 +15,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.kto_trainer import KTOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
 
-from upsolve.advantage import leave_one_out
+from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.clipped import outside, sequence_logratio
 from upsolve.objective.inputs import LossInputs

@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from upsolve import plugins
-from upsolve.advantage import ADVANTAGES, advantage
+from upsolve.advantage.table import ADVANTAGES, advantage
 from upsolve.config import AdvantageConfig, ObjectiveConfig, load_recipe
 from upsolve.config.recipe import recipe_yaml
 from upsolve.errors import ConfigError
@@ -20,7 +20,7 @@ from upsolve.objective.table import OBJECTIVES
 ONE_FILE = '''
 import torch
 
-from upsolve.advantage import Advantage
+from upsolve.advantage.table import Advantage
 from upsolve.objective.table import Objective
 
 

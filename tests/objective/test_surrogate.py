@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from upsolve.advantage import leave_one_out
+from upsolve.advantage.group import leave_one_out
 from upsolve.config import ObjectiveConfig
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.losses import token_losses
@@ -89,3 +89,24 @@ def test_a_group_of_one_gives_zero():
         loss = token_losses(logp, data, ObjectiveConfig(kind=kind))
         loss.sum().backward()
         assert not loss.any() and not logp.grad.any(), kind
+
+
+def test_nft_by_hand():
+    # a group of four with one pass, p = 1/4, weight 3/4. The pass at log R 0.4: -0.3. A failure at R = 2: (1 - 0.5) / 0.75 = 2/3, floored
+    # at 1: loss 0, gradient (3/4) * (p R / (1 - p)) = 0.5; at R = 1/2: -0.75 log(0.875 / 0.75), gradient 0.75 * (0.125 / 0.75) / (0.875 / 0.75)
+    logp = torch.tensor([0.4, math.log(2.0), math.log(0.5), 0.0], requires_grad=True)
+    data = LossInputs(torch.arange(4), torch.tensor([0.75, -0.25, -0.25, -0.25]), torch.zeros(4), None, torch.zeros(4))
+    loss = token_losses(logp, data, ObjectiveConfig(kind="nft"))
+    assert loss.tolist() == pytest.approx([-0.3, 0.0, -0.75 * math.log(7 / 6), 0.0], abs=1e-6)
+    loss.sum().backward()
+    assert logp.grad.tolist() == pytest.approx([-0.75, 0.5, 0.75 * 0.125 / 0.875, 0.25])
+
+
+def test_nft_on_policy_is_a_policy_gradient():
+    # at R = 1 the gradient of log pi is -(1 - p) for a pass and p for a failure: -A of ``centred``; here of two groups, one with counts
+    logp = torch.zeros(5, requires_grad=True)
+    groups, counts = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1.0, 1.0, 1.0, 3.0, 1.0])
+    signs = torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0])
+    data = LossInputs(torch.arange(5), signs, torch.zeros(5), None, torch.zeros(5), group_S=groups, count_S=counts)
+    token_losses(logp, data, ObjectiveConfig(kind="nft")).sum().backward()
+    assert logp.grad.tolist() == pytest.approx([-2 / 3, 1 / 3, 1 / 3, -1 / 4, 3 / 4])

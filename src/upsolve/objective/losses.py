@@ -16,7 +16,7 @@ from upsolve.objective.correction import correction_changes, icepop, tis
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
-from upsolve.objective.surrogate import dft, dro, oapl, reinforce, topr
+from upsolve.objective.surrogate import dft, dro, nft, oapl, reinforce, topr
 
 __all__ = [
     "cispo_tokens",
@@ -34,6 +34,7 @@ __all__ = [
     "m2po_statistic",
     "m2po_tokens",
     "m2po_touched",
+    "nft_tokens",
     "oapl_tokens",
     "ppo_tokens",
     "ppo_touched",
@@ -200,6 +201,17 @@ def m2po_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
     logratio_T = torch.cat([inputs.old_logratio(logp_T) for logp_T, inputs in parts])
     count_T = torch.cat([inputs.counts_S[inputs.attempt_T] for _, inputs in parts])
     return m2po_bound(logratio_T, threshold=config.clip.second_moment, count_T=count_T)
+
+
+def nft_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Apply ``nft`` to a batch: an attempt with a positive advantage passed; p is the share of those in its group, by count."""
+    passed_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
+    group_S = torch.zeros_like(inputs.values_S, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
+    groups = int(group_S.max()) + 1
+    passed_K = sum_by_attempt(inputs.counts_S * passed_S, group_S, groups)
+    rate_S = (passed_K / sum_by_attempt(inputs.counts_S, group_S, groups))[group_S]
+    attempt_T, floor = inputs.attempt_T, config.settings["floor"]
+    return nft(inputs.old_logratio(logp_T), passed_S[attempt_T], rate_S[attempt_T], floor=floor)
 
 
 def dpo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from upsolve.advantage import LOGRATIO_LIMIT
+from upsolve.advantage.tokens import LOGRATIO_LIMIT
 
 __all__ = ["KL", "bounded", "effective_sample_size", "k1", "k2", "k3", "mean_by_attempt", "second_moment", "sum_by_attempt"]
 

@@ -1,4 +1,4 @@
-"""Losses that read no old policy: one small pure function each, a loss a token or an attempt, nothing summed over the batch.
+"""Losses without a clipped ratio: one small pure function each, a loss a token or an attempt, nothing summed over the batch.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 """
@@ -6,7 +6,9 @@ Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 import torch
 from torch import Tensor
 
-__all__ = ["dft", "dro", "oapl", "reinforce", "topr"]
+from upsolve.objective.ratio import bounded
+
+__all__ = ["dft", "dro", "nft", "oapl", "reinforce", "topr"]
 
 
 def reinforce(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
@@ -48,3 +50,21 @@ def dro(logp_S: Tensor, advantages_S: Tensor, logratio_S: Tensor, *, beta: float
     baseline of A beside it; here A is the group's.
     """
     return -advantages_S * logp_S + beta / 2 * logratio_S.square()
+
+
+def nft(logratio_T: Tensor, passed_T: Tensor, rate_T: Tensor, *, floor: float) -> Tensor:
+    """loss_t = -(1 - p) log R_t if the attempt passed, else -(1 - p) log max(floor, (1 - p R_t) / (1 - p)) (NFT, 2505.18116).
+
+    R = pi/pi_old. A failed attempt is a sample of the negative policy (pi_old - p pi) / (1 - p), whose likelihood rises instead: a push
+    down that fades as R falls. ``floor`` bounds the value and not the gradient: below it the gradient is that of the fraction over the floor.
+
+    Args:
+        logratio_T: [T], log pi/pi_old, with gradient.
+        passed_T: bool [T].
+        rate_T: [T], p: share of the group's attempts that passed; clamped to [0.02, 0.98].
+        floor: > 0; 1 in the authors' runs.
+    """
+    limited_T, rate_T = bounded(logratio_T), rate_T.clamp(0.02, 0.98)
+    negative_T = (1 - rate_T * limited_T.exp()) / (1 - rate_T)
+    negative_T = negative_T + (negative_T.clamp(min=floor) - negative_T).detach()
+    return -(1 - rate_T) * torch.where(passed_T, limited_T, negative_T.log())

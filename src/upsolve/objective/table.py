@@ -58,6 +58,7 @@ OBJECTIVES: Mapping[str, Objective] = {
         lazy("kto_tokens"), reads=("reference",), step_statistic=lazy("kto_statistic"), keeps_zero=True, advantages="sign"
     ),
     "m2po": Objective(lazy("m2po_tokens"), reads=("old",), step_statistic=lazy("m2po_statistic"), touched=lazy("m2po_touched")),
+    "nft": Objective(lazy("nft_tokens"), reads=("old",), unit="group", advantages="sign", options={"floor": 1.0}),
     "oapl": Objective(lazy("oapl_tokens"), reads=("reference",), keeps_zero=True, advantages="unread"),
     "ppo_clip": Objective(lazy("ppo_tokens"), reads=("old",), touched=lazy("ppo_touched")),
     "rank": Objective(lazy("rank_tokens"), reads=("reference",), keeps_zero=True, unit="group", advantages="unread"),

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage import advantage, soft_values
+from upsolve.advantage.group import soft_values
+from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage import advantage
+from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, DataConfig
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import Part

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage import gae, less_kl, whiten
+from upsolve.advantage.tokens import gae, less_kl, whiten
 from upsolve.config import GaeConfig, KlConfig
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.step import ByAttempt, FrozenScores
@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 def with_gae(
     groups: Sequence[EncodedGroup], scores: FrozenScores, *, config: GaeConfig, kl: KlConfig
 ) -> tuple[list[EncodedGroup], ByAttempt]:
-    """Give every token its advantage by ``upsolve.advantage.gae``, whitened over the round if ``config.whiten``.
+    """Give every token its advantage by ``upsolve.advantage.tokens.gae``, whitened over the round if ``config.whiten``.
 
     With ``kl.place: reward`` the KL term is subtracted from the rewards first. Masked tokens have advantage 0 and no part in the
     moments; an attempt that stands for n equal ones has n parts.

@@ -1,0 +1,120 @@
+"""Advantages for pass@k, and for rare passes. Small pure functions; numpy only.
+
+Legend: G attempts of a group, c of them passed (reward >= ``threshold``), p = c / G; rewards_G, advantages_G float64 [G].
+rho(n, c, k) = 1 - C(n - c, k) / C(n, k): share of the subsets of k attempts that hold one that passed, an unbiased estimate of pass@k.
+"""
+
+from math import comb, sqrt
+
+import numpy as np
+
+from upsolve.advantage.group import Floats, check, passed, standardised
+
+__all__ = ["max_at_k", "maxrl", "pass_at_k", "pkpo", "rho", "unlikeliness"]
+
+
+def rho(n: int, c: int, k: int) -> float:
+    """Return 1 - C(n - c, k) / C(n, k), the share of subsets of k of n attempts with at least one of the c that passed.
+
+    Raises:
+        ValueError: not 0 <= c <= n, or not 0 <= k <= n.
+    """
+    if not (0 <= c <= n and 0 <= k <= n):
+        raise ValueError(f"rho({n}, {c}, {k}): c and k must lie within 0..n")
+    return 1.0 - comb(n - c, k) / comb(n, k)
+
+
+def maxrl(rewards_G: Floats, *, threshold: float = 1.0) -> Floats:
+    """A_i = (pass_i - p) / p; 0 where p = 0 (MaxRL, 2602.02710): the gradient of log p, so that rare passes count most.
+
+    A group of one gives 0.
+    """
+    passes_G = passed(rewards_G, threshold=threshold)
+    rate = passes_G.mean()
+    return (passes_G - rate) / rate if rate else np.zeros_like(passes_G)
+
+
+def transformed(passes_G: Floats, k: int) -> Floats:
+    """Return k if attempt i passed, else k rho(n - 1, c, k - 1): of its subsets of k, how many hold one that passed, up to a factor."""
+    n, c = passes_G.size, int(passes_G.sum())
+    failed = rho(n - 1, c, k - 1) if c < n else 0.0
+    return k * np.where(passes_G > 0, 1.0, failed)
+
+
+def pkpo(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
+    """A_i = r_i - mean over j != i of r_j computed without attempt i (PKPO, 2505.15201).
+
+    r_i = k if passed, else k rho(G - 1, c, k - 1): G times the paper's, which sums over a group where ``objective.reduce`` averages. An
+    attempt that failed is paid for those of its subset that passed; the baseline, which does not know attempt i, takes that back. The
+    gradient of pass@k is unbiased where attempts are independent samples of the policy. k is at most G - 1 (a larger one counts as
+    G - 1); k = 1 is ``leave_one_out`` of the passes. A group of one gives 0.
+    """
+    passes_G = passed(rewards_G, threshold=threshold)
+    if passes_G.size == 1:
+        return np.zeros(1)
+    most = min(k, passes_G.size - 1)
+    baseline_G = np.array([transformed(np.delete(passes_G, i), most).mean() for i in range(passes_G.size)])
+    return transformed(passes_G, most) - baseline_G
+
+
+def pass_at_k(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
+    """Advantages of subsets of k, as whitened rewards 0 or 1, averaged over the subsets that hold attempt i (pass@k training, 2508.10751).
+
+    With rho = rho(G, c, k) and sigma = sqrt(rho (1 - rho)): A_i = (1 - rho) / sigma if passed, else
+    (1 - rho - C(G - c - 1, k - 1) / C(G - 1, k - 1)) / sigma; 0 where sigma = 0: no attempt passed, or every subset has one that did.
+    k is at most G (a larger one counts as G).
+    """
+    passes_G = passed(rewards_G, threshold=threshold)
+    n, c = passes_G.size, int(passes_G.sum())
+    size = min(k, n)
+    rate = rho(n, c, size)
+    sigma = sqrt(rate * (1 - rate))
+    if not sigma:
+        return np.zeros(n)
+    alone = comb(n - c - 1, size - 1) / comb(n - 1, size - 1)
+    return np.where(passes_G > 0, 1 - rate, 1 - rate - alone) / sigma
+
+
+def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
+    """A_i = k E[max(0, r_i - max of S)], S a subset of k - 1 of the other attempts (RSPO, 2508.01174; 2505.15201).
+
+    The gradient of max@k, of pass@k for rewards 0 and 1: there a pass gets k C(G - c, k - 1) / C(G - 1, k - 1), an estimate of
+    k (1 - p)^(k - 1), and whoever else is in its subset gets nothing. Never below 0. k lies within 2..G (a larger one counts as G).
+    A group of one gives 0.
+    """
+    rewards = check(rewards_G)
+    others = rewards.size - 1
+    if others == 0:
+        return np.zeros(1)
+    size = min(max(k, 2), rewards.size) - 1
+    chance = np.array(
+        [comb(t, size - 1) / comb(others, size) for t in range(others)]
+    )  # that the t-th smallest is the largest of S
+    gains = [chance @ np.maximum(reward - np.sort(np.delete(rewards, i)), 0.0) for i, reward in enumerate(rewards)]
+    return k * np.array(gains)
+
+
+def unlikeliness(rewards_G: Floats, logp_G: Floats, *, beta: float = 0.25, ddof: int = 1, epsilon: float = 1e-6) -> Floats:
+    """``standardised`` of r_i (1 - beta rank_i / G), rank 0 for the least likely attempt, for rewards above 0 (2506.02355).
+
+    The passes that the author found unlikely are paid best, against a policy that only grows surer of what it does already.
+
+    Args:
+        rewards_G: [G].
+        logp_G: [G], nats, log-probability of each attempt under its author.
+        beta: the most likely of a large group loses this share of its reward, in [0, 1).
+        ddof: of the deviation.
+        epsilon: added to the deviation.
+
+    Raises:
+        ValueError: a log-probability is unknown (nan).
+    """
+    rewards = check(rewards_G)
+    if np.isnan(logp_G).any():
+        raise ValueError(
+            "advantage.kind unlikeliness reads the author's log-probability of every attempt, and the archive has none for some: "
+            "train online, or sample the archive with upsolve sample"
+        )
+    rank_G = np.argsort(np.argsort(logp_G, kind="stable"), kind="stable")
+    lessened_G = np.where(rewards > 0, rewards * (1 - beta * rank_G / rewards.size), rewards)
+    return standardised(lessened_G, ddof=ddof, epsilon=epsilon)

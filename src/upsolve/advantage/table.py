@@ -1,0 +1,105 @@
+"""Estimators of advantages that a recipe can name (``advantage.kind``); a new one is one record in any file (``docs/objectives.md``).
+
+Legend: G attempts of a group; rewards_G, advantages_G float64 [G].
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from upsolve.advantage import group, passk
+from upsolve.advantage.group import Floats, check
+from upsolve.config import AdvantageConfig
+
+__all__ = ["ADVANTAGES", "Advantage", "AdvantageInputs", "advantage"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageInputs:
+    """What an estimator may read of a group."""
+
+    rewards_G: Floats
+    """float64 [G], finite."""
+    logp_G: Floats
+    """float64 [G], nats: sum of the log-probabilities that the author gave the tokens of each attempt; nan where unknown."""
+    seed: int = 0
+    """Seed of estimators that are random, the same for the same group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advantage:
+    """An estimator of advantages that a recipe can name (``advantage.kind``)."""
+
+    estimate: Callable[[AdvantageInputs, AdvantageConfig], Floats]
+    """``estimate(inputs, config) -> advantages_G``, finite; of one group, before its attempts are tokenised."""
+    reads: Literal["rewards", "values"] = "rewards"
+    """``values``: advantages are made for every token from the value head (``gae``), online only; ``estimate`` is not called."""
+    nonnegative: bool = False
+    """True if no advantage is below 0, so that settings which act on negative advantages have no effect."""
+    selects: bool = False
+    """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
+    options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
+    """Its own settings with their defaults; a recipe changes them under ``advantage.options``, estimators read ``config.settings``."""
+
+
+def exponential_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:
+    """Apply ``exponential`` with a recipe's settings."""
+    return group.exponential(
+        inputs.rewards_G,
+        beta=config.beta,
+        clip=config.clip,
+        max_weight=config.max_weight,
+        ddof=config.ddof,
+        epsilon=config.epsilon,
+    )
+
+
+def unlikeliness_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:
+    """Apply ``unlikeliness`` with a recipe's settings."""
+    beta = config.settings["beta"]
+    return passk.unlikeliness(inputs.rewards_G, inputs.logp_G, beta=beta, ddof=config.ddof, epsilon=config.epsilon)
+
+
+ADVANTAGES: Mapping[str, Advantage] = {
+    "asymre": Advantage(lambda i, c: group.asymre(i.rewards_G, delta=c.delta)),
+    "awr": Advantage(lambda i, c: group.awr(i.rewards_G, beta=c.beta, max_weight=c.max_weight), nonnegative=True),
+    "centred": Advantage(lambda i, _: group.centred(i.rewards_G)),
+    "exponential": Advantage(exponential_of, nonnegative=True),
+    "gae": Advantage(lambda i, _: np.zeros_like(i.rewards_G), reads="values"),
+    "leave_one_out": Advantage(lambda i, _: group.leave_one_out(i.rewards_G)),
+    "max_at_k": Advantage(lambda i, c: passk.max_at_k(i.rewards_G, k=c.settings["k"]), nonnegative=True, options={"k": 4}),
+    "maxrl": Advantage(lambda i, _: passk.maxrl(i.rewards_G)),
+    "pass_at_k": Advantage(lambda i, c: passk.pass_at_k(i.rewards_G, k=c.settings["k"]), options={"k": 4}),
+    "passed": Advantage(lambda i, _: group.passed(i.rewards_G), nonnegative=True, selects=True),
+    "pkpo": Advantage(lambda i, c: passk.pkpo(i.rewards_G, k=c.settings["k"]), options={"k": 4}),
+    "standardised": Advantage(lambda i, c: group.standardised(i.rewards_G, ddof=c.ddof, epsilon=c.epsilon)),
+    "unlikeliness": Advantage(unlikeliness_of, options={"beta": 0.25}),
+}
+"""Built-in name -> estimator."""
+
+
+def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | None = None, seed: int = 0) -> Floats:
+    """Return the advantages of a group by the estimator that a recipe names.
+
+    Args:
+        rewards_G: [G].
+        config: names the estimator and holds its settings.
+        logp_G: see ``AdvantageInputs``; None: unknown.
+        seed: for estimators that are random.
+
+    Raises:
+        ValueError: the estimator works on tokens (``gae``), or a plug-in returned another shape or a number that is not finite.
+    """
+    record: Advantage = config.record
+    if record.reads == "values":
+        raise ValueError(
+            f"advantage.kind {config.kind} reads a value head's values and has none here; it is for online training"
+        )
+    rewards = check(rewards_G)
+    inputs = AdvantageInputs(rewards, np.full(rewards.size, np.nan) if logp_G is None else logp_G, seed)
+    found: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
+    if found.shape != rewards.shape or not np.isfinite(found).all():
+        raise ValueError(f"advantage.kind {config.kind}: {rewards.size} finite advantages wanted, got {found!r}")
+    return found
