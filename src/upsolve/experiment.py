@@ -33,7 +33,8 @@ from upsolve.verify.pool.pool import verify
 __all__ = ["run_recipe"]
 
 MEASURED = (
-    *("model.name", "model.bf16", "data.archive", "data.train", "data.dev", "data.split_seed", "sample"),
+    *("model.name", "model.bf16", "data.archive", "data.train", "data.dev", "sample"),
+    *("data.split", "data.split_by", "data.split_seed"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
     *("evaluate.split", "evaluate.tasks"),
 )

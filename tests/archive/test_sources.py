@@ -110,6 +110,7 @@ def test_mbpp_and_bad_rows(tmp_path):
     assert (kept[0]["line"], kept[0]["reason"]) == (2, "KeyError: 'test_list'")
     assert {row["line"] for row in kept} == {2, 3, 4}
     assert ingest(archive, "mbpp", file).known
+    assert archive.tasks()[0].extra == '{"split": "test"}'
     assert archive.tasks()[0].entry_point == "f" and "\r" not in archive.tasks()[0].reference
 
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from upsolve.archive.split import find_leaks, split_archive, split_tasks
@@ -75,3 +77,68 @@ def test_the_verdicts_of_a_judge_can_be_asked_for(tmp_path):
     assert group.verdicts[0].status is Status.PASSED
     with pytest.raises(ConfigError, match="no verdict by 'recorded'; its judges: upsolve-2"):
         split_archive(archive, DataConfig(judge="recorded"))
+
+
+def composed(values, field="schema"):
+    return [Task(f"t/{i}", f"words of task number {i}", extra=json.dumps({field: value})) for i, value in enumerate(values)]
+
+
+def places(parts):
+    return {task.task_id: name for name, part in parts.items() for task in part}
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_tasks_that_share_a_field_share_their_split(ranked):
+    given = composed([f"schema {i % 40}" for i in range(400)])
+    parts = split_tasks(given, SHARES, seed=0, ranked=ranked, by="schema")
+    values = {name: {json.loads(task.extra)["schema"] for task in part} for name, part in parts.items()}
+    assert sum(map(len, values.values())) == 40 == len(set.union(*values.values()))
+    if ranked:  # exact shares of the values
+        assert {name: len(some) for name, some in values.items()} == {"train": 26, "dev": 4, "test": 10}
+    else:  # nothing moves when values are added
+        more = places(split_tasks(composed([f"schema {i % 90}" for i in range(900)]), SHARES, seed=0, by="schema"))
+        assert all(more[task_id] == name for task_id, name in places(parts).items() if int(task_id[2:]) < 40)
+
+
+def test_values_that_are_no_text_are_compared_as_json():
+    given = composed([["go", "turn"] if i % 2 else i % 60 for i in range(120)])
+    parts = places(split_tasks(given, SHARES, seed=0, by="schema"))
+    assert len({parts[f"t/{i}"] for i in range(1, 120, 2)}) == 1
+
+
+def test_a_recorded_split_is_taken_as_it_is():
+    names = ["train", "test", "dev", "validation", "train", "test"]
+    parts = split_tasks(composed(names, "split"), SHARES, seed=0, by="split")
+    assert {name: [task.task_id for task in part] for name, part in parts.items()} == {
+        "train": ["t/0", "t/4"],
+        "dev": ["t/2", "t/3"],
+        "test": ["t/1", "t/5"],
+    }
+
+
+def test_without_a_recorded_dev_it_is_a_part_of_the_training_tasks():
+    given = composed(["train"] * 3000 + ["test"] * 50, "split")
+    parts = split_tasks(given, {"train": 0.6, "dev": 0.2, "test": 0.2}, seed=0, by="split")
+    assert {task.task_id for task in parts["test"]} == {f"t/{i}" for i in range(3000, 3050)}
+    assert abs(len(parts["dev"]) / 3000 - 0.25) < 0.03  # 0.2 / (0.6 + 0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (composed(["a", "b"]) + tasks(3), r"3 of 5 tasks have no 'schema' in extra, such as t/0 \(fields: none\)"),
+        (composed(["a"], "db"), r"1 of 1 tasks have no 'schema' in extra, such as t/0 \(fields: db\)"),
+        (composed(["train", "trian"]), "'schema' of 1 tasks is none of train, dev, validation, test: t/1 has 'trian'"),
+        (composed(["a", "b"]), "2 values of 'schema' leave the .* split empty; say data.split: ranked"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_named(given, words):
+    with pytest.raises(ConfigError, match=words):
+        split_tasks(given, SHARES, seed=0, by="schema")
+
+
+def test_the_recipe_names_the_field(tmp_path):
+    archive = Archive.create(tmp_path)
+    archive.append(tasks=composed(["test", "train"], "split"))
+    tasks = split_archive(archive, DataConfig(split_by="split")).tasks
+    assert [task.task_id for task in tasks["test"]] == ["t/0"]

@@ -1,7 +1,8 @@
 """Split by task, never by attempt."""
 
+import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.archive.store import EMBEDDED, Archive
@@ -11,6 +12,8 @@ from upsolve.types import Group, Task, TestKind, content_id
 
 __all__ = ["Leak", "Split", "find_leaks", "split_archive", "split_tasks"]
 
+RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
+"""Values of a field of tasks that name a split -> the split."""
 MOST_PAIRS = 1_000_000
 """Most pairs of tasks whose prompts are compared by runs of words."""
 
@@ -38,7 +41,7 @@ class Leak:
 
 
 def split_tasks(
-    tasks: Sequence[Task], fractions: Mapping[str, float], *, seed: int, ranked: bool = False
+    tasks: Sequence[Task], fractions: Mapping[str, float], *, seed: int, ranked: bool = False, by: str = ""
 ) -> dict[str, list[Task]]:
     """Split tasks by a hash of seed and task id, so that a task stays in its split while the archive grows.
 
@@ -48,21 +51,81 @@ def split_tasks(
         seed: another seed, another split.
         ranked: take exact shares within each difficulty, in the order of the hash, instead of shares in expectation; an added task can
             then move others across a border, so this is for archives that do not grow.
+        by: field of ``Task.extra``. Its value is hashed instead of the task id, so that tasks that share it share their split; with
+            ``ranked``, exact shares of the values, whatever their difficulties. Where the values name splits they are taken as they are
+            (``recorded_split``).
 
     Raises:
         ValueError: the fractions do not sum to one.
+        ConfigError: a task lacks the field; only some values name splits; the values are too few for all splits.
     """
     if abs(sum(fractions.values()) - 1) > 1e-9:
         raise ValueError(f"fractions must sum to one: {dict(fractions)}")
-    chosen: dict[str, str] = {}
-    for difficulty in sorted({task.difficulty for task in tasks}):
-        names = [task.task_id for task in tasks if task.difficulty == difficulty]
-        chosen |= by_rank(names, fractions, seed) if ranked else {name: by_hash(name, fractions, seed) for name in names}
+    names = field_values(tasks, by) if by else {task.task_id: task.task_id for task in tasks}
+    if by and RECORDED.keys() & set(names.values()):
+        chosen = recorded_split(names, fractions, seed=seed, by=by)
+    elif by:
+        chosen = split_names(names.values(), fractions, seed=seed, ranked=ranked)
+        if empty := [split for split in fractions if split not in chosen.values()]:
+            raise ConfigError(
+                f"data.split_by: {len(chosen)} values of {by!r} leave the {empty[0]} split empty; say data.split: ranked, or another "
+                "data.split_seed"
+            )
+        chosen = {task_id: chosen[name] for task_id, name in names.items()}
+    else:
+        chosen: dict[str, str] = {}
+        for difficulty in {task.difficulty for task in tasks}:
+            members = [task.task_id for task in tasks if task.difficulty == difficulty]
+            chosen |= split_names(members, fractions, seed=seed, ranked=ranked)
     return {split: [task for task in tasks if chosen[task.task_id] == split] for split in fractions}
 
 
+def field_values(tasks: Sequence[Task], name: str) -> dict[str, str]:
+    """Return a field of each task's ``extra`` by task id: text as it is, other values as JSON.
+
+    Raises:
+        ConfigError: a task lacks it; names the task and the fields that it has.
+    """
+    values: dict[str, str] = {}
+    for task in tasks:
+        extra = json.loads(task.extra or "{}")
+        if extra.get(name) is None:
+            lacking = sum(json.loads(other.extra or "{}").get(name) is None for other in tasks)
+            known = ", ".join(sorted(extra)) or "none"
+            raise ConfigError(
+                f"data.split_by: {lacking} of {len(tasks)} tasks have no {name!r} in extra, such as {task.task_id} (fields: {known})"
+            )
+        values[task.task_id] = extra[name] if isinstance(extra[name], str) else json.dumps(extra[name], sort_keys=True)
+    return values
+
+
+def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, seed: int, by: str) -> dict[str, str]:
+    """Return the split that each task names itself.
+
+    Where no task names dev, it is a part of the training tasks, by a hash of the task id: dev / (train + dev) of them, in expectation.
+
+    Raises:
+        ConfigError: a value names no split.
+    """
+    if unknown := [(task_id, name) for task_id, name in names.items() if name not in RECORDED]:
+        (task_id, name), said = unknown[0], ", ".join(RECORDED)
+        raise ConfigError(f"data.split_by: {by!r} of {len(unknown)} tasks is none of {said}: {task_id} has {name[:100]!r}")
+    chosen = {task_id: RECORDED[name] for task_id, name in names.items()}
+    if "dev" in chosen.values():
+        return chosen
+    whole = fractions["train"] + fractions["dev"]
+    shares = {split: fractions[split] / whole for split in ("train", "dev")}
+    return {name: by_hash(name, shares, seed) if split == "train" else split for name, split in chosen.items()}
+
+
+def split_names(names: Iterable[str], fractions: Mapping[str, float], *, seed: int, ranked: bool) -> dict[str, str]:
+    """Return the split of each name: by rank or by hash."""
+    single = [*dict.fromkeys(names)]
+    return by_rank(single, fractions, seed) if ranked else {name: by_hash(name, fractions, seed) for name in single}
+
+
 def by_hash(name: str, fractions: Mapping[str, float], seed: int) -> str:
-    """Return the split of a task: where its hash, as a number in [0, 1), falls among the shares."""
+    """Return the split of a name: where its hash, as a number in [0, 1), falls among the shares."""
     place, border = int(content_id(str(seed), name), 16) / 16**20, 0.0
     for split, fraction in fractions.items():
         border += fraction
@@ -72,7 +135,7 @@ def by_hash(name: str, fractions: Mapping[str, float], seed: int) -> str:
 
 
 def by_rank(names: Sequence[str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
-    """Return the split of each task of one difficulty: exact shares, in the order of their hashes."""
+    """Return the split of each name: exact shares, in the order of their hashes."""
     ordered = sorted(names, key=lambda name: content_id(str(seed), name))
     chosen: dict[str, str] = {}
     start = 0.0
@@ -139,13 +202,13 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) 
         untried: add training tasks without attempts as empty groups; online training samples them.
 
     Raises:
-        ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split.
+        ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split; ``data.split_by`` does not fit the tasks.
     """
     shares = {"train": data.train, "dev": data.dev, "test": 1 - data.train - data.dev}
     if shares["test"] <= 0:
         raise ConfigError("data.train + data.dev must be below 1: the rest is the test split")
     ranked = data.split == "ranked" or archive.path == EMBEDDED
-    tasks = split_tasks(archive.tasks(), shares, seed=data.split_seed, ranked=ranked)
+    tasks = split_tasks(archive.tasks(), shares, seed=data.split_seed, ranked=ranked, by=data.split_by)
     report_leaks(tasks)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
     groups: dict[str, list[Group]] = {split: [] for split in shares}

@@ -70,6 +70,9 @@ class DataConfig(Strict):
     split: Literal["hash", "ranked"] = "hash"
     """``hash``: a task keeps its split when the archive grows. ``ranked``: exact shares a difficulty, for archives that do not grow;
     ``embedded`` does not, and is always split so."""
+    split_by: str = ""
+    """Field of the tasks' ``extra`` to split by, such as ``schema``: tasks that share its value share their split (by composition).
+    Where its values are train, dev (validation) and test, they are the split, as a source records it. Empty: by task."""
     split_seed: int = 0
     """Seed of the split by task."""
     judge: str = ""

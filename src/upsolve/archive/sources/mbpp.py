@@ -16,10 +16,9 @@ __all__ = ["mbpp_split", "read"]
 CALLED = re.compile(r"(\w+)\s*\(")
 
 
-def mbpp_split(task_id: str) -> str:
-    """Return the published split of a task: prompt (1-10), test (11-510), validation (511-600) or train (601-974)."""
-    number = int(task_id.rpartition("/")[2])
-    return "prompt" if number <= 10 else "test" if number <= 510 else "validation" if number <= 600 else "train"
+def mbpp_split(number: int) -> str:
+    """Return the published split of a task: test (11-510), dev (511-600), train (601-974, and the ten meant for few-shot prompts)."""
+    return "test" if 10 < number <= 510 else "dev" if 510 < number <= 600 else "train"
 
 
 def read(path: Path) -> Iterator[Row]:
@@ -54,4 +53,5 @@ def task_of(row: dict[str, Any]) -> Task:
         official=True,
         reference=str(row["code"]).replace("\r\n", "\n"),
         setup=setup,
+        extra=json.dumps({"split": mbpp_split(int(row["task_id"]))}),
     )
