@@ -5,11 +5,15 @@ import warnings
 import numpy as np
 import pytest
 
-from upsolve.config import AdvantageConfig, MonitorConfig, ObjectiveConfig, RewardConfig
+from upsolve.advantage.table import Advantage
+from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, RewardConfig
+from upsolve.reward.formula import reward
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import TrainGroup
+from upsolve.train.groups import TrainGroup, behavior_logps
 from upsolve.train.monitor import warn_of_drift
 from upsolve.train.pack import pack
+from upsolve.train.rounds import advantages_of
+from upsolve.train.sources import RoundGroups
 from upsolve.train.step import denominators
 from upsolve.train.step_metrics import Tally, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Verdict
@@ -106,3 +110,40 @@ def test_drift_is_a_mean_over_known_tokens_and_warned_of():
 def test_groups_without_zeros_are_as_before():
     plain = EncodedGroup((1,), (EncodedAttempt((2, 3), np.ones(2, np.float32), count=2),))
     assert denominators([pack([[plain]])]) == (2, 4)
+
+
+def by_logp(inputs, _config):
+    """An estimator that reads all that it is given."""
+    return inputs.logp_G + inputs.seed % 1000
+
+
+def estimated(rewarded, data_seed=3):
+    data, config = DataConfig(group_size=2, seed=data_seed), AdvantageConfig(kind=Advantage(by_logp))
+    taken = RoundGroups(0, most_stored=1)
+    return advantages_of([rewarded], [rewarded], taken, data=data, advantage=config, objective=ObjectiveConfig())
+
+
+def test_estimators_get_the_authors_log_probabilities_and_a_seed_for_the_group():
+    task = Task("t", "say")
+    attempts = tuple(Attempt("t", code, behavior_logp=logp) for code, logp in (("a", -1.0), ("b" * 20, -2.0), ("c", -4.0)))
+    statuses = (Status.PASSED, Status.FAILED, Status.FAILED)
+    verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(attempts, statuses, strict=True))
+    formed = estimated(reward(Group(task, attempts, verdicts), RewardConfig()))
+    drawn, whole = sorted(formed.groups, key=lambda one: len(one.group.attempts))
+    for one in (drawn, whole):
+        logps = [attempt.behavior_logp for attempt in one.group.attempts]
+        assert one.advantages_G.tolist() == [logp + one.seed % 1000 for logp in logps]
+    assert len(drawn.group.attempts) == 2 and drawn.seed != whole.seed
+    again = estimated(reward(Group(task, attempts, verdicts), RewardConfig()))
+    assert {one.seed for one in again.groups} == {drawn.seed, whole.seed}
+    other = estimated(reward(Group(task, attempts, verdicts), RewardConfig()), data_seed=4)
+    assert not {one.seed for one in other.groups} & {drawn.seed, whole.seed}
+    # the second attempt is too long: the others' advantages are computed anew, of their log-probabilities and the same seed
+    config = Encoding(Letters(), 10, RewardConfig(), AdvantageConfig(kind=Advantage(by_logp)), ObjectiveConfig())
+    encoded, _ = encode_groups([whole], config)
+    found = [float(one.advantages_R[0]) for one in encoded[0].attempts]
+    assert found == [whole.seed % 1000 - 1.0, whole.seed % 1000 - 4.0]
+
+
+def test_unknown_log_probabilities_are_nan():
+    assert np.isnan(behavior_logps([Attempt("t", "a")])).all() and behavior_logps([]).shape == (0,)

@@ -25,7 +25,7 @@ class AdvantageInputs:
     logp_G: Floats
     """float64 [G], nats: sum of the log-probabilities that the author gave the tokens of each attempt; nan where unknown."""
     seed: int = 0
-    """Seed of estimators that are random, the same for the same group."""
+    """Seed of estimators that are random, in [0, 2^32): of ``data.seed``, the task and the group's attempts."""
 
 
 @dataclass(frozen=True, slots=True)

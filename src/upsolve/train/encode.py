@@ -16,7 +16,7 @@ from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards
 from upsolve.reward.judged import Judged
-from upsolve.train.groups import TrainGroup, group_of
+from upsolve.train.groups import TrainGroup, behavior_logps, group_of
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id
 
@@ -195,9 +195,10 @@ def fitting(
     left_out.update("attempts: over max_tokens" if ids else "attempts: empty" for i, ids in enumerate(ids_G) if i not in fits)
     rewards_G, advantages_G = item.rewards_G[fits], item.advantages_G[fits]
     if fits and config.objective.record.unit != "pair" and not config.advantage.needs_values:
-        advantages_G = advantage(rewards_G, config.advantage)
+        logp_G = behavior_logps([item.group.attempts[i] for i in fits])
+        advantages_G = advantage(rewards_G, config.advantage, logp_G=logp_G, seed=item.seed)
     parts = tuple(item.parts[i] for i in fits) if item.parts else ()
-    return TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts), [ids_G[i] for i in fits]
+    return TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts, item.seed), [ids_G[i] for i in fits]
 
 
 def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float) -> EncodedAttempt:

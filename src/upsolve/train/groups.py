@@ -14,9 +14,20 @@ from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, DataConfig
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import Part
-from upsolve.types import Attempt, Group, Status, Verdict
+from upsolve.types import Attempt, Group, Status, Verdict, content_id
 
-__all__ = ["TrainGroup", "TrainGroups", "counts_of", "draw_groups", "group_of", "passed", "select", "whole_groups"]
+__all__ = [
+    "TrainGroup",
+    "TrainGroups",
+    "behavior_logps",
+    "counts_of",
+    "draw_groups",
+    "group_of",
+    "group_seed",
+    "passed",
+    "select",
+    "whole_groups",
+]
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +44,8 @@ class TrainGroup:
     """Advantages, float64 [G]; all 0 where the estimator gives each token its own (``gae``)."""
     parts: tuple[tuple[Part, ...], ...] = ()
     """The terms of each reward, [G]; () where no reward is assigned to single tokens."""
+    seed: int = 0
+    """Seed of estimators that are random: of the recipe, of the task and of its attempts (``group_seed``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +88,31 @@ def group_of(group: Group, indices: Sequence[int]) -> Group:
     return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
 
 
-def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: AdvantageConfig) -> TrainGroup:
-    """Return some attempts of a rewarded group, with their advantages among themselves."""
-    rewards_G = rewarded.rewards_G[list(indices)]
-    advantages_G = np.zeros_like(rewards_G) if config.needs_values else advantage(rewards_G, config)
-    return TrainGroup(group_of(rewarded.group, indices), rewards_G, advantages_G, tuple(rewarded.parts[i] for i in indices))
+def group_seed(group: Group, seed: int) -> int:
+    """Return a seed in [0, 2^32) for a group: another one for another ``seed``, task or attempt, the same whenever the group returns."""
+    return int(content_id(str(seed), group.task.task_id, *(attempt.attempt_id for attempt in group.attempts))[:8], 16)
 
 
-def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig) -> TrainGroups:
+def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
+    """Return log-probabilities [G], nats, that the authors gave their attempts; nan where unknown."""
+    return np.array([np.nan if one.behavior_logp is None else one.behavior_logp for one in attempts], dtype=np.float64)
+
+
+def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: AdvantageConfig, *, seed: int) -> TrainGroup:
+    """Return some attempts of a rewarded group, with their advantages among themselves; ``seed`` is the recipe's."""
+    rewards_G, group = rewarded.rewards_G[list(indices)], group_of(rewarded.group, indices)
+    parts, own_seed = tuple(rewarded.parts[i] for i in indices), group_seed(group, seed)
+    if config.needs_values:
+        return TrainGroup(group, rewards_G, np.zeros_like(rewards_G), parts, own_seed)
+    advantages_G = advantage(rewards_G, config, logp_G=behavior_logps(group.attempts), seed=own_seed)
+    return TrainGroup(group, rewards_G, advantages_G, parts, own_seed)
+
+
+def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
     """Return groups as they were sampled, with advantages; one without any reward is left out."""
     made = counts_of(rewarded)
-    made.groups.extend(with_advantages(one, range(len(one.rewards_G)), config) for one in rewarded if len(one.rewards_G))
+    whole = (one for one in rewarded if len(one.rewards_G))
+    made.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in whole)
     return made
 
 
@@ -100,7 +127,7 @@ def draw_groups(rewarded: Sequence[Rewarded], data: DataConfig, config: Advantag
         drawn = draw(one, data.group_size, data.groups_per_task, random)
         if not drawn:
             made.left_out[f"tasks: {why_not(one, data.group_size)}"] += 1
-        made.groups.extend(with_advantages(one, indices, config) for indices in drawn)
+        made.groups.extend(with_advantages(one, indices, config, seed=data.seed) for indices in drawn)
     return made.shuffled(random)
 
 

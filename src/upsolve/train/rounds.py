@@ -66,7 +66,7 @@ def advantages_of(
     """
     number, most = taken.number, taken.most_stored
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
-    made = draw_pairs(fresh, data, kind, epoch=number) if pairs else whole_groups(fresh, advantage)
+    made = draw_pairs(fresh, data, kind, epoch=number) if pairs else whole_groups(fresh, advantage, seed=data.seed)
     drawn = draw_pairs(stored, data, kind, epoch=number) if pairs else draw_groups(stored, data, advantage, epoch=number)
     if most is None:
         return drawn
