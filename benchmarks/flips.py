@@ -18,9 +18,9 @@ from pathlib import Path
 from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.cores import usable_cores
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import verify
+from upsolve.verify.resources import usable_cores
 
 LIMITS = Limits(wall_seconds=1.0, cpu_seconds=1.0)
 HABITS = {

@@ -214,6 +214,14 @@ def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
     assert f"{kept} were judged before" in upsolve("verify", tmp_path / "archive")
 
 
+def test_an_interrupt_says_how_far_the_run_is(here, monkeypatch):
+    def stop(_recipe):
+        raise KeyboardInterrupt("stopped after step 3; run the same command to resume")
+
+    monkeypatch.setattr("upsolve.train.memory.memory_of", stop)
+    assert here("memory", "rloo", code=130) == "upsolve: stopped after step 3; run the same command to resume\n"
+
+
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
     said, now = [], [0.0]
     report = line_reporter(said.append, lambda: now[0])

@@ -97,7 +97,7 @@ def test_drift_by_hand():
 
 def test_what_is_missing_or_wrong_is_said():
     data = LossInputs(ATTEMPT, torch.ones(5), torch.zeros(2), None, None, sampler_T=OLD)
-    with pytest.raises(ValueError, match="objective.correction reads"):
+    with pytest.raises(ValueError, match="objective.correction needs"):
         token_losses(OLD, data, config_of("reinforce", kind="tis"))
     with pytest.raises(ValidationError, match="the range must contain 1"):
         CorrectionConfig(kind="icepop", low=1.5)

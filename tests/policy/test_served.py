@@ -278,18 +278,18 @@ def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_mo
     archive = Archive.create(tmp_path / "archive")
     archive.append(tasks=TASKS)
     there = ServerConfig(url=server.url, retries=1, wait_seconds=0.01)
-    recipe = Recipe(sample=CONFIG.model_copy(update={"engine": "server", "batch": 1, "server": there}))
+    config, model = CONFIG.model_copy(update={"engine": "server", "batch": 1, "server": there}), ModelConfig(name=tiny_model)
     server.faults, server.always = [None] * 4, "drop"
     with pytest.raises(
         ModelError, match=r"127.0.0.1.* asked 2 times .* task b .*Start the server and run the same command again"
     ):
-        sample_attempts(archive, recipe, model=tiny_model)
+        sample_attempts(archive, config, model=model)
     assert sum(a.count for a in archive.attempts()) == 4  # three at a, one at b
     server.always = None
-    assert sample_attempts(archive, recipe, model=tiny_model) == 5
+    assert sample_attempts(archive, config, model=model) == 5
     assert len(server.drawn) == 9  # no seed was drawn twice
     assert {t: sum(a.count for a in archive.attempts() if a.task_id == t) for t in "abc"} == {"a": 3, "b": 3, "c": 3}
-    assert sample_attempts(archive, recipe, model=tiny_model) == 0
+    assert sample_attempts(archive, config, model=model) == 0
 
 
 def test_log_probabilities_count_only_when_there_is_one_a_token():

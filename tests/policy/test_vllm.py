@@ -121,10 +121,10 @@ def test_a_vllm_server_that_is_killed_and_started_again(folder, tmp_path):
                 server.__exit__()
 
         with pytest.raises(ModelError, match="Start the server and run the same command again"):
-            sample_attempts(archive, recipe, model=folder, progress=kill_at_three)
+            sample_attempts(archive, recipe.sample, model=ModelConfig(name=folder), progress=kill_at_three)
     assert sum(a.count for a in archive.attempts()) == 3
     with server:
-        assert sample_attempts(archive, recipe, model=folder) == 5
+        assert sample_attempts(archive, recipe.sample, model=ModelConfig(name=folder)) == 5
         attempts = archive.attempts()
         assert sum(a.count for a in attempts) == 8 and {a.author for a in attempts} == {folder}
         check(attempts, folder)

@@ -1,4 +1,4 @@
-"""All commands together."""
+"""The entry point of the command line: all commands, expected errors as one message, a clean stop on signals."""
 
 import errno
 import os
@@ -17,16 +17,17 @@ from upsolve.extras import needs_extras
 __all__ = ["main", "version"]
 
 COMMANDS = (training, judging, archives, memory, packages, recipes)
-"""Importing these has put their commands into the application."""
+"""Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""
-USERS_FAULTS = frozenset(
+STOPPED = "stopped; finished work is kept, and the same command resumes"
+USER_ERRORS = frozenset(
     {
         *(errno.EACCES, errno.EDQUOT, errno.EISDIR, errno.ENAMETOOLONG),
         *(errno.ENOENT, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS),
     }
 )
-"""Errors of the file system that are no bug of ours: a full disk, a folder in place of a file, missing rights."""
+"""File system errors that the user can fix, printed without a traceback: a full disk, a folder in place of a file, missing rights."""
 
 
 @app.command()
@@ -38,7 +39,7 @@ def version() -> None:
 def main() -> None:
     """Run the command line; an expected error is one message, not a traceback.
 
-    SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: what is finished is kept, and the same command resumes.
+    SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: finished work is kept, and the same command resumes.
     """
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -46,21 +47,28 @@ def main() -> None:
             app()
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
-            typer.echo("upsolve: stopped; what is finished is kept, and the same command resumes", err=True)
+            typer.echo(f"upsolve: {stop_message(stop)}", err=True)
         raise
     except UpsolveError as error:
         fail(str(error))
     except OSError as error:
-        if error.errno not in USERS_FAULTS:
+        if error.errno not in USER_ERRORS:
             raise
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
         fail(f"{names or 'cannot write'}: {os.strerror(error.errno)}")
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Stop as Ctrl-C does; further SIGTERMs do not disturb the clean-up."""
+    """Stop as Ctrl-C does; further SIGTERMs are ignored, so that they do not disturb the clean-up."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def stop_message(error: BaseException | None) -> str:
+    """Return the message of the ``KeyboardInterrupt`` that an exception comes from; ``STOPPED`` where it has none."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return str(error or "") or STOPPED
 
 
 def fail(message: str) -> None:

@@ -88,7 +88,7 @@ def sample(
     from upsolve.policy.collect import sample_attempts
 
     with bars() as progress:
-        added = sample_attempts(open_archive(loaded.data.archive), loaded, model=loaded.model.name, progress=progress)
+        added = sample_attempts(open_archive(loaded.data.archive), loaded.sample, model=loaded.model, progress=progress)
     typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")
 
 

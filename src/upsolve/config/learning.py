@@ -1,12 +1,11 @@
 """From rewards to a loss: advantages, objectives."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from upsolve.config.strict import Strict, check_options
-from upsolve.plugins import find, named
+from upsolve.config.strict import RecordConfig, Strict
+from upsolve.plugins import named
 
 __all__ = [
     "AdvantageConfig",
@@ -35,8 +34,10 @@ class GaeConfig(Strict):
     """Give the advantages of a step mean 0 and deviation 1."""
 
 
-class AdvantageConfig(Strict):
+class AdvantageConfig(RecordConfig):
     """Rewards of a group -> advantages."""
+
+    NAMED_BY = ("advantage", "kind")
 
     kind: AdvantageName = "leave_one_out"
     """Estimator (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
@@ -59,26 +60,9 @@ class AdvantageConfig(Strict):
     gae: GaeConfig = GaeConfig()
 
     @property
-    def record(self) -> Any:
-        """Return the estimator that ``kind`` names, an ``Advantage``."""
-        return find("advantage", self.kind)
-
-    @property
     def needs_values(self) -> bool:
         """True if advantages are computed for every token from a value head."""
         return self.record.reads == "values"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Return the estimator's own settings: ``options`` over their defaults."""
-        return {**self.record.options, **self.options}
-
-    @model_validator(mode="after")
-    def options_are_known(self) -> Self:
-        """Refuse options that the estimator does not have."""
-        if self.options:
-            check_options(f"advantage.kind {self.kind}", self.record.options, self.options)
-        return self
 
 
 class ClipConfig(Strict):
@@ -157,8 +141,10 @@ class PreferenceConfig(Strict):
     """``kto``: weight of any other."""
 
 
-class ObjectiveConfig(Strict):
+class ObjectiveConfig(RecordConfig):
     """Advantages and log-probabilities -> loss."""
+
+    NAMED_BY = ("objective", "kind")
 
     kind: ObjectiveName = "reinforce"
     """Loss (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
@@ -181,11 +167,6 @@ class ObjectiveConfig(Strict):
     preference: PreferenceConfig = PreferenceConfig()
 
     @property
-    def record(self) -> Any:
-        """Return the objective that ``kind`` names, an ``Objective``."""
-        return find("objective", self.kind)
-
-    @property
     def needs_reference(self) -> bool:
         """True when the loss reads the log-probabilities of the frozen start."""
         return "reference" in self.record.reads or self.kl.coefficient > 0
@@ -199,15 +180,3 @@ class ObjectiveConfig(Strict):
     def needs_statistic(self) -> bool:
         """True when the loss takes a number from all attempts of a step: one more forward pass where a step has several micro-batches."""
         return self.record.step_statistic is not None
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Return the objective's own settings: ``options`` over their defaults."""
-        return {**self.record.options, **self.options}
-
-    @model_validator(mode="after")
-    def options_are_known(self) -> Self:
-        """Refuse options that the objective does not have."""
-        if self.options:
-            check_options(f"objective.kind {self.kind}", self.record.options, self.options)
-        return self

@@ -51,7 +51,7 @@ class SourceConfig(Strict):
     @model_validator(mode="after")
     def engine_follows_the_policy(self) -> Self:
         """Refuse online training with an engine that does not get the weights that are trained."""
-        if self.rounds and not find("engine", self.rollout.engine).follows_policy:
+        if self.rounds and not self.rollout.record.follows_policy:
             able = ", ".join(name for name in names("engine") if find("engine", name).follows_policy)
             raise ValueError(
                 f"rollout.engine: {self.rollout.engine} does not get the weights that are trained here; use one of: {able}"

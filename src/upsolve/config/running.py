@@ -1,12 +1,11 @@
 """What a run works with: model, groups, optimiser, monitors, sampler, judge, evaluation."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from upsolve.config.strict import Strict, check_options
-from upsolve.plugins import find, named
+from upsolve.config.strict import RecordConfig, Strict
+from upsolve.plugins import named
 
 __all__ = [
     "DataConfig",
@@ -177,8 +176,10 @@ class VllmConfig(Strict):
     """Compile the model; False starts faster and samples slower."""
 
 
-class SampleConfig(Strict):
+class SampleConfig(RecordConfig):
     """Sampling from a policy."""
+
+    NAMED_BY = ("engine", "engine")
 
     engine: EngineName = "transformers"
     """What runs the model: ``transformers``, ``vllm``, ``server``, or an engine of your own (docs/sampling.md)."""
@@ -198,18 +199,6 @@ class SampleConfig(Strict):
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Settings of an engine of your own; ``server`` and ``vllm`` have theirs above."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Return the engine's own settings: ``options`` over their defaults."""
-        return {**find("engine", self.engine).options, **self.options}
-
-    @model_validator(mode="after")
-    def options_are_known(self) -> Self:
-        """Refuse options that the engine does not have."""
-        if self.options:
-            check_options(f"engine {self.engine}", find("engine", self.engine).options, self.options)
-        return self
 
 
 class VerifyConfig(Strict):

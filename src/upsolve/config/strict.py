@@ -1,13 +1,15 @@
-"""What every stage of a recipe is built on."""
+"""Base classes of the stages of a recipe."""
 
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
-__all__ = ["Strict", "check_options"]
+from upsolve.plugins import find
+
+__all__ = ["RecordConfig", "Strict", "check_options"]
 
 
 class Strict(BaseModel):
@@ -16,16 +18,45 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+class RecordConfig(Strict):
+    """A stage that names a record (``upsolve.plugins``) and sets its options; subclasses add the key of the name and ``options``."""
+
+    NAMED_BY: ClassVar[tuple[str, str]]
+    """Kind of the record, and the key that holds its name: ``("objective", "kind")``."""
+
+    if TYPE_CHECKING:  # a field here would come before the key of the name wherever keys are listed
+        options: dict[str, Any]
+
+    @property
+    def record(self) -> Any:
+        """Return the record that the stage names, such as an ``Objective``."""
+        kind, key = self.NAMED_BY
+        return find(kind, getattr(self, key))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Return the record's options: their defaults, overridden by ``options``."""
+        return {**self.record.options, **self.options}
+
+    @model_validator(mode="after")
+    def options_are_known(self) -> Self:
+        """Refuse options that the record does not have."""
+        if self.options:
+            kind, key = self.NAMED_BY
+            check_options(f"{kind} {getattr(self, key)}", self.record.options, self.options)
+        return self
+
+
 def check_options(what: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Check the settings that a recipe gives to a record.
+    """Check the options that a recipe gives to a record.
 
     Args:
         what: the record, for the message.
-        defaults: its settings with their defaults; a value has the type of its default, or is an int where that is a float.
-        given: those of the recipe.
+        defaults: the record's options with their defaults; a value has the type of its default, an int may stand for a float.
+        given: the options in the recipe.
 
     Raises:
-        ValueError: a setting that the record does not have, or a value of another type.
+        ValueError: an option that the record does not have, or a value of another type.
     """
     for name, value in given.items():
         if name not in defaults:

@@ -1,11 +1,12 @@
-"""Losses weighted by the ratio pi/pi_old, with the clips and masks that bound them. One loss a token, not summed.
+"""Losses weighted by the ratio pi/pi_old, with the clips and masks that bound them. One loss per token, not summed.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts; attempt_T [T] maps a token to its attempt;
 logratio_T [T] = log pi(o_t) - log pi_old(o_t); r = pi/pi_old; sg = stop gradient. Log-ratios are ``bounded`` before exp.
 
-pi_old is the policy that sampled the attempts, or the policy before its first step on them; all ratios are 1 at first. When
-pi_old is a guess (the author's mu is unknown), ratios leave the clip within a few updates, and tokens outside it have no gradient:
-training stops, and the loss does not show it. ``losses.clipped_tokens`` returns these tokens; their share is logged as ``clipped``.
+pi_old is the policy that sampled the attempts or, where that is unknown, the policy before its first step on them (then all
+ratios start at 1). With a pi_old that did not write the attempts, ratios leave the clip within a few updates, and tokens outside
+it have no gradient: training stalls, and the loss does not show it. ``losses.clipped_tokens`` returns these tokens; their share
+is logged as ``clipped``.
 """
 
 import torch
@@ -36,26 +37,26 @@ def sequence_logratio(logratio_T: Tensor, attempt_T: Tensor, attempts: int) -> T
 def gspo(sequence_logratio_T: Tensor, advantages_T: Tensor, *, low: float, high: float) -> Tensor:
     """loss_t = -min(s A, clip(s, 1 - low, 1 + high) A), s = (pi(o)/pi_old(o))^(1/|o|) at each token of o (GSPO, 2507.18071).
 
-    ``ppo_clip`` on one ratio an attempt, from ``sequence_logratio``: an attempt is clipped whole or not at all. Such ratios
-    stay near 1; the source clips at 3e-4 and 4e-4.
+    ``ppo_clip`` with one ratio per attempt, from ``sequence_logratio``: all tokens of an attempt are clipped or none. These ratios
+    stay near 1; the paper clips at 3e-4 and 4e-4.
     """
     return ppo_clip(sequence_logratio_T, advantages_T, low=low, high=high)
 
 
 def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: float) -> Tensor:
-    """loss_t = -sg(min(r, cap)) A log pi(o_t) (CISPO, 2506.13585): weights are capped, no token loses its gradient."""
+    """loss_t = -sg(min(r, cap)) A log pi(o_t) (CISPO, 2506.13585): weights are capped, and every token keeps its gradient."""
     return -bounded(logratio_T.detach()).exp().clamp(max=cap) * advantages_T * logp_T
 
 
 def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
-    """Return the largest (log r)^2 to keep, so that the mean over the tokens kept is <= threshold (M2PO, 2510.01161); -1: none is.
+    """Return the largest (log r)^2 whose tokens and all below have a mean <= threshold (M2PO, 2510.01161); -1: none has.
 
-    Equal ones are kept or dropped together; log r = 0 always stays.
+    Equal values are kept or dropped together; log r = 0 is always kept.
 
     Args:
         logratio_T: [T], log pi/pi_old.
         threshold: > 0.
-        count_T: [T], how many equal tokens each stands for; None: one.
+        count_T: [T], how often each token occurs; None: once.
     """
     square_T, order_T = logratio_T.detach().double().square().sort()
     count_T = torch.ones_like(square_T) if count_T is None else count_T[order_T]
@@ -66,17 +67,17 @@ def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None =
 
 
 def m2po_mask(logratio_T: Tensor, bound: Tensor) -> Tensor:
-    """Return bool [T], tokens kept: (log r)^2 <= bound, whatever the signs of log r and of A (M2PO, 2510.01161)."""
+    """Return bool [T], kept tokens: (log r)^2 <= bound, for either sign of log r and of A (M2PO, 2510.01161)."""
     return logratio_T.detach().double().square() <= bound
 
 
 def m2po(logratio_T: Tensor, advantages_T: Tensor, bound: Tensor) -> Tensor:
-    """loss_t = -M r A, M from ``m2po_mask`` (M2PO, 2510.01161): no clip; only the outliers of a stale batch are masked."""
+    """loss_t = -M r A, M from ``m2po_mask`` (M2PO, 2510.01161): no clip; only the outliers of an off-policy batch are masked."""
     return -bounded(logratio_T).exp() * advantages_T * m2po_mask(logratio_T, bound)
 
 
 def opsm_mask(sequence_logratio_T: Tensor, advantages_T: Tensor, *, threshold: float) -> Tensor:
-    """Return bool [T], tokens kept: A >= 0, or mean log pi_old/pi over the attempt <= threshold (OPSM, 2512.02556).
+    """Return bool [T], kept tokens: A >= 0, or mean log pi_old/pi over the attempt <= threshold (OPSM, 2512.02556).
 
     A failed attempt whose likelihood has already fallen is not pushed down further.
     """

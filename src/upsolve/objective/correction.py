@@ -1,4 +1,4 @@
-"""Corrections for a sampler whose probabilities differ from the trainer's: another engine, another precision, an older policy.
+"""Importance weights for samples whose sampler differs from the trainer: another engine, another precision, an older policy.
 
 Legend: T tokens of all attempts of a batch. mu is what sampled the attempts (vLLM in bfloat16, the policy of an earlier round, a
 stored author), pi_old the policy at the start of the round under the trainer's own forward pass. k_t = pi_old(o_t)/mu(o_t), with the
@@ -17,7 +17,7 @@ __all__ = ["Drift", "correction_changes", "drift", "icepop", "tis", "unknown_as_
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far sampler and trainer are apart on the tokens of a batch whose sampler is known."""
+    """Difference between sampler and trainer, over the tokens of a batch with known sampler log-probabilities."""
 
     tokens: int
     """Number of tokens whose log mu is known."""
@@ -26,7 +26,7 @@ class Drift:
     k3: float
     """Sum of k3(log mu/pi_old), nats: estimates KL(mu || pi_old)."""
     most: float
-    """Largest |log pi_old/mu|, nats; 0 without a token."""
+    """Largest |log pi_old/mu|, nats; 0 if no token is known."""
 
 
 def unknown_as_equal(old_T: Tensor, sampler_T: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def unknown_as_equal(old_T: Tensor, sampler_T: Tensor) -> Tensor:
 def tis(logratio_T: Tensor, *, cap: float) -> Tensor:
     """w_t = min(k_t, cap): truncated importance sampling (the truncated weights of IMPALA, 1802.01561).
 
-    Unbiased for ``cap`` = infinity; the cap bounds the variance and biases towards mu.
+    Unbiased for an infinite ``cap``; a finite one bounds the variance and adds bias.
 
     Args:
         logratio_T: [T], log pi_old/mu, without gradient.
@@ -70,7 +70,7 @@ def correction_changes(logratio_T: Tensor, weights_T: Tensor) -> Tensor:
 
 
 def drift(old_T: Tensor, sampler_T: Tensor) -> Drift:
-    """Return how far sampler and trainer are apart, over the tokens whose log mu is known.
+    """Return the difference between sampler and trainer, over the tokens whose log mu is known.
 
     Args:
         old_T: [T], log pi_old, nats.

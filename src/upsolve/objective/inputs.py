@@ -1,4 +1,4 @@
-"""What a loss reads.
+"""The record that a loss takes.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 """
@@ -17,28 +17,28 @@ __all__ = ["LossInputs"]
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """What a loss may read besides the policy's log-probabilities of one micro-batch."""
+    """Inputs of a loss over one micro-batch, besides the log-probabilities of the policy."""
 
     attempt_T: Tensor
     """int64 [T], the attempt of each token, 0..S-1."""
     advantages_T: Tensor
-    """float32 [T], at each token: its attempt's advantage, or its own (GAE, blame, masks)."""
+    """float32 [T], advantage of each token: that of its attempt, unless GAE, blame or a mask gives tokens different ones."""
     values_S: Tensor
-    """float32 [S], r_i - V of the attempt's group under OAPL's soft value V; in the order of the rewards within a group."""
+    """float32 [S], r_i - V, V the soft value (OAPL) of the attempt's group; within a group it rises with the reward."""
     reference_T: Tensor | None
     """float32 [T], nats, log-probabilities under the frozen start; None when the objective needs none."""
     old_T: Tensor | None
     """float32 [T], nats, log-probabilities under pi_old: the policy that sampled the attempts or, where that is unknown, the policy
     before its first step on them; None when the objective needs none."""
     group_S: Tensor | None = None
-    """int64 [S], the group of each attempt within the batch, rising; None: all are of one group."""
+    """int64 [S], index of each attempt's group in the batch, never decreasing; None: one group."""
     count_S: Tensor | None = None
-    """float32 [S], number of equal attempts each stands for; None: one. Read by step statistics only: the training step multiplies
-    the losses by it."""
+    """float32 [S], how often each attempt occurs in its group (equal ones are merged); None: once. Only step statistics read it:
+    the training step multiplies the losses by it."""
     sampler_T: Tensor | None = None
     """float32 [T], nats, log-probabilities that the sampler gave the tokens; nan where unknown. None: all are unknown."""
     statistic: Tensor | None = None
-    """The objective's step statistic over all micro-batches of the step; None: this batch is the whole step."""
+    """The objective's step statistic, over all micro-batches of the step; None: this batch is the whole step."""
 
     @property
     def attempts(self) -> int:
@@ -47,19 +47,19 @@ class LossInputs:
 
     @property
     def counts_S(self) -> Tensor:  # noqa: N802  S is its axis
-        """Return the number of equal attempts each stands for, [S]."""
+        """Return how often each attempt occurs in its group, [S]."""
         return torch.ones_like(self.values_S) if self.count_S is None else self.count_S
 
     def reference_logratio(self, logp_T: Tensor) -> Tensor:
         """Return [T]: log pi/ref; ValueError without reference log-probabilities."""
         if self.reference_T is None:
-            raise ValueError("this objective reads the reference log-probabilities, and the batch has none")
+            raise ValueError("this objective needs reference log-probabilities (reference_T), and the batch has none")
         return logp_T - self.reference_T
 
     def old_logratio(self, logp_T: Tensor) -> Tensor:
         """Return [T]: log pi/pi_old; ValueError without the old policy's log-probabilities."""
         if self.old_T is None:
-            raise ValueError("this objective reads the log-probabilities of the old policy, and the batch has none")
+            raise ValueError("this objective needs log-probabilities of the old policy (old_T), and the batch has none")
         return logp_T - self.old_T
 
     def old_sequence_logratio(self, logp_T: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class LossInputs:
     def sampler_logratio(self) -> Tensor:
         """Return [T]: log pi_old/mu, 0 where the sampler mu is unknown; ValueError without the old policy's log-probabilities."""
         if self.old_T is None:
-            raise ValueError("objective.correction reads the log-probabilities of the old policy, and the batch has none")
+            raise ValueError("objective.correction needs log-probabilities of the old policy (old_T), and the batch has none")
         return torch.zeros_like(self.old_T) if self.sampler_T is None else unknown_as_equal(self.old_T, self.sampler_T)
 
     def per_token(self, values_S: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The objective that a recipe names, over a batch: log-probabilities [T] -> losses [T].
+"""Built-in objectives over a micro-batch: log-probabilities [T] -> losses [T].
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 A loss of a whole attempt is divided evenly among its tokens, so that the sum over its tokens is the attempt's loss.
@@ -70,7 +70,7 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
 def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Return bool [T]: tokens that a clip or mask of the objective changes; except for ``cispo``, they have no gradient.
 
-    A share that grows towards 1 means that pi_old is too far from the policy, or was a guess.
+    A share that grows towards 1 means that the policy has moved far from pi_old.
     """
     with torch.no_grad():
         touched_T = torch.zeros_like(logp_T, dtype=torch.bool)
@@ -101,7 +101,7 @@ def corrected_tokens(inputs: LossInputs, config: CorrectionConfig) -> Tensor:
 
 
 def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
-    """Return the number that the objective takes from all attempts of an optimiser step, such as z of ``kto``.
+    """Return the number that the objective computes over all attempts of an optimiser step, such as z of ``kto``.
 
     Args:
         parts: log-probabilities [T] without gradient, and the inputs, of each micro-batch of the step.
@@ -152,28 +152,29 @@ def dro_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> T
     return inputs.per_token(dro(logp_S, advantages_S, reference_sums(logp_T, inputs), beta=config.beta_dro))
 
 
+def clip_bounds(config: ObjectiveConfig) -> dict[str, float]:
+    """Return the arguments ``low`` and ``high`` of ``ppo_clip``, ``gspo`` and ``outside``."""
+    return {"low": config.clip.low, "high": config.clip.high}
+
+
 def ppo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Apply ``ppo_clip`` to a batch."""
-    clip = config.clip
-    return ppo_clip(inputs.old_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+    return ppo_clip(inputs.old_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
 
 
 def ppo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Return bool [T]: tokens outside the clip."""
-    clip = config.clip
-    return outside(inputs.old_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+    return outside(inputs.old_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
 
 
 def gspo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Apply ``gspo`` to a batch."""
-    clip = config.clip
-    return gspo(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+    return gspo(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
 
 
 def gspo_touched(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
     """Return bool [T]: tokens of attempts outside the clip."""
-    clip = config.clip
-    return outside(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, low=clip.low, high=clip.high)
+    return outside(inputs.old_sequence_logratio(logp_T), inputs.advantages_T, **clip_bounds(config))
 
 
 def cispo_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:

@@ -1,4 +1,4 @@
-"""Losses over attempts that are compared with each other.
+"""Preference losses: attempts compared with each other.
 
 Legend: K pairs; S attempts; G attempts of one group. logratio = log pi(o)/ref(o), summed over an attempt's tokens, in nats.
 """
@@ -20,8 +20,8 @@ def weighted_sum(logratio_T: Tensor, weights_T: Tensor, attempt_T: Tensor, attem
 def dpo(chosen_K: Tensor, rejected_K: Tensor, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Tensor:
     """loss_k = -(1 - e) log sigma(beta d) - e log sigma(-beta d), d = chosen - rejected log-ratio (DPO, 2305.18290).
 
-    ``label_smoothing`` e > 0 says how often a label is taken to be wrong (cDPO, note to 2305.18290). The loss falls while both
-    likelihoods fall, as long as the rejected one falls faster: watch ``heldout_passed_logp``.
+    ``label_smoothing`` e is the assumed share of wrong labels (cDPO, note to 2305.18290). The loss can fall while both likelihoods
+    fall, if the rejected one falls faster: watch ``heldout_passed_logp``.
     """
     margin_K = beta * (chosen_K - rejected_K)
     return -(1 - label_smoothing) * logsigmoid(margin_K) - label_smoothing * logsigmoid(-margin_K)
@@ -30,12 +30,12 @@ def dpo(chosen_K: Tensor, rejected_K: Tensor, *, beta: float = 0.1, label_smooth
 def batch_kl(logratio_S: Tensor, count_S: Tensor | None = None) -> Tensor:
     """z = max(0, mean log-ratio), without gradient: the reference point of ``kto`` (2402.01306).
 
-    The source takes the log-ratios of answers put to other prompts. Those of the attempts themselves are larger as soon as the
-    policy has learned them.
+    The paper uses log-ratios of answers paired with other prompts. Those of the attempts themselves are larger once the policy has
+    learned the attempts.
 
     Args:
         logratio_S: [S].
-        count_S: [S], how many equal attempts each stands for; None: one.
+        count_S: [S], how often each attempt occurs; None: once.
     """
     weights_S = torch.ones_like(logratio_S) if count_S is None else count_S
     return ((weights_S * logratio_S.detach()).sum() / weights_S.sum()).clamp(min=0)
@@ -44,9 +44,9 @@ def batch_kl(logratio_S: Tensor, count_S: Tensor | None = None) -> Tensor:
 def kto(
     logratio_S: Tensor, desirable_S: Tensor, kl: Tensor, *, beta: float = 0.1, weights: tuple[float, float] = (1, 1)
 ) -> Tensor:
-    """loss_s = w (1 - sigma(beta (x - z))) for a desirable attempt, w' (1 - sigma(beta (z - x))) for another (KTO, 2402.01306).
+    """loss_s = w (1 - sigma(beta (x - z))) for a desirable attempt, else w' (1 - sigma(beta (z - x))) (KTO, 2402.01306).
 
-    Needs no pairs. A source with many more failed than passed attempts wants weights that make up for it.
+    Needs no pairs. Where failed attempts far outnumber passed ones, choose weights that make up for it.
 
     Args:
         logratio_S: [S], x.

@@ -1,4 +1,4 @@
-"""Log-ratios between the policy and a reference, and estimates made from them.
+"""Log-ratios between the policy and a reference, and KL estimates from them.
 
 Legend: T tokens of all attempts in a batch, one after the other; S attempts; attempt_T maps a token to its attempt.
 """
@@ -35,13 +35,13 @@ def mean_by_attempt(values_T: Tensor, attempt_T: Tensor, attempts: int) -> Tenso
 def k1(logratio: Tensor) -> Tensor:
     """KL(pi || ref) estimate k1 = log pi/ref: unbiased on samples of pi, may be negative (joschu.net/blog/kl-approx).
 
-    As a loss it teaches nothing: its gradient is that of log pi, of mean zero on samples of pi.
+    Useless as a loss: its gradient is that of log pi, with mean zero on samples of pi.
     """
     return logratio
 
 
 def k2(logratio: Tensor) -> Tensor:
-    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0; as a loss on samples of pi its gradient is the KL's."""
+    """KL estimate k2 = (log pi/ref)^2 / 2: biased, low variance, >= 0; as a loss on samples of pi it has the gradient of the KL."""
     return logratio.square() / 2
 
 
@@ -61,6 +61,6 @@ def second_moment(logratio_T: Tensor) -> Tensor:
 
 
 def effective_sample_size(logratio_S: Tensor) -> Tensor:
-    """(sum w)^2 / (S sum w^2) with w = exp(log-ratio of an attempt), in (0, 1]: the share of attempts that still count."""
+    """(sum w)^2 / (S sum w^2) with w = exp(log-ratio of an attempt), in (0, 1]: 1 when all attempts weigh the same."""
     log_w = logratio_S.double()
     return torch.exp(2 * log_w.logsumexp(0) - (2 * log_w).logsumexp(0)) / log_w.numel()

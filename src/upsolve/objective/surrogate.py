@@ -1,4 +1,4 @@
-"""Losses without a clipped ratio: one small pure function each, a loss a token or an attempt, nothing summed over the batch.
+"""Losses without a clipped ratio: pure functions that return one loss per token or attempt, not summed over the batch.
 
 Legend: T tokens of all attempts of a batch, one after the other; S attempts.
 """
@@ -14,20 +14,21 @@ __all__ = ["dft", "dro", "nft", "oapl", "reinforce", "topr"]
 def reinforce(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
     """loss_t = -A log pi(o_t). Summed over an attempt: the policy gradient without a ratio (2605.28409).
 
-    Off policy it is biased, and unbounded below for A < 0: a failed attempt can be pushed down for ever.
+    Off policy it is biased, and for A < 0 unbounded below: the log-probability of a failed attempt can fall without end.
     """
     return -advantages_T * logp_T
 
 
 def dft(logp_T: Tensor, advantages_T: Tensor) -> Tensor:
-    """loss_t = -A sg(pi(o_t)) log pi(o_t) (DFT, 2508.05629): rare tokens of strangers pull less. sg = no gradient."""
+    """loss_t = -A sg(pi(o_t)) log pi(o_t) (DFT, 2508.05629); sg = stop gradient: unlikely tokens get small gradients."""
     return -advantages_T * logp_T.detach().exp() * logp_T
 
 
 def topr(logp_T: Tensor, advantages_T: Tensor, logratio_T: Tensor) -> Tensor:
     """loss_t = -w A log pi(o_t), w = 1 for A >= 0, else min(1, sg(pi(o) / ref(o))) over the whole attempt (TOPR, 2503.14286).
 
-    The author's mu is unknown, so the frozen start stands in for it: what the policy has already dropped is not pushed on.
+    The reference stands in for the unknown policy mu that wrote the attempt: a failed attempt that the policy already avoids has a
+    small weight.
 
     Args:
         logp_T: [T] with gradient.
@@ -39,15 +40,15 @@ def topr(logp_T: Tensor, advantages_T: Tensor, logratio_T: Tensor) -> Tensor:
 
 
 def oapl(logratio_S: Tensor, values_S: Tensor, *, beta: float) -> Tensor:
-    """loss_s = (beta log pi(o)/ref(o) - (r - V))^2 (OAPL, 2602.19362): a regression, bounded below, no ratio needed."""
+    """loss_s = (beta log pi(o)/ref(o) - (r - V))^2 (OAPL, 2602.19362): a regression, bounded below."""
     return (beta * logratio_S - values_S).square()
 
 
 def dro(logp_S: Tensor, advantages_S: Tensor, logratio_S: Tensor, *, beta: float) -> Tensor:
     """loss_s = -A log pi(o) + beta / 2 (log pi(o)/ref(o))^2 (DRO, 2405.19107).
 
-    REINFORCE held to the start by a square: bounded below, and the least where log pi/ref = A / beta. The source learns the
-    baseline of A beside it; here A is the group's.
+    REINFORCE with a quadratic penalty towards the reference: bounded below, minimal where log pi/ref = A / beta. The paper learns a
+    value function as the baseline of A; here A comes from the group.
     """
     return -advantages_S * logp_S + beta / 2 * logratio_S.square()
 

@@ -13,30 +13,30 @@ __all__ = ["OBJECTIVES", "Objective"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A loss, and what training must know to compute it.
+    """A loss function, and the inputs that training must compute for it.
 
     Legend: T tokens of all attempts of a batch, one after the other; S attempts. ``config`` is the ``ObjectiveConfig``.
     """
 
     loss: Callable[..., Any]
-    """``loss(logp_T, inputs, config) -> [T]``: the policy's log-probabilities with gradient, ``LossInputs``; a loss for every token,
-    not summed. A loss of a whole attempt is divided evenly among its tokens (``LossInputs.per_token``)."""
+    """``loss(logp_T, inputs, config) -> [T]``: the policy's log-probabilities with gradient, ``LossInputs``; one loss per
+    token, not summed. A loss of a whole attempt is divided evenly among its tokens (``LossInputs.per_token``)."""
     reads: tuple[Literal["reference", "old"], ...] = ()
-    """Log-probabilities it needs besides the policy's: of the frozen start; of pi_old, the policy that sampled the attempts."""
+    """Log-probabilities it needs besides the policy's: of the reference (frozen start); of pi_old, which sampled the attempts."""
     step_statistic: Callable[..., Any] | None = None
-    """``step_statistic(parts, config) -> number``: what it takes from all attempts of an optimiser step; ``parts`` are the
+    """``step_statistic(parts, config) -> number``: a number computed over all attempts of an optimiser step; ``parts`` are the
     (log-probabilities, inputs) of each micro-batch. A step of several micro-batches then costs one more forward pass."""
     touched: Callable[..., Any] | None = None
     """``touched(logp_T, inputs, config) -> bool [T]``: tokens that its clip or mask changes, for the metric ``clipped``."""
     keeps_zero: bool = False
     """True if an attempt with advantage 0 has a gradient; otherwise such attempts need no forward pass."""
     unit: Literal["attempt", "pair", "group"] = "attempt"
-    """What it compares: nothing; a chosen and a rejected attempt (groups of two, advantages 1 and -1); all attempts of a group."""
+    """What one loss is computed on: one attempt; a chosen and a rejected one (advantages 1 and -1); all attempts of a group."""
     advantages: Literal["token", "attempt", "sign", "unread"] = "token"
-    """What it reads of the advantages: each token's own; one number an attempt; the sign alone; nothing (it reads rewards). Only
-    with ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
+    """How it uses advantages: per token; one per attempt; only the sign; not at all (it uses rewards). Only with
+    ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
-    """Its own settings with their defaults; a recipe changes them under ``objective.options``, the loss reads ``config.settings``."""
+    """Its options with their defaults; a recipe sets them under ``objective.options``, the loss reads ``config.settings``."""
 
 
 def lazy(name: str) -> Callable[..., Any]:

@@ -7,13 +7,13 @@ V vocabulary, T tokens of the largest micro-batch, S sampled sequences decoded a
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.policy.model import load_codec
 from upsolve.train.logprobs import CHUNK
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
+from upsolve.verify.resources import usable_memory
 
 __all__ = ["MemoryPlan", "MemoryRow", "activation_bytes", "available_bytes", "head_bytes", "memory_of", "plan_memory"]
 
@@ -154,16 +154,10 @@ def memory_of(recipe: Recipe) -> MemoryPlan:
 
 
 def available_bytes() -> int:
-    """Return the memory that this process may still take: of the GPU where there is one, else of the machine and its control group."""
+    """Return the memory that this process may still allocate, bytes: of the GPU where there is one, else of the machine."""
     import torch
 
-    if torch.cuda.is_available():
-        return torch.cuda.mem_get_info()[0]
-    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    limit = Path("/sys/fs/cgroup/memory.max")
-    told = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
-    return free if told == "max" else min(free, int(told))
+    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else usable_memory()
 
 
 def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, width: int) -> Sequence[MemoryRow]:

@@ -6,9 +6,9 @@ from itertools import count, groupby
 
 from upsolve.types import Status, Verdict
 from upsolve.verify.attacks import LIMITS, Try, honest, traces, tries
-from upsolve.verify.cores import usable_cores
 from upsolve.verify.limits import Judging
 from upsolve.verify.pool.pool import verify
+from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.runner import REQUIRED
 
 __all__ = ["Check", "attacked", "checks", "layers"]

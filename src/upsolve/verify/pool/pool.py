@@ -9,7 +9,6 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.cores import usable_cores
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.judge.programs import COMPILE_SECONDS
 from upsolve.verify.languages import PYTHON
@@ -18,6 +17,7 @@ from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.cluster import RayWorker, places
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
+from upsolve.verify.resources import usable_cores
 
 __all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
 

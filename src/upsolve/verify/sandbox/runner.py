@@ -10,8 +10,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.verify.cores import CoreWatch
 from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.resources import CoreWatch
 from upsolve.verify.sandbox.packages import required_by
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 

@@ -1,22 +1,23 @@
-"""How many workers fit, and verdicts on a machine that is busy with something else."""
+"""Cores and memory that may be used, and verdicts on a machine that is busy with something else."""
 
 import math
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify import cores
+from upsolve.verify import resources
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import worker_count
 
 
 def test_workers_are_as_many_as_the_cores_that_may_be_used():
-    assert worker_count(Judging()) == cores.usable_cores()
+    assert worker_count(Judging()) == resources.usable_cores()
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
@@ -38,10 +39,41 @@ def test_workers_are_as_many_as_the_cores_that_may_be_used():
 def test_the_quota_of_a_group(tmp_path, monkeypatch, files, wanted):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert cores.quota(tmp_path) == wanted
-    monkeypatch.setattr(cores, "own_group", lambda _: tmp_path)
+    assert resources.quota(tmp_path) == wanted
+    monkeypatch.setattr(resources, "control_groups", lambda _: [tmp_path / "job", tmp_path])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert cores.usable_cores() == {1.5: 2, 0.5: 1, math.inf: 4}[wanted]
+    assert resources.usable_cores() == {1.5: 2, 0.5: 1, math.inf: 4}[wanted]
+
+
+V1 = {"memory.limit_in_bytes": "3000\n", "memory.usage_in_bytes": "1000\n", "memory.stat": "total_inactive_file 10\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({"memory.max": "2000\n", "memory.current": "1500\n", "memory.stat": "file 900\ninactive_file 400\n"}, 900),
+        ({"memory.max": "2000\n", "memory.current": "2500\n"}, 0),
+        ({"memory.max": "max\n", "memory.current": "1500\n"}, 10 * 1024),
+        (V1, 2010),
+        ({}, 10 * 1024),
+    ],
+)
+def test_free_memory_is_that_of_the_group(tmp_path, monkeypatch, files, wanted):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    found = resources.figure_in
+    monkeypatch.setattr(resources, "figure_in", lambda file, name: 10 if name == "MemAvailable:" else found(file, name))
+    monkeypatch.setattr(resources, "control_groups", lambda _: [tmp_path / "job", tmp_path])
+    assert resources.usable_memory() == wanted
+
+
+def test_the_groups_of_a_process_are_its_own_and_those_above(tmp_path, monkeypatch):
+    monkeypatch.setattr(resources, "GROUPS", tmp_path)
+    own = Path("/proc/self/cgroup").read_text()
+    found = resources.control_groups("none")
+    unified = next((line.split(":", 2)[2] for line in own.splitlines() if line.startswith("0::")), "/")
+    assert found[0] == tmp_path / unified.lstrip("/") and found[-1] == tmp_path
+    assert found == sorted(found, reverse=True)
 
 
 @pytest.fixture
