@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.verify.judge.compare import answers, decode, equal, floats_match, lines_match, literal, tokens_match
+from upsolve.verify.judge.compare import answers, decode, equal, literal
 from upsolve.verify.judge.compare import shown as displayed
 from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
+from upsolve.verify.judge.outputs import floats_match, lines_match, tokens_match
 from upsolve.verify.sandbox.values import plain
 
 

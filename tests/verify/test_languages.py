@@ -38,7 +38,7 @@ def test_a_language(name):
 
 
 def test_every_language_has_a_case():
-    assert {one.name for one in languages.languages().values()} == set(CASES)
+    assert {one.name for one in languages.languages().values() if not one.engine} == set(CASES)
 
 
 def test_code_behind_the_attempt_decides_by_its_exit():

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge.compare import close, first_difference, floats_match, output_matches
+from upsolve.verify.judge.compare import close
+from upsolve.verify.judge.outputs import first_difference, floats_match, output_matches
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import Judging, Limits
 

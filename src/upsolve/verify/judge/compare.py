@@ -1,4 +1,4 @@
-"""Compare what an attempt gave with what was expected, on plain data, outside of its process.
+"""Compare the value that an attempt gave with the expected one, on plain data, outside of its process.
 
 Whatever an attempt gives, the work on it grows no faster than n log n with its length, and an error while comparing means unequal.
 """
@@ -6,36 +6,32 @@ Whatever an attempt gives, the work on it grows no faster than n log n with its 
 import ast
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any
 
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.sandbox.values import Opaque, value_of
 
 __all__ = [
+    "LONGEST_NUMBER",
+    "NUMBER",
     "answers",
     "close",
     "decode",
     "equal",
-    "first_difference",
-    "floats_match",
-    "lines_match",
     "literal",
-    "output_matches",
+    "near",
     "shown",
-    "tokens_match",
     "tolerance_of",
 ]
 
 NUMBERS = (bool, int, float, complex)
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)", re.IGNORECASE | re.ASCII)
-INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LONGEST_NUMBER = 400
 """Characters of a number in an output; a longer one equals only what is spelled the same."""
-LINE_END = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 SHOWN_ITEMS, SHOWN_DEPTH, SHOWN_LENGTH, SHOWN_BITS = 30, 8, 100, 10_000
 
 
@@ -203,60 +199,13 @@ def near(got: complex, expected: complex, tolerance: float) -> bool:
         return False
 
 
-def output_matches(got: str, expected: str, compare: str) -> bool:
-    """Compare an output as the task asks for."""
-    plain_ways = {"lines": lines_match, "exact": str.__eq__, "tokens": tokens_match}
-    if compare in plain_ways:
-        return plain_ways[compare](got, expected)
-    return floats_match(got, expected, tolerance_of(compare))
-
-
-def lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of a text without spaces at their ends: lazily, so that a flood costs no more than what it is compared with."""
-    start = 0
-    for end in LINE_END.finditer(text):
-        yield text[start : end.start()].rstrip()
-        start = end.end()
-    yield text[start:].rstrip()
-
-
-def lines_match(got: str, expected: str) -> bool:
-    """Compare line by line, but for spaces at line ends and empty lines at the end. A missing or an additional line is a mismatch."""
-    got, expected = got.rstrip(), expected.rstrip()
-    return got == expected or all(a == b for a, b in zip_longest(lines_of(got), lines_of(expected)))
-
-
-def tokens_match(got: str, expected: str) -> bool:
-    """Compare the sequences of tokens between white space."""
-    wanted = expected.split()
-    return got.split(None, len(wanted)) == wanted
-
-
-def floats_match(got: str, expected: str, tolerance: float) -> bool:
-    """Compare token by token; numbers that are not spelled the same may differ by the tolerance (see ``near``)."""
-    right = expected.split()
-    left = got.split(None, len(right))
-    return len(left) == len(right) and all(a == b or numbers_near(a, b, tolerance) for a, b in zip(left, right, strict=True))
-
-
-def numbers_near(got: str, expected: str, tolerance: float) -> bool:
-    """Return whether two tokens are numbers within the tolerance; where both are spelled as integers, whether they are equal."""
-    if max(len(got), len(expected)) > LONGEST_NUMBER or not (NUMBER.fullmatch(got) and NUMBER.fullmatch(expected)):
-        return False
-    return near(number(got), number(expected), tolerance)
-
-
-def number(token: str) -> float:
-    """Return the number a token spells: an int where it is spelled as one."""
-    return int(token) if INTEGER.fullmatch(token) else float(token)
-
-
 def tolerance_of(compare: str) -> float:
-    """Return the tolerance of ``floats`` (1e-6) or ``floats:1e-9``; ValueError names what is wrong."""
+    """Return the tolerance of ``floats``, ``rows`` or ``rows_in_order`` (1e-6), or what follows a colon; ValueError names what is wrong."""
     name, _, given = compare.partition(":")
     value = float(given or "1e-6") if not given or NUMBER.fullmatch(given) else math.nan
-    if name != "floats" or not 0 < value < math.inf:
-        raise ValueError(f"compare is lines, exact, tokens, floats, floats:TOLERANCE or checker, not {compare!r}")
+    if name not in ("floats", "rows", "rows_in_order") or not 0 < value < math.inf:
+        known = "lines, exact, tokens, floats, rows, rows_in_order (these three also as floats:TOLERANCE) or checker"
+        raise ValueError(f"compare is {known}, not {compare!r}")
     return value
 
 
@@ -286,11 +235,3 @@ def short(value: Any, depth: int) -> str:
     if isinstance(value, Members):
         return f"{{{items}}}" if value else "set()"
     return f"[{items}]" if isinstance(value, list) else f"({items}{',' * (len(value) == 1)})"
-
-
-def first_difference(got: str, expected: str) -> str:
-    """Return in one line where two outputs first differ."""
-    for place, (a, b) in enumerate(zip_longest(lines_of(got.rstrip()), lines_of(expected.rstrip())), start=1):
-        if a != b:
-            return f"line {place}: {'nothing' if a is None else repr(a[:100])}, expected {'nothing' if b is None else repr(b[:100])}"
-    return "only white space differs"

@@ -9,7 +9,8 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.judge.compare import answers, first_difference, output_matches, shown
+from upsolve.verify.judge.compare import answers, shown
+from upsolve.verify.judge.outputs import difference, output_matches
 from upsolve.verify.sandbox.runner import Exit
 
 __all__ = [
@@ -17,12 +18,16 @@ __all__ = [
     "JUDGE",
     "ClaimError",
     "Outcomes",
+    "about",
     "forged",
     "function_outcomes",
     "how_it_ended",
+    "output_outcome",
     "program_outcome",
+    "reported_outcome",
     "unscored",
     "verdict",
+    "whole_program",
 ]
 
 JUDGE = "upsolve-2"
@@ -110,18 +115,11 @@ def error_status(error: Sequence[Any]) -> Status:
 
 def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, compare: str) -> tuple[Status, list[Any] | None]:
     """Judge one test by its result line."""
-    if "timeout" in record:
-        said = record["timeout"]
-        return Status.TIMEOUT, [
-            "Timeout",
-            said[:MOST_MESSAGE] if isinstance(said, str) else "ran into the time limit of a test",
-            None,
-        ]
-    if "error" in record:
-        error = error_of(record["error"])
+    if "timeout" in record or "error" in record:
+        outcome, error = reported_outcome(record)
         if test.kind is TestKind.CODE and error[0] == "AssertionError":
             return Status.FAILED, ["", f"assertion failed {error[1]}".rstrip(), error[2]]
-        return error_status(error), error
+        return outcome, error
     if test.kind is TestKind.SIMULATION:
         return (Status.PASSED, None) if record["reached"] else (Status.FAILED, ["", "did not reach the goal", None])
     if test.kind is TestKind.CODE:
@@ -130,6 +128,19 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
     if answers(record.get("value"), test.expected, compare):
         return Status.PASSED, None
     return Status.FAILED, ["", wrong_value(test, record.get("value")), None]
+
+
+def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
+    """Return the status of a test that ended by an error or by its own time limit."""
+    if "timeout" in record:
+        said = record["timeout"]
+        return Status.TIMEOUT, [
+            "Timeout",
+            said[:MOST_MESSAGE] if isinstance(said, str) else "ran into the time limit of a test",
+            None,
+        ]
+    error = error_of(record.get("error"))
+    return error_status(error), error
 
 
 def wrong_value(test: TestCase, data: Any) -> str:
@@ -160,11 +171,21 @@ def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) ->
         return how_it_ended(end)
     if end.returncode != 0:
         return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
-    got = end.stdout.decode("utf-8", "replace")
-    if accepted if accepted is not None else test.kind is TestKind.CODE or output_matches(got, test.expected, task.compare):
+    if accepted is not None:
+        refused = "wrong output" if test.hidden else "the checker refuses the output"
+        return (Status.PASSED, None) if accepted else (Status.FAILED, ["", about(index, test, refused), None])
+    if test.kind is TestKind.CODE:
         return Status.PASSED, None
-    difference = "the checker refuses the output" if accepted is not None else first_difference(got, test.expected)
-    return Status.FAILED, ["", about(index, test, "wrong output" if test.hidden else difference), None]
+    return output_outcome(task, index, end.stdout.decode("utf-8", "replace"))
+
+
+def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] | None]:
+    """Judge what was written for a test."""
+    test = task.tests[index]
+    if output_matches(got, test.expected, task.compare):
+        return Status.PASSED, None
+    said = "wrong output" if test.hidden else difference(got, test.expected, task.compare)
+    return Status.FAILED, ["", about(index, test, said), None]
 
 
 def verdict(task: Task, attempt: Attempt, result: Outcomes, ends: list[Exit], label: str) -> Verdict:

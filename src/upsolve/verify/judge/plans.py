@@ -24,6 +24,7 @@ from upsolve.verify.judge.outcomes import (
     verdict,
 )
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
+from upsolve.verify.judge.queries import query_fault, run_queries
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging
 from upsolve.verify.sandbox.packages import missing_packages, profile_of
@@ -121,7 +122,7 @@ def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
         try:
             return (yield from plan_of(task, attempt, how))
         except ClaimError as error:
-            if (yield from control_runs(task, how)):
+            if (yield from control_runs(task, attempt, how)):
                 return forged(task, attempt, str(error))
             problem = str(error)
         except IsolationError:
@@ -131,10 +132,11 @@ def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
     return unscored(task, attempt, problem)
 
 
-def control_runs(task: Task, how: Judging) -> Generator[Job, Exit, bool]:
-    """Find out whether the task's setup runs with an empty attempt: then it is not at fault."""
+def control_runs(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, Exit, bool]:
+    """Find out whether the task's setup runs with an empty attempt (in Python, but for queries): then it is not at fault."""
+    queries = attempt.language not in PYTHON and language(attempt.language).engine
     try:
-        yield from plan_of(task, Attempt(task.task_id, ""), how)
+        yield from plan_of(task, Attempt(task.task_id, "", attempt.language if queries else "python"), how)
     except ClaimError:
         return False
     return True
@@ -148,7 +150,8 @@ def impossible(task: Task, attempt: Attempt) -> str:
         return f"task {task.task_id} requires {', '.join(absent)}: run `upsolve packages {' '.join(absent)}`"
     try:
         if attempt.language not in PYTHON:
-            language(attempt.language)
+            if language(attempt.language).engine and (fault := query_fault(task)):
+                return fault
             if any(test.kind is TestKind.CALL for test in task.tests):
                 return f"task {task.task_id}: CALL tests are for Python; {attempt.language} takes STDIO and CODE"
             if simulates(task):
@@ -184,7 +187,8 @@ def syntax_fault(kind: TestKind, source: str) -> str:
 def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Choose how to run the tests, by language and kind."""
     if attempt.language not in PYTHON:
-        return (yield from in_language(task, attempt, how, language(attempt.language)))
+        tools = language(attempt.language)
+        return (yield from (run_queries if tools.engine else in_language)(task, attempt, how, tools))
     if task.tests[0].kind is TestKind.SIMULATION:
         return (yield from run_simulation(task, attempt, how))
     if task.tests[0].kind is TestKind.STDIO:

@@ -4,6 +4,7 @@ name: cpp                    # of attempts and tasks
 aliases: [c++]               # other names
 file: main.cpp               # file that the attempt is written to
 compile: [g++, ...]          # optional; or a check of the syntax
+engine: sqlite               # in place of run: attempts are queries, judged by their rows (judge/queries.py)
 run: [./main]                # {memory_mb} stands for the memory limit
 version: [g++, --version]
 install: g++                 # Debian packages
@@ -34,6 +35,8 @@ __all__ = ["PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 PYTHON = ("", "python", "python3", "py")
 """Names of Python, which has its own sandbox and no record here."""
 FOLDER = Path(__file__).parent
+ENGINES = ("sqlite",)
+"""Engines of queries."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Search path of the sandbox, which cannot see home folders."""
 
@@ -50,8 +53,8 @@ class Language:
     """Name in tasks and attempts."""
     file: str
     """File the attempt is written to."""
-    run: tuple[str, ...]
-    """Command that runs it."""
+    run: tuple[str, ...] = ()
+    """Command that runs it; empty for queries."""
     compile: tuple[str, ...] = ()
     """Command that builds it or checks its syntax; empty if none."""
     aliases: tuple[str, ...] = ()
@@ -76,6 +79,8 @@ class Language:
     """Expression for a full heap."""
     headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Headers to read once for all programs -> the command that makes ``{target}`` of ``{source}`` (see headers.py)."""
+    engine: str = ""
+    """Engine that runs queries, one of ``ENGINES``; empty for programs."""
     grammar: str = ""
     """Module of its tree-sitter grammar, or ``module:function``; empty if none."""
 
@@ -87,6 +92,10 @@ class Language:
                 raise ValueError(f"{key}: {error}") from error
         if self.memory not in ("address", "group"):
             raise ValueError(f"memory is address or group, not {self.memory!r}")
+        if self.engine not in ("", *ENGINES):
+            raise ValueError(f"engine is {' or '.join(ENGINES)}, not {self.engine!r}")
+        if bool(self.run) == bool(self.engine):
+            raise ValueError("say either run or engine")
 
     def missing(self) -> str:
         """Return the first tool that is not installed here; empty if all are."""
@@ -123,7 +132,8 @@ def read_text(text: str, where: str) -> Language:
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: cannot be read as YAML: {error}") from error
     data = data if isinstance(data, dict) else {}
-    wrong = (data.keys() - {f.name for f in fields(Language)}) | ({"name", "file", "run"} - data.keys())
+    needed = {"name", "file", "run"} - ({"run"} if "engine" in data else set())
+    wrong = (data.keys() - {f.name for f in fields(Language)}) | (needed - data.keys())
     if wrong:
         raise ConfigError(f"{where}: unknown or missing keys: {', '.join(sorted(wrong))}")
     values: dict[str, Any] = {key: tuple(map(str, value)) if isinstance(value, list) else value for key, value in data.items()}

@@ -45,10 +45,12 @@ def task_key(task: Task, how: Judging) -> str:
 
 @cache
 def runtime(name: str) -> str:
-    """Return what identifies the runtime of a language: its YAML file, and the interpreters and compilers it names."""
+    """Return what identifies the runtime of a language: its YAML file, and the interpreters, compilers or engine it names."""
     if name in PYTHON:
         return python_version()
     known = languages().get(name)
+    if known and known.engine:
+        return repr((known, python_version(), sqlite3.sqlite_version))
     found = [shutil.which(words[0], path=SYSTEM_PATH) for words in (known.compile, known.run) if words] if known else []
     files = [Path(path) for path in found if path]
     return repr((known, [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]))

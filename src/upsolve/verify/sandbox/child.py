@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from upsolve.verify.sandbox.interpreter import feed, finish, new_module
     from upsolve.verify.sandbox.operations import CHANGING, OPERATIONS, SCALARS, StopError, describe, kind_of, raised
+    from upsolve.verify.sandbox.queries import run as query
     from upsolve.verify.sandbox.values import plain, value_of
 else:
     from interpreter import feed, finish, new_module
     from operations import CHANGING, OPERATIONS, SCALARS, StopError, describe, kind_of, raised
+    from queries import run as query
     from values import plain, value_of
 
 __all__ = ["TestTimeout", "alarm_clock", "report", "report_error", "report_value", "run"]
@@ -287,6 +289,7 @@ def run_command(job: dict[str, Any]) -> None:
 KINDS: Any = {
     "tests": run_tests,
     "program": run_program,
+    "queries": lambda job: query(job, report_error),  # pyright: ignore[reportUnknownLambdaType]
     "script": run_script,
     "calls": serve_calls,
     "worlds": serve_worlds,

@@ -35,7 +35,7 @@ STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """A server forks, so the packages that it loads may start no threads; and an attempt has one core."""
-MODULES = ("values", "operations", "interpreter", "child", "world_host", "stand_ins", "exceptions", "tester")
+MODULES = ("values", "operations", "interpreter", "queries", "child", "world_host", "stand_ins", "exceptions", "tester")
 """Modules of the server, each after those that it imports."""
 START = """
 import sys
@@ -88,7 +88,7 @@ class Job:
     memory_bytes: int = 0
     """Limit of the control group; 0: that of the attempt."""
     profile: str = "python"
-    """``python``: forked from the warm interpreter (``python:numpy``: from one that has loaded packages); ``any``: a sandbox in which other programs find what they need (/proc, room)."""
+    """``python``: forked from the warm interpreter (``python:numpy``: from one that has loaded packages); ``sql``: from one that has loaded SQLite; ``any``: a sandbox in which other programs find what they need (/proc, memory for files)."""
 
 
 class RenewError(JudgeError):
@@ -128,6 +128,8 @@ class Server:
         }
         if modules := required_by(profile):
             own |= {"packages": str(packages_folder()), "modules": modules}
+        if profile == "sql":
+            own |= {"modules": ["sqlite3"]}
         if profile == "any" and headers_folder().is_dir():
             own |= {"packages": str(headers_folder())}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}

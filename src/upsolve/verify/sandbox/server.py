@@ -9,8 +9,7 @@ Standard library only, and little of it: each page and mapping of this process c
        the job of the tester's process, where there is one: tests with their answers
 
 The server reads no job, so that no attempt finds anything of another in the memory it inherits. When an attempt is over, or its
-time is, the server kills every other process of its namespace, however well it hid; before the
-next one, it empties the temporary folders.
+time is, the server kills every other process of its namespace, however well it hid; before the next one, it empties the folders.
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ TYPE_CHECKING = False  # typing itself is not imported by us
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child, interpreter, tester
+    from upsolve.verify.sandbox import child, interpreter, queries, tester
 else:
     import child
     import interpreter
+    import queries
     import tester
 
 __all__ = ["main"]
@@ -226,8 +226,8 @@ def warm_up() -> None:
     child.RESULTS = os.open("/dev/null", os.O_WRONLY)
     job = {"kind": "tests", "setup": "", "code": "def f(x):\n    return [x]\n", "tests": [("call", "f('a')")] * 3}
     job |= {"nonce": "", "lines": False, "test_seconds": 0}
-    for _ in range(20):
-        child.run(marshal.loads(marshal.dumps(job)))
+    for given in [job] * 20 + [queries.EXAMPLE] * (5 if "sqlite3" in sys.modules else 0):
+        child.run(marshal.loads(marshal.dumps(given)))
     del sys.modules["attempt"]
     os.close(child.RESULTS)
     child.RESULTS = 3

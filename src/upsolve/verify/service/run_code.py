@@ -56,11 +56,13 @@ def run_program(program: Program, how: Judging) -> Ran:
 
     Raises:
         JudgeError: the sandbox broke, or cannot write a file that was given, or read one that is wanted.
-        ValueError: its language is not known, or its tools are not installed.
+        ValueError: its language is not known or one of queries, or its tools are not installed.
     """
     job, built = python_job(program, how), None
     if program.language not in PYTHON:
         tools = language(program.language)
+        if tools.engine:
+            raise ValueError(f"language {program.language}: a query needs a database; judge it as an attempt at a task")
         files = {**program.files, **{name: encoded(text) for name, text in {**tools.files, tools.file: program.code}.items()}}
         compiled = tools.compile and tools.file not in tools.run  # else it is a check of the syntax, which running does too
         if compiled:

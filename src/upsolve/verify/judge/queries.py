@@ -1,0 +1,93 @@
+"""Plan for queries: run one against the database of every test, in one process, and compare the rows outside of it."""
+
+from dataclasses import replace
+from math import isinf
+from typing import Any
+
+from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.verify.judge.memo import memo
+from upsolve.verify.judge.outcomes import (
+    ENDED,
+    Outcomes,
+    about,
+    how_it_ended,
+    output_outcome,
+    reported_outcome,
+    verdict,
+    whole_program,
+)
+from upsolve.verify.judge.programs import Plan
+from upsolve.verify.judge.rows import rows_of
+from upsolve.verify.languages import Language
+from upsolve.verify.limits import Judging
+from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.runner import Exit
+
+__all__ = ["query_fault", "run_queries"]
+
+
+def query_fault(task: Task) -> str:
+    """Return why a task is none for queries, an empty string where it is one."""
+    if any(test.kind is not TestKind.STDIO for test in task.tests):
+        return f"task {task.task_id}: a test of a query is STDIO: the database as an SQL script, and the rows expected"
+    if task.compare.partition(":")[0] not in ("rows", "rows_in_order"):
+        return f"task {task.task_id}: compare is rows or rows_in_order for a query, not {task.compare}"
+    for number, test in enumerate(task.tests, start=1):
+        if not are_rows(test.expected):
+            return f"task {task.task_id}: test {number}: expected rows are one JSON array a line, not {test.expected[:100]!r}"
+    return ""
+
+
+@memo
+def are_rows(text: str) -> bool:
+    """Return whether a text holds rows."""
+    try:
+        rows_of(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def run_queries(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
+    """Run a query against the database of every test: the task's setup, then the test's input."""
+    each = how.limits.test_seconds
+    job = {
+        "kind": "queries",
+        "engine": tools.engine,
+        "code": attempt.code,
+        "databases": [f"{task.setup}\n{test.input}" for test in task.tests],
+        "test_seconds": 0 if isinf(each) else each,
+        "output_bytes": how.limits.output_bytes,
+    }
+    end = yield Job(job, None, how.limits.wall_seconds, profile="sql")
+    return with_column(verdict(task, attempt, query_outcomes(task, end), [end], ""), end)
+
+
+def query_outcomes(task: Task, end: Exit) -> Outcomes:
+    """Return the outcome of every test, and the errors."""
+    if early := whole_program(end):
+        return [early[0]] * len(task.tests), [early[1]]
+    by_test = {record["test"]: record for record in end.records if type(record.get("test")) is int}
+    outcomes: list[Status] = []
+    errors: list[list[Any]] = []
+    for index, test in enumerate(task.tests):
+        record = by_test.get(index)
+        if record is None and (Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED)):
+            outcome, error = Status.UNSCORED, None
+        elif record is None:
+            outcome, error = how_it_ended(end)
+        elif "end" in record:
+            outcome, error = output_outcome(task, index, end.stdout[record["start"] : record["end"]].decode("utf-8", "replace"))
+        else:
+            outcome, error = reported_outcome(record)
+            error = [error[0], about(index, test, error[1]), error[2]]
+        outcomes.append(outcome)
+        errors += [error] if error else []
+    return outcomes, errors
+
+
+def with_column(found: Verdict, end: Exit) -> Verdict:
+    """Put the column of a syntax error into its finding."""
+    places = [record["compile"][3] for record in end.records if "compile" in record]
+    findings = tuple(replace(finding, column=places[0] or 1) for finding in found.findings) if places else found.findings
+    return replace(found, findings=findings)
