@@ -56,8 +56,8 @@ def no_model(monkeypatch):
     """What `train` hands on when it comes to loading a model."""
     handed = []
 
-    def load(*given):
-        handed.extend(given)
+    def load(*given, **named):
+        handed.extend([*given, *named.values()])
         raise LoadingError
 
     monkeypatch.setattr(loop, "parts_of", load)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from upsolve.config import OptimConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.attention import TREE
 from upsolve.train import run as runs
+from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
-from upsolve.train.logprobs import token_scores
+from upsolve.train.logprobs import TokenScores, token_scores
 from upsolve.train.loop import train
 from upsolve.train.pack import pack
 from upsolve.train.placement import Replicated
@@ -123,7 +125,7 @@ def batch_of():
 
 def test_the_optimizer_does_not_step_on_a_gradient_that_is_not_finite():
     model = llama()
-    placement = Replicated(model, None, token_scores, Processes(), optim=OptimConfig(), value_lr=1e-4)
+    placement = Replicated(model, None, token_scores, processes=Processes(), optim=OptimConfig(), value_lr=1e-4)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for bad in (math.inf, math.nan):
         next(iter(model.parameters())).grad = torch.full_like(before[0], bad)
@@ -169,3 +171,40 @@ def test_the_check_of_the_scorers_holds_no_gradient_of_the_model():
             peak = max(peak, live)
     assert 0 < peak < 4 * size * 0.75, (peak, size)
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
+def test_deepspeed_has_no_moments_while_every_step_was_skipped(monkeypatch):
+    """A gradient that is not finite in step 1 leaves AdamW without state: the checkpoint has no moments, and loading resets the step."""
+    utils = pytest.importorskip("deepspeed.utils")
+
+    class Inner:
+        def __init__(self):
+            self.state = {}
+
+    class Alone(DeepSpeed):
+        def __init__(self):
+            self.linked, self.processes, self.weight = False, Processes(), torch.nn.Parameter(torch.ones(2))
+            self.optimizer = SimpleNamespace(optimizer=Inner())
+
+        def parameters(self):
+            return [self.weight]
+
+        def full(self, parameter, **_keep):
+            return parameter.detach().clone()
+
+        def score(self, _batch):
+            return TokenScores(self.weight, self.weight, self.weight)
+
+        def backward(self, loss, *, last):
+            pass
+
+        def step(self, _lr):
+            self.optimizer.optimizer.state[self.weight], self.linked = {"step": torch.tensor(1.0)}, True
+            return 0.0
+
+    monkeypatch.setattr(utils, "safe_set_full_fp32_param", lambda parameter, value: parameter.data.copy_(value))
+    weights, moments = Alone().state(keep=True)
+    assert [one.tolist() for one in weights] == [[1.0, 1.0]] and moments == {}
+    resumed = Alone()
+    resumed.load([torch.tensor([3.0, 4.0])], moments, example=None)
+    assert resumed.weight.tolist() == [3.0, 4.0] and resumed.states()[0]["step"].item() == 0.0

@@ -190,7 +190,7 @@ def test_values_need_rounds(tiny_model, tmp_path):
 
 def test_a_ratio_to_nobody_knows_whom_is_warned_of(tiny_model, tmp_path):
     recipe = recipe_for(tiny_model, source={"rounds": 0}, reward={"weights": {}}, optim={"max_steps": 1, "epochs": 1})
-    with pytest.warns(UserWarning, match="nobody knows who wrote stored attempts"):
+    with pytest.warns(UserWarning, match="the policy that wrote stored attempts is unknown"):
         assert run(recipe, tmp_path / "run").steps == 1
 
 

@@ -1,7 +1,7 @@
-"""DeepSpeed's ZeRO: stage 1 shards the optimizer's state, 2 the gradients as well, 3 the weights, too; each can be offloaded to the CPU.
+"""DeepSpeed's ZeRO: stage 1 shards the optimizer state, 2 also the gradients, 3 also the weights; each can be offloaded to the CPU.
 
-DeepSpeed averages gradients where ours are summed, steps by itself at a gradient accumulation boundary, and keeps its weights flat; this
-file hides all of that.
+DeepSpeed averages gradients where upsolve sums them, steps at its own gradient accumulation boundaries, and keeps flattened weights; this
+module hides these differences.
 """
 
 import math
@@ -21,27 +21,29 @@ __all__ = ["DeepSpeed"]
 class DeepSpeed(Distributed):
     """The policy and its value head in a DeepSpeed engine."""
 
-    def __init__(self, *modules: Any, settings: dict[str, Any], bf16: bool, **rates: Any) -> None:
-        """Make the engine; ``settings`` (DeepSpeed's) override ``defaults``, the rest is as for ``Replicated``."""
-        super().__init__(*modules, **rates)
+    def __init__(self, *modules: Any, config: dict[str, Any], bf16: bool, **settings: Any) -> None:
+        """Initialise the engine; ``config`` (DeepSpeed's) overrides ``defaults``; for the other arguments see ``Replicated``."""
+        super().__init__(*modules, **settings)
         self.bf16 = bf16  # DeepSpeed opens its own autocast
         try:
             import deepspeed
             from deepspeed.runtime.zero import register_external_parameter
         except ImportError as error:
             raise TrainingError("model.shard: deepspeed needs DeepSpeed: pip install 'upsolve[deepspeed]'") from error
-        scoring, config = ScoringModule(self.model, self.value_head, self.scorer), {**self.defaults(), **settings}
-        register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # is read, not run
-        self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=config)[0]
+        scoring = ScoringModule(self.model, self.value_head, self.scorer)
+        register_external_parameter(scoring, self.model.get_output_embeddings().weight)  # scoring uses it outside of its module
+        self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config={**self.defaults(), **config})[
+            0
+        ]
         self.optimizer = self.engine.optimizer
         self.linked = False
 
     def defaults(self) -> dict[str, Any]:
-        """Return the settings of a run whose recipe has none."""
+        """Return DeepSpeed's configuration where ``model.deepspeed`` is empty."""
         return {
             "zero_optimization": {"stage": 3},
             "gradient_clipping": self.optim.clip_norm,
-            "train_micro_batch_size_per_gpu": 1,  # a batch is as large as it is: nothing is divided by this
+            "train_micro_batch_size_per_gpu": 1,  # required by DeepSpeed, unused: batches vary in size, and losses are shares of the step
             "torch_autocast": {"enabled": self.bf16, "dtype": "bfloat16", "lower_precision_safe_modules": []},
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
@@ -58,7 +60,7 @@ class DeepSpeed(Distributed):
         self.engine.backward(loss * self.processes.count)
 
     def clip_and_step(self) -> float:
-        """Clip and step, at the learning rates that are set; DeepSpeed skips the step by itself where a gradient is not finite."""
+        """Clip and step, at the learning rates that are set; DeepSpeed itself skips the step if a gradient is not finite."""
         self.engine.step()
         if self.optimizer.overflow:
             return math.inf
@@ -67,14 +69,14 @@ class DeepSpeed(Distributed):
         return float(self.engine.get_global_grad_norm())
 
     def link(self) -> None:
-        """Let ``state`` find the moments of all parameters: stages 1 and 2 link them when only the first group has stepped."""
+        """Link the moments of all parameters, for ``state``: stages 1 and 2 do it too early, when only the first group has stepped."""
         self.linked = True
         if hasattr(self.optimizer, "_lazy_init_hp_params_optimizer_state"):
             self.optimizer._hp_optimizer_states_linked = False
             self.optimizer._lazy_init_hp_params_optimizer_state()
 
     def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
-        """Return a parameter unsharded, float32, on the CPU; an empty tensor in a process that does not keep it. Collective."""
+        """Return a parameter unsharded, float32, on the CPU; an empty tensor on a rank that does not keep it. Collective."""
         from deepspeed.runtime.zero import GatheredParameters
         from deepspeed.utils import safe_get_full_fp32_param
 
@@ -85,16 +87,17 @@ class DeepSpeed(Distributed):
             return parameter.detach().cpu().clone() if keep else torch.empty(0)
 
     def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
-        """Return weights and moments unsharded; empty tensors in a process that does not keep them. Collective."""
+        """Return weights and moments unsharded; empty tensors on a rank that does not keep them. Collective."""
         from deepspeed.utils import safe_get_full_optimizer_state
 
         find: Any = safe_get_full_optimizer_state
-        learning, step = self.parameters(), float(self.states()[0]["step"])
         moments: Moments = {}
-        for at, parameter in enumerate(learning):
-            both = {name: find(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
-            moments[at] = {"step": torch.tensor(step), **{name: each.cpu() for name, each in both.items() if keep}}
-        return [self.full(parameter, keep=keep) for parameter in learning], moments
+        if self.linked:  # else every step so far was skipped: there are no moments yet
+            step = torch.tensor(float(self.states()[0]["step"]))
+            for at, parameter in enumerate(self.parameters()):
+                both = {name: find(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
+                moments[at] = {"step": step, **{name: each.cpu() for name, each in both.items() if keep}}
+        return [self.full(parameter, keep=keep) for parameter in self.parameters()], moments
 
     def states(self) -> list[dict[str, Any]]:
         """Return the states of the inner optimizer."""
@@ -108,10 +111,10 @@ class DeepSpeed(Distributed):
         for parameter, saved in zip(learning, weights, strict=True):
             safe_set_full_fp32_param(parameter, saved.to(self.processes.device))
         self.backward(zero_loss(self.score(example)), last=True)
-        self.step(0.0)  # changes no weight, but makes the optimizer's state, and the weights that the forward pass reads
+        self.step(0.0)  # changes no weight, but creates the optimizer's state and the weights that the forward pass uses
         for at, each in moments.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 safe_set_full_optimizer_state(learning[at], each[name].to(self.processes.device), name)
-        step = moments[0]["step"]
+        step = moments[0]["step"] if moments else torch.tensor(0.0)
         for state in self.states():
             state["step"] = step.clone() if isinstance(state["step"], Tensor) else int(step)

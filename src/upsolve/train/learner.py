@@ -1,4 +1,4 @@
-"""The policy in training, on all processes: its scorer, its optimizer, one step, and what is read off it between steps."""
+"""The policy in training, over all processes: scoring, optimizer steps, held-out metrics, checkpoints."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ __all__ = ["Learner"]
 
 
 class Learner:
-    """A policy: the frozen start at first, the policy in training after ``start_training``."""
+    """A policy and its optimizer: before ``start_training`` the frozen start (the reference), after it the policy in training."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Learner:
         values: bool = False,
         processes: Processes | None = None,
     ) -> None:
-        """Load the start on this process's device.
+        """Load the model on the device of this process.
 
         Args:
-            model: which model, its adapters, precision and sharding.
+            model: name, adapters, precision and sharding.
             objective: the loss.
-            optim: AdamW.
-            seed: of everything random in training, such as the adapters' initial weights.
-            values: whether a value head is trained, too.
-            processes: None joins the process group.
+            optim: AdamW and its learning rate.
+            seed: seeds everything random in training, such as the initial weights of adapters.
+            values: train a value head, too.
+            processes: None: join the process group.
         """
         keep_memory()
         torch.manual_seed(seed)
@@ -64,7 +64,7 @@ class Learner:
         self.placed: Replicated | None = None
 
     def choose_scorer(self, batch: PackedBatch) -> None:
-        """Try the packed scorers on a batch and keep the fastest that agrees with the padded one."""
+        """Choose the fastest packed scorer that agrees with the padded one on a batch."""
         self.example = batch
         self.scorer = choose_scorer(self.model, batch, self.precision if self.config.bf16 else None)
 
@@ -96,22 +96,22 @@ class Learner:
 
     def place(self) -> Replicated:
         """Replicate or shard the policy over the processes, and make its optimizer."""
-        model, modules = self.config, (self.model, self.value_head, self.scorer, self.processes)
-        rates: Any = {"optim": self.optim, "value_lr": self.objective.value.lr}
+        model, modules = self.config, (self.model, self.value_head, self.scorer)
+        settings: Any = {"processes": self.processes, "optim": self.optim, "value_lr": self.objective.value.lr}
         if model.shard == "none" or self.processes.count == 1:
-            return Replicated(*modules, **rates)
+            return Replicated(*modules, **settings)
         if model.shard == "fsdp2":
-            return Fsdp2(*modules, **rates)
-        return DeepSpeed(*modules, **rates, settings=model.deepspeed, bf16=model.bf16)
+            return Fsdp2(*modules, **settings)
+        return DeepSpeed(*modules, **settings, config=model.deepspeed, bf16=model.bf16)
 
     @property
     def placement(self) -> Replicated:
-        """The policy as this process holds it, with its optimizer; after ``start_training``."""
+        """The policy on this process, with its optimizer; only after ``start_training``."""
         assert self.placed is not None
         return self.placed
 
     def sampling_copy(self, policy: Any) -> Any:
-        """Return a copy of the policy to sample from: in the run's precision, with the attention that the model came with."""
+        """Return a copy of the policy to sample from: in the precision of the run, with the model's original attention."""
         copied = frozen_copy(policy, torch.bfloat16 if self.config.bf16 else torch.float32).to(self.processes.device)
         copied.set_attn_implementation(self.attention)
         return copied
@@ -136,7 +136,7 @@ class Learner:
             return reference_logps(batches, score=self.score, model_id=self.fingerprint)
 
     def read(self, batches: Sequence[PackedBatch], *, frozen: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return log-probabilities and values of attempts by key, under the policy now or under the frozen start. Collective."""
+        """Return log-probabilities and values of attempts by content key, under the current policy or the frozen start. Collective."""
         model = self.frozen if frozen else self.model
         mine = list(batches[self.processes.index :: self.processes.count])
         if self.needs_dummy(len(batches)):
@@ -148,11 +148,11 @@ class Learner:
         return {k: v for logps, _ in every for k, v in logps.items()}, {k: v for _, values in every for k, v in values.items()}
 
     def measure(self, batches: Sequence[PackedBatch]) -> dict[str, float]:
-        """Return the metrics of held-out attempts. Collective."""
+        """Return the metrics of held-out attempts (``monitor.held_out``). Collective."""
         return held_out(self.score, batches)
 
     def step(self, batches: Sequence[PackedBatch], frozen: FrozenScores, lr: float) -> dict[str, float]:
-        """Do one optimizer step and return its metrics, those of rank 0 on all processes. Collective."""
+        """Do one optimizer step and return its metrics, over the attempts of all ranks. Collective."""
         started, placement, index = time.monotonic(), self.placement, self.processes.index
         if self.objective.needs_statistic and len(batches) > 1:
             statistic = statistic_of(batches, frozen, self.read(batches)[0], self.objective)

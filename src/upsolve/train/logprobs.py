@@ -28,7 +28,7 @@ CHUNK = 256
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """What the policy says about each attempt token."""
+    """Scores of the policy for each attempt token."""
 
     logp_T: Tensor
     """float32 [T], nats, with gradient."""
@@ -37,7 +37,7 @@ class TokenScores:
     logit_variance_T: Tensor
     """float32 [T], variance of the logits over the vocabulary, no gradient."""
     values_T: Tensor | None = None
-    """float32 [T], the value head's expectation of the rewards from this token on, with gradient; None without one."""
+    """float32 [T], with gradient: the value head's prediction of the rewards from this token on; None without a value head."""
 
 
 Scorer = Callable[..., TokenScores]
@@ -45,7 +45,7 @@ Scorer = Callable[..., TokenScores]
 
 
 def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, window: int | None) -> Tensor:
-    """Return a bool mask [B, 1, L, L], True where a token (third axis) sees another (fourth axis), at most ``window`` tokens back."""
+    """Return a bool mask [B, 1, L, L], True where a query (third axis) sees a key (fourth axis), at most ``window`` tokens back."""
     length = group_BL.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool, device=group_BL.device).tril()
     same_group = group_BL[:, :, None] == group_BL[:, None, :]
@@ -60,7 +60,7 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
     """Return the sliding window of a model, tokens; None if it has none, or if it exceeds the row.
 
     Raises:
-        ModelError: it has layers of another kind (recurrent, chunked).
+        ModelError: it has recurrent or chunked-attention layers.
     """
     if odd := odd_layers(config):
         raise ModelError(f"layers of the kind {', '.join(odd)} cannot share a prompt")
@@ -69,7 +69,7 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
 
 
 def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
-    """Return the mask of whole rows as a model takes it: one for each kind of its layers where some see only a window."""
+    """Return the attention mask of whole rows; one per layer type for models in which only some layers have a sliding window."""
     group, attempt, positions = (
         torch.from_numpy(array).to(device) for array in (batch.group_BL, batch.attempt_BL, batch.positions_BL)
     )
@@ -89,15 +89,15 @@ class ScoreTokens(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, head: tuple[float, float | None]
+        ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, scale: float, cap: float | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities, entropies and logit variances."""
         ctx.save_for_backward(hidden_TD, weight_VD, target_T)
-        ctx.head = head
+        ctx.scale, ctx.cap = scale, cap
         logp, entropy, variance = (torch.empty(len(target_T), device=hidden_TD.device) for _ in range(3))
         for i in range(0, len(target_T), CHUNK):
             part = slice(i, i + CHUNK)
-            logits = Head(weight_VD, *head).logits(hidden_TD[part])
+            logits = Head(weight_VD, scale, cap).logits(hidden_TD[part])
             scores = logits.log_softmax(-1)
             logp[part] = scores.gather(-1, target_T[part, None])[:, 0]
             entropy[part] = -torch.einsum("tv,tv->t", logits.softmax(-1), scores)
@@ -106,10 +106,10 @@ class ScoreTokens(torch.autograd.Function):
         return logp, entropy, variance
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        """Return the gradients of the hidden states and, where it learns, of the head."""
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the hidden states and, if the head is trained, of its weight."""
         hidden_TD, weight_VD, target_T = ctx.saved_tensors
-        head = Head(weight_VD, *ctx.head)
+        head = Head(weight_VD, ctx.scale, ctx.cap)
         grad_hidden = torch.empty_like(hidden_TD)
         grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         for i in range(0, len(target_T), CHUNK):
@@ -121,23 +121,25 @@ class ScoreTokens(torch.autograd.Function):
             grad_hidden[part] = push @ weight_VD
             if grad_weight is not None:
                 grad_weight += push.T @ hidden_TD[part]
-        return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None, None
 
 
 def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     """Return the last hidden states [B, L, D] of packed rows."""
     device = next(model.parameters()).device
     ids, positions = (torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL))
-    told: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
+    inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
     attention = model.config._attn_implementation
     if attention == VARLEN or (blocks and everything and attention == TREE):
         rows = places(batch.group_BL, batch.attempt_BL)
-        told |= {"sequences": sequences(rows, ids.shape[1], device)} if attention == VARLEN else {"places": rows}
-        told["attention_mask"] = torch.ones(1, 1, 1, 1, dtype=torch.bool)  # four axes: taken as it is, and not looked at
+        inputs |= {"sequences": sequences(rows, ids.shape[1], device)} if attention == VARLEN else {"places": rows}
+        inputs["attention_mask"] = torch.ones(
+            1, 1, 1, 1, dtype=torch.bool
+        )  # a 4D mask is passed through; our attention ignores it
     else:
-        told["attention_mask"] = masks(model, batch, device)
-    return model.get_decoder()(**told).last_hidden_state
+        inputs["attention_mask"] = masks(model, batch, device)
+    return model.get_decoder()(**inputs).last_hidden_state
 
 
 def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
@@ -152,21 +154,20 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
     Args:
         model: the policy.
         batch: packed rows.
-        value_head: from hidden states to values, where there is one.
-        blocks: compute attention only between tokens that see each other, where the model has our attention; else over whole
-            rows with a mask.
+        value_head: maps hidden states to values; None without one.
+        blocks: with our CPU attention, compute only blocks of tokens that see each other; False: whole rows with a mask.
 
     Raises:
-        ModelError: this kind of model cannot; ``upsolve.train.reference_scorer.padded_scores`` can.
+        ModelError: the model's architecture does not support packing; use ``upsolve.train.reference_scorer.padded_scores``.
     """
     head = head_of(model)
     if head.bias_V is not None:
-        raise ModelError("a head with a bias")
+        raise ModelError("the language-model head has a bias")
     hidden = hidden_states(model, batch, blocks=blocks)
-    # indexing with [] would add up gradients in whatever order the threads come; index_select keeps one order
+    # index_select is deterministic; several threads accumulate the gradient of hidden[rows] in no fixed order
     picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
     target, weight = torch.from_numpy(batch.target_T).to(hidden.device), head.weight_VD
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-    logp, entropy, variance = ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, (head.scale, head.cap))
+    logp, entropy, variance = ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, head.scale, head.cap)
     return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked, value_head))

@@ -1,4 +1,4 @@
-"""The training loop: groups -> judge -> reward -> advantage -> pack -> step. Offline and online differ in the source of groups alone."""
+"""The training loop: groups -> judge -> reward -> advantage -> pack -> step. Offline and online differ in the source of groups only."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def train(
     show: OnProgress | None = None,
     fresh: bool = False,
 ) -> Trained:
-    """Train a policy on judged groups. Interrupt any time; call again to resume (docs/online.md says how exactly).
+    """Train a policy on judged groups. Interrupt any time; call again to resume (docs/online.md).
 
     Args:
         recipe: all settings.
@@ -41,8 +41,8 @@ def train(
         fresh: remove an earlier run in the folder first.
 
     Raises:
-        ConfigError: the recipe contradicts itself, or the archive lacks what it reads; found before the model is loaded.
-        TrainingError: there is nothing to train on, or the folder holds another run.
+        ConfigError: the recipe contradicts itself, or the archive lacks data that it needs; raised before the model is loaded.
+        TrainingError: no group has a gradient, or the folder holds another run.
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
     place, processes, collapsed = Path(folder), Processes(), ""
@@ -50,9 +50,12 @@ def train(
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals:
-        parts = parts_of(recipe, groups, place, processes, rewarder, show if show and processes.is_main else no_progress)
+        report = show if show and processes.is_main else no_progress
+        parts = parts_of(recipe, groups, place, processes=processes, rewarder=rewarder, show=report)
         ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
-        run = start_run(recipe, parts.learner, heldout, place, ahead=ahead, signals=signals, on_step=on_step or no_report)
+        run = start_run(
+            recipe, parts.learner, place, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step or no_report
+        )
         try:
             while not run.is_done:
                 now = ahead[run.progress.round] if ahead else prepare(recipe, parts, run.progress.round)
@@ -66,7 +69,7 @@ def train(
 def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     """Return a round, ready to train on; offline a round is an epoch."""
     started, groups = time.monotonic(), parts.source.groups(number)  # groups
-    judged = parts.judge(groups)  # judge: tasks are sampled, and samples judged as they come; the rest is judged
+    judged = parts.judge(groups)  # judge: samples the round's tasks and judges the attempts; stored groups are judged already
     samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
     stored = [parts.reward(group) for group in judged.stored]
     formed = advantages_of(  # advantage

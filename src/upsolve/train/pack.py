@@ -148,10 +148,10 @@ def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
         for g, group in enumerate(row):
             prompt = len(group.prompt_P)
             end = at + prompt
-            put(ids[b], positions[b], at, (group.prompt_P, 0))
+            put(ids[b], positions[b], at, group.prompt_P, first=0)
             last = b * length + end - 1
             for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
-                put(ids[b], positions[b], end, (tokens[:-1], prompt))
+                put(ids[b], positions[b], end, tokens[:-1], first=prompt)
                 attempt[b, end : end + len(tokens) - 1] = index
                 source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
                 target += tokens
@@ -186,8 +186,7 @@ def sampler_logps(one: EncodedAttempt) -> Floats:
     return np.full(len(one.ids_R), np.nan, dtype=np.float32) if one.sampler_logps_R is None else one.sampler_logps_R
 
 
-def put(ids_L: Ints, positions_L: Ints, at: int, what: tuple[Sequence[int], int]) -> None:
-    """Write tokens and their positions into a row."""
-    tokens, first = what
+def put(ids_L: Ints, positions_L: Ints, at: int, tokens: Sequence[int], *, first: int) -> None:
+    """Write tokens into a row at ``at``, with positions from ``first`` on."""
     ids_L[at : at + len(tokens)] = tokens
     positions_L[at : at + len(tokens)] = np.arange(first, first + len(tokens))

@@ -1,8 +1,8 @@
-"""Where the policy, its gradients and its optimizer live: replicated in every process, or sharded by FSDP2 (by DeepSpeed: deepspeed.py).
+"""Placement of the policy, its gradients and its optimizer: replicated, or sharded by FSDP2 (for DeepSpeed see deepspeed.py).
 
-Sharded, every process holds 1/n of each tensor, split along its first axis. The weights of a layer are gathered for its forward and
-backward pass and freed after it; its gradients are summed over the processes and split again (reduce-scatter). These are collectives:
-every rank must run as many passes as the others.
+Sharded, every rank holds 1/n of each tensor, split along its first axis. The weights of a layer are all-gathered for its forward and
+backward pass and freed afterwards; its gradients are reduce-scattered. These are collectives: every rank must run the same number of
+passes.
 """
 
 import math
@@ -25,20 +25,20 @@ from upsolve.train.processes import Processes
 __all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "zero_loss"]
 
 BUCKET = 2**24
-"""Elements of gradients that are summed over the processes at once (64 MB in float32)."""
+"""Gradient elements per all-reduce (64 MB in float32)."""
 
 Moments = dict[int, dict[str, Tensor]]
-"""Optimizer state by number of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
+"""Optimizer state by index of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
 
 
 class Replicated:
-    """The policy, its value head and their optimizer, whole in each process; gradients are summed over the processes (DDP)."""
+    """The policy, its value head and their optimizer, replicated on each rank; gradients are summed over the ranks (DDP)."""
 
     lockstep = False
     """Whether a forward or backward pass is a collective."""
 
     def __init__(
-        self, model: Any, value_head: Any, scorer: Scorer, processes: Processes, *, optim: OptimConfig, value_lr: float
+        self, model: Any, value_head: Any, scorer: Scorer, *, processes: Processes, optim: OptimConfig, value_lr: float
     ) -> None:
         """Place the model and make AdamW: ``optim.lr`` for the policy, ``value_lr`` for the value head."""
         self.model, self.value_head, self.scorer = model, value_head, scorer
@@ -72,7 +72,7 @@ class Replicated:
         loss.backward()
 
     def sum_gradients(self) -> None:
-        """Sum gradients over all processes, in buckets."""
+        """All-reduce gradients, in buckets."""
         if self.processes.count == 1:
             return
         for parameter in self.parameters():
@@ -103,15 +103,15 @@ class Replicated:
         return norm
 
     def full_model(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights; None in a process that does not keep it. Collective."""
+        """Return the policy with all its weights; None on a rank that does not keep it. Collective."""
         return self.model if keep else None
 
     def full(self, parameter: Tensor, *, keep: bool) -> Tensor:
-        """Return a parameter unsharded; an empty tensor in a process that does not keep it. Collective."""
+        """Return a parameter unsharded; an empty tensor on a rank that does not keep it. Collective."""
         return full_tensor(parameter.detach(), keep=keep)
 
     def state(self, *, keep: bool) -> tuple[list[Tensor], Moments]:
-        """Return weights and moments unsharded; empty tensors in a process that does not keep them. Collective."""
+        """Return weights and moments unsharded; empty tensors on a rank that does not keep them. Collective."""
         weights = [self.full(parameter, keep=keep) for parameter in self.parameters()]
         state: Moments = self.optimizer.state_dict()["state"]
         moments = {at: {name: full_tensor(tensor, keep=keep) for name, tensor in each.items()} for at, each in state.items()}
@@ -128,7 +128,7 @@ class Replicated:
 
 
 def buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Split tensors, in order, into lists of at most ``BUCKET`` elements; a larger tensor stands alone."""
+    """Split tensors, in order, into lists of at most ``BUCKET`` elements; a larger tensor is a list of its own."""
     parts: list[list[Tensor]] = []
     used = BUCKET + 1
     for tensor in tensors:
@@ -141,14 +141,14 @@ def buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
 
 
 class ScoringModule(nn.Module):
-    """A scorer as a module: it bypasses the model's own forward, where the hooks would gather the embedding and the head."""
+    """A scorer as a module, the root for FSDP2's hooks: scoring bypasses the model's forward, whose hooks would gather the head."""
 
     def __init__(self, model: Any, value_head: Any, scorer: Scorer) -> None:
         super().__init__()
         self.model, self.value_head, self.scorer = model, value_head, scorer
 
     def forward(self, batch: PackedBatch) -> tuple[Tensor | None, ...]:
-        """Return the fields of ``TokenScores`` in their order; copies, since FSDP2 hangs its hooks on them and warns of views."""
+        """Return the fields of ``TokenScores`` in order; copies, because FSDP2 registers hooks on them and warns about views."""
         scores = self.scorer(self.model, batch, self.value_head)
         values_T = scores.values_T
         return (
@@ -160,7 +160,7 @@ class ScoringModule(nn.Module):
 
 
 class Distributed(Replicated):
-    """The policy sharded over all processes: ``full_model`` puts the gathered weights into a copy of the model."""
+    """The policy sharded over all ranks; ``full_model`` loads the gathered weights into a copy of the model."""
 
     lockstep = True
 
@@ -169,7 +169,7 @@ class Distributed(Replicated):
         self.blank = with_weights(self.model, (parameter.to("meta") for parameter in self.model.parameters()))
 
     def full_model(self, *, keep: bool) -> Any:
-        """Return the policy with all its weights, on the CPU; None in a process that does not keep it. Collective."""
+        """Return the policy with all its weights, on the CPU; None on a rank that does not keep it. Collective."""
         weights = [self.full(parameter, keep=keep) for parameter in self.model.parameters()]
         return with_weights(self.blank, weights) if keep else None
 
@@ -184,9 +184,11 @@ class Fsdp2(Distributed):
         mesh = init_device_mesh(self.processes.device.type, (self.processes.count,))
         kinds: set[str] = set(self.model._no_split_modules or ())
         layers = [module for module in self.model.modules() if type(module).__name__ in kinds]
-        for module in [*reversed(layers), self.scoring]:  # inner modules first
+        for module in [*reversed(layers), self.scoring]:  # FSDP2 wants inner modules first
             part = fully_shard(module, mesh=mesh, reshard_after_forward=True)
-            part.set_gradient_divide_factor(1.0)  # a process's loss is its share of the step's: gradients are summed
+            part.set_gradient_divide_factor(
+                1.0
+            )  # the loss of a rank is its share of the step: gradients are summed, not averaged
             part.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it sums
 
     def score(self, batch: PackedBatch) -> TokenScores:
@@ -194,7 +196,7 @@ class Fsdp2(Distributed):
         return TokenScores(*self.scoring(batch))
 
     def sum_gradients(self) -> None:
-        """Do nothing: the backward pass has summed them."""
+        """Do nothing: the backward pass reduce-scatters them."""
 
 
 def zero_loss(scores: TokenScores) -> Tensor:
@@ -210,7 +212,7 @@ def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:
 
 
 def full_tensor(tensor: Tensor, *, keep: bool = True) -> Tensor:
-    """Return a sharded tensor whole, on the CPU, and any other unchanged; an empty one in a process that does not keep it. Collective."""
+    """Return a sharded tensor unsharded, on the CPU, and any other unchanged; empty on a rank that does not keep it. Collective."""
     if not isinstance(tensor, DTensor):
         return tensor
     full = tensor.full_tensor()
@@ -218,7 +220,7 @@ def full_tensor(tensor: Tensor, *, keep: bool = True) -> Tensor:
 
 
 def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Return this process's shard of a full tensor of a sharded parameter's shape, and any other tensor unchanged."""
+    """Return this rank's shard of a full tensor that has the shape of a sharded parameter; any other tensor unchanged."""
     if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
         return tensor
     return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)

@@ -241,9 +241,9 @@ class Run:
 def start_run(
     recipe: Recipe,
     learner: Learner,
-    heldout: Sequence[Group],
     folder: Path,
     *,
+    heldout: Sequence[Group],
     ahead: Sequence[Round],
     signals: StopSignals,
     on_step: OnStep,
@@ -253,8 +253,8 @@ def start_run(
     Args:
         recipe: all settings.
         learner: the frozen start.
-        heldout: judged groups for the monitors.
         folder: of the run.
+        heldout: judged groups for the monitors.
         ahead: all rounds of an offline run; empty online.
         signals: stop the run.
         on_step: called after every step.

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upsolve.archive.store import Archive
-from upsolve.config import ObjectiveConfig, Recipe, SampleConfig
+from upsolve.config import AdvantageConfig, ObjectiveConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
@@ -52,6 +52,7 @@ def parts_of(
     recipe: Recipe,
     groups: Sequence[Group],
     folder: Path,
+    *,
     processes: Processes,
     rewarder: Callable[[Group], Rewarded],
     show: OnProgress,
@@ -62,7 +63,8 @@ def parts_of(
         ConfigError: the recipe cannot be trained offline, or cannot be sampled.
         ModelError: the model, or vLLM, cannot be loaded.
     """
-    check_offline(recipe)
+    if not recipe.source.rounds:
+        check_offline(recipe.advantage, recipe.objective)
     online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
     learner = Learner(
         recipe.model, learning, recipe.optim, seed=recipe.seed, values=advantage.needs_values, processes=processes
@@ -94,20 +96,18 @@ def parts_of(
     return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, score, encoding, online)
 
 
-def check_offline(recipe: Recipe) -> None:
-    """Check what an offline run cannot do, and warn of what it does badly.
+def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:
+    """Refuse what offline training cannot do, and warn about objectives with a ratio to pi_old.
 
     Raises:
-        ConfigError: the advantages need a value head, which has learned nothing yet.
+        ConfigError: the advantages need a value head, which is untrained.
     """
-    if recipe.source.rounds:
-        return
-    if recipe.advantage.needs_values:
-        raise ConfigError("advantage.kind gae is for online training: set source.rounds, or choose another kind")
-    if recipe.objective.needs_old:
+    if advantage.needs_values:
+        raise ConfigError(f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind")
+    if objective.needs_old:
         warnings.warn(
-            f"objective.kind {recipe.objective.kind} weighs by pi / pi_old, and nobody knows who wrote stored attempts: the frozen start "
-            "stands in; watch `clipped`, such tokens have no gradient",
+            f"objective.kind {objective.kind} uses pi / pi_old, and the policy that wrote stored attempts is unknown: the frozen start is "
+            "used for pi_old; watch the metric `clipped`, the share of tokens without a gradient",
             stacklevel=2,
         )
 

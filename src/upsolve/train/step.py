@@ -24,14 +24,14 @@ __all__ = ["ByAttempt", "FrozenScores", "loss_of", "statistic_of", "sum_gradient
 
 Floats = NDArray[np.float32]
 ByAttempt = Mapping[str, Floats]
-"""Content key of an attempt after its prompt -> one number a token."""
+"""Content key of an attempt and its prompt -> one number per token, float32 [R]."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenScores:
-    """Scores of attempts that the loss takes as constants, computed before the step; None where the objective reads none.
+    """Scores of attempts that are constants in the loss, computed before the step; None if the objective does not need them.
 
-    Each maps an attempt's content key to one number a token, float32 [R].
+    Each maps the content key of an attempt to one number per token, float32 [R].
     """
 
     reference: ByAttempt | None = None
@@ -52,7 +52,7 @@ def tokens_of(batch: PackedBatch, scores: ByAttempt | None, device: torch.device
 
 
 def inputs_of(batch: PackedBatch, frozen: FrozenScores, device: torch.device) -> LossInputs:
-    """Return what the loss reads, as tensors."""
+    """Return the inputs of the loss, as tensors."""
     return LossInputs(
         attempt_T=torch.from_numpy(batch.attempt_T).to(device),
         advantages_T=torch.from_numpy(batch.advantages_T).to(device),
@@ -73,11 +73,11 @@ def statistic_of(batches: Sequence[PackedBatch], frozen: FrozenScores, now: ByAt
 
 
 def loss_of(
-    scores: TokenScores, batch: PackedBatch, frozen: FrozenScores, config: ObjectiveConfig, sizes: tuple[int, int]
+    scores: TokenScores, batch: PackedBatch, frozen: FrozenScores, *, config: ObjectiveConfig, sizes: tuple[int, int]
 ) -> tuple[Tensor, LossInputs]:
-    """Return the loss of a batch as its share of the step, and what it read: ``sizes`` are the step's attempts and tokens.
+    """Return a batch's share of the loss of the step, and the inputs of the loss; ``sizes`` are attempts and tokens of the step.
 
-    An attempt that stands for several equal ones counts as many. With a value head, its loss is added with its coefficient.
+    A merged attempt counts as often as it occurs. The loss of the value head, if any, is added with its coefficient.
     """
     device = scores.logp_T.device
     inputs = inputs_of(batch, frozen, device)
@@ -92,7 +92,7 @@ def loss_of(
 
 
 def denominators(batches: Sequence[PackedBatch]) -> tuple[int, int]:
-    """Return the attempts and attempt tokens of a step: equal attempts each, those with advantage 0 too, though they were not packed."""
+    """Return the numbers of attempts and attempt tokens of a step, counting merged attempts and those with advantage 0 (not packed)."""
     attempts = sum(int(batch.count_S.sum()) + batch.zero_attempts for batch in batches)
     return attempts, sum(int(batch.count_S[batch.attempt_T].sum()) + batch.zero_tokens for batch in batches)
 
@@ -106,7 +106,7 @@ def sum_gradients(
     frozen: FrozenScores | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> Tally:
-    """Accumulate the gradients of a step; the same for one batch as for many, and for one process as for many together.
+    """Accumulate the gradients of a step; the sum does not depend on the number of batches or processes.
 
     Args:
         score: how the policy scores a batch.
@@ -120,9 +120,9 @@ def sum_gradients(
     tally = Tally()
     for batch in batches[share[0] :: share[1]]:
         scores = score(batch)
-        loss, inputs = loss_of(scores, batch, frozen or FrozenScores(), config, sizes)
+        loss, inputs = loss_of(scores, batch, frozen or FrozenScores(), config=config, sizes=sizes)
         backward(loss)
-        count(tally, batch, scores, inputs, float(loss.detach()))
+        count(tally, batch, scores=scores, inputs=inputs, loss=float(loss.detach()))
         tally.clipped += int(clipped_tokens(scores.logp_T, inputs, config).sum())
         tally.corrected += int(corrected_tokens(inputs, config.correction).sum())
     return tally

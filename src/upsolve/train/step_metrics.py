@@ -47,7 +47,7 @@ def merged(tallies: Sequence[Tally]) -> Tally:
     return whole
 
 
-def count(tally: Tally, batch: PackedBatch, scores: TokenScores, inputs: LossInputs, loss: float) -> None:
+def count(tally: Tally, batch: PackedBatch, *, scores: TokenScores, inputs: LossInputs, loss: float) -> None:
     """Add a batch to the tally."""
     attempts = len(batch.keys)
     logp_S = sum_by_attempt(scores.logp_T.detach(), inputs.attempt_T, attempts).cpu().numpy()

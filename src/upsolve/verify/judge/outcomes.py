@@ -188,8 +188,8 @@ def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] 
     return Status.FAILED, ["", about(index, test, said), None]
 
 
-def verdict(task: Task, attempt: Attempt, result: Outcomes, ends: list[Exit], label: str) -> Verdict:
-    """Put a verdict together."""
+def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit], label: str = "") -> Verdict:
+    """Return the verdict for the outcomes of all tests; the first one that is not a pass is the status."""
     outcomes, errors = result
     status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
     name, message, line = (*errors[0][:3], None, None, None)[:3] if errors else ("", "", None)

@@ -210,7 +210,7 @@ def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
     job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **asked(how)}
     end = yield Job(job, None, how.limits.wall_seconds, profile=profile_of(task.requires))
     label = "in_process" if needs_tester(task) else ""
-    return verdict(task, attempt, function_outcomes(task, end, nonce), [end], label)
+    return verdict(task, attempt, function_outcomes(task, end, nonce), ends=[end], label=label)
 
 
 def needs_tester(task: Task) -> bool:
@@ -248,7 +248,7 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judgin
     end = yield Job(job, tester, how.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.records):
         return (yield from run_in_process(task, attempt, how))
-    return verdict(task, attempt, function_outcomes(task, end, True), [end], "across")
+    return verdict(task, attempt, function_outcomes(task, end, True), ends=[end], label="across")
 
 
 def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:

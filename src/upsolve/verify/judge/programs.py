@@ -30,7 +30,7 @@ def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
     profile = profile_of(task.requires)
     jobs = [Job({**base, "stdin": encoded(test.input)}, profile=profile) for test in task.tests]
     result, ends = yield from within_budget(task, jobs, how)
-    return verdict(task, attempt, result, ends, "")
+    return verdict(task, attempt, result, ends=ends)
 
 
 def encoded(text: str) -> bytes:
@@ -136,7 +136,7 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
     (outcomes, errors), ends = yield from within_budget(whole, jobs, how)
     outcomes, errors = explained(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
-    return verdict(task, attempt, (outcomes, errors), ends, "in_process" if code else "")
+    return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
 
 
 def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = COMPILE_SECONDS) -> Job:
@@ -175,7 +175,7 @@ def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Ver
     outcomes = [Status.COMPILE_ERROR if status is Status.COMPILE_ERROR else Status.UNSCORED] * len(task.tests)
     if status is not Status.COMPILE_ERROR:  # a compiler that ran out of time or memory is the program's doing
         outcomes[0] = status
-    return replace(verdict(task, attempt, (outcomes, [error]), [built], ""), findings=tuple(findings))
+    return replace(verdict(task, attempt, (outcomes, [error]), ends=[built]), findings=tuple(findings))
 
 
 def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:

@@ -106,7 +106,7 @@ class Server:
         with theirs:
             process = start((theirs.fileno(), *self.files))
         self.folders: list[str] = []
-        self.close = weakref.finalize(self, close, ours, process, (self.files, self.group, self.folders))
+        self.close = weakref.finalize(self, close, ours, process, self.files, self.group, self.folders)
         if self.group.active:
             self.group.add(process.pid)
         self.socket, self.process = ours, process
@@ -204,10 +204,9 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
 
 
 def close(
-    control: socket.socket, process: subprocess.Popen[bytes], held: tuple[tuple[int, ...], ControlGroup, list[str]]
+    control: socket.socket, process: subprocess.Popen[bytes], files: tuple[int, ...], group: ControlGroup, folders: list[str]
 ) -> None:
-    """End a server: without its socket it leaves, and the kernel takes what is left of its namespace."""
-    files, group, folders = held
+    """End a server and release its resources; the kernel kills the remaining processes of its namespace."""
     control.close()
     process.kill()
     process.wait()

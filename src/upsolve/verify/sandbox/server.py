@@ -79,7 +79,7 @@ class Limits:
         return True
 
 
-def fork_process(files: int, job: tuple[int, int], run: Any, how: tuple[Limits, int], pipes: tuple[int, ...] = ()) -> int:
+def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid: int, pipes: tuple[int, ...] = ()) -> int:
     """Start a process that takes its job (which file, how many bytes), confines itself and runs the job; return its id.
 
     It has an empty input on 0, output on 1 and errors on 2. Without pipes it has the results on 3, else the pipes on 3 and up.
@@ -87,7 +87,6 @@ def fork_process(files: int, job: tuple[int, int], run: Any, how: tuple[Limits, 
     pid = os.fork()
     if pid:
         return pid
-    limits, uid = how
     try:
         what = marshal.loads(os.pread(files + job[0], job[1], 0))
         os.dup2(files + OUT, 1)
@@ -117,13 +116,13 @@ def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> t
     """Start an attempt as the servant of a tester; only the tester holds the results. Return their process ids."""
     requests, to_attempt = os.pipe()
     replies, to_tester = os.pipe()
-    attempt = fork_process(files, (JOB, sizes[0]), child.run, (limits, uid), (to_tester, requests))
+    attempt = fork_process(files, (JOB, sizes[0]), child.run, limits, uid, (to_tester, requests))
     os.close(requests)
     os.close(to_tester)
     results = os.dup(files + RESULTS)
-    other = (limits, uid + 1 if uid else 0)
-    test = fork_process(files, (TESTER_JOB, sizes[1]), tester.run, other, (results, replies, to_attempt))
-    for handle in (results, replies, to_attempt):
+    pipes = (results, replies, to_attempt)
+    test = fork_process(files, (TESTER_JOB, sizes[1]), tester.run, limits, uid + 1 if uid else 0, pipes)
+    for handle in pipes:
         os.close(handle)
     return attempt, test
 
@@ -145,7 +144,7 @@ def run_one(
     if with_tester:
         pids = fork_pair(files, sizes, limits, uid)
     else:
-        pids = (fork_process(files, (JOB, sizes[0]), child.run, (limits, uid)),)
+        pids = (fork_process(files, (JOB, sizes[0]), child.run, limits, uid),)
     timed_out, ended = False, None
     try:
         signal.setitimer(signal.ITIMER_REAL, max(0.001, wall_seconds))

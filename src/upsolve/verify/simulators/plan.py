@@ -66,7 +66,7 @@ def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job,
     found = traces(task, end)
     reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], found, strict=True)]
     records = tuple({**record, "reached": reached[record["test"]]} if "final" in record else record for record in end.records)
-    return verdict(task, attempt, function_outcomes(task, end, "", records), [end], "simulation")
+    return verdict(task, attempt, function_outcomes(task, end, "", records), ends=[end], label="simulation")
 
 
 def traces(task: Task, end: Exit) -> list[Trace | None]:
