@@ -26,6 +26,7 @@ from upsolve.config.running import (
     VerifyConfig,
     VllmConfig,
 )
+from upsolve.config.select import SelectConfig
 
 __all__ = [
     "AdvantageConfig",
@@ -42,6 +43,7 @@ __all__ = [
     "Recipe",
     "RewardConfig",
     "SampleConfig",
+    "SelectConfig",
     "ServerConfig",
     "SourceConfig",
     "VerifyConfig",

@@ -6,8 +6,9 @@ from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, MonitorConfig
+from upsolve.config.select import SelectConfig
 
-__all__ = ["advantage_problems", "reward_problems", "run_problems"]
+__all__ = ["advantage_problems", "reward_problems", "run_problems", "select_problems"]
 
 
 def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
@@ -44,11 +45,24 @@ def reward_problems(reward: RewardConfig, advantage: AdvantageConfig, objective:
         yield "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame"
 
 
+def select_problems(
+    select: SelectConfig, advantage: AdvantageConfig, objective: ObjectiveConfig, source: SourceConfig
+) -> Iterator[str]:
+    """Yield weights and orders of the selection that the later stages do not read."""
+    kind, record = objective.kind, objective.record
+    if select.weight and (advantage.needs_values or record.unit == "pair" or record.advantages in ("sign", "unread")):
+        yield f"select.weight multiplies advantages, and advantage.kind {advantage.kind} with objective.kind {kind} does not read them so"
+    if select.order and (source.rounds or record.unit == "pair"):
+        yield "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out"
+
+
 def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, monitor: MonitorConfig) -> Iterator[str]:
     """Yield what the source of groups, the split and the monitors cannot do."""
     if data.train + data.dev >= 1:
         yield f"data: train {data.train} and dev {data.dev} together must be below 1; the rest is the test split"
     if advantage.needs_values and not source.rounds:
         yield f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind"
+    if "k" in advantage.record.options and advantage.settings["k"] >= data.group_size:
+        yield f"advantage.options.k: {advantage.settings['k']} of the {data.group_size} attempts of a group (data.group_size) leave nothing to compare"
     if monitor.keep == "best" and not monitor.heldout:
         yield "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last"

@@ -9,12 +9,13 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from upsolve.config.contradictions import advantage_problems, reward_problems, run_problems
+from upsolve.config.contradictions import advantage_problems, reward_problems, run_problems, select_problems
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
+from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError
 from upsolve.files import write_text
@@ -46,6 +47,7 @@ class Recipe(Strict):
     data: DataConfig = DataConfig()
     source: SourceConfig = SourceConfig()
     reward: RewardConfig = RewardConfig()
+    select: SelectConfig = SelectConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optim: OptimConfig = OptimConfig()
@@ -71,6 +73,7 @@ def check_recipe(recipe: Recipe) -> None:
     problems = [
         *advantage_problems(recipe.advantage, recipe.objective),
         *reward_problems(recipe.reward, recipe.advantage, recipe.objective),
+        *select_problems(recipe.select, recipe.advantage, recipe.objective, recipe.source),
         *run_problems(recipe.data, recipe.source, recipe.advantage, recipe.monitor),
     ]
     if problems:

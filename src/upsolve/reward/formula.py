@@ -40,6 +40,8 @@ class Rewarded:
     """Attempts left out, by reason."""
     flagged: Counter[str]
     """Scored attempts that are truncated (``truncated``) or that a detector flags (its name), whether left out or not."""
+    weights_G: NDArray[np.float64] | None = None
+    """Factors of their advantages (``select.weight``); None: 1."""
 
 
 def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | None = None) -> Rewarded:

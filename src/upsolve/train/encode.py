@@ -197,6 +197,7 @@ def fitting(
     if fits and config.objective.record.unit != "pair" and not config.advantage.needs_values:
         logp_G = behavior_logps([item.group.attempts[i] for i in fits])
         advantages_G = advantage(rewards_G, config.advantage, logp_G=logp_G, seed=item.seed)
+        advantages_G = advantages_G * (1.0 if item.weights_G is None else item.weights_G[fits])
     parts = tuple(item.parts[i] for i in fits) if item.parts else ()
     return TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts, item.seed), [ids_G[i] for i in fits]
 

@@ -46,6 +46,8 @@ class TrainGroup:
     """The terms of each reward, [G]; () where no reward is assigned to single tokens."""
     seed: int = 0
     """Seed of estimators that are random: of the recipe, of the task and of its attempts (``group_seed``)."""
+    weights_G: Floats | None = None
+    """Factors by which the advantages are multiplied already (``select.weight``), [G]; None: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: Advantag
     if config.needs_values:
         return TrainGroup(group, rewards_G, np.zeros_like(rewards_G), parts, own_seed)
     advantages_G = advantage(rewards_G, config, logp_G=behavior_logps(group.attempts), seed=own_seed)
-    return TrainGroup(group, rewards_G, advantages_G, parts, own_seed)
+    weights_G = None if rewarded.weights_G is None else rewarded.weights_G[list(indices)]
+    return TrainGroup(group, rewards_G, advantages_G * (1.0 if weights_G is None else weights_G), parts, own_seed, weights_G)
 
 
 def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
@@ -116,19 +119,41 @@ def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed:
     return made
 
 
-def draw_groups(rewarded: Sequence[Rewarded], data: DataConfig, config: AdvantageConfig, *, epoch: int) -> TrainGroups:
+def draw_groups(
+    rewarded: Sequence[Rewarded], data: DataConfig, config: AdvantageConfig, *, epoch: int, in_order: bool = False
+) -> TrainGroups:
     """Draw groups of ``data.group_size`` attempts from each task, at least one passed and one not; other ones in every epoch.
 
     Attempts are drawn without replacement, with probabilities in proportion to their counts: a group looks like a sample of the authors.
+    Imitation (an estimator that ``selects``) compares nothing: a task that gives no such group gives one of the attempts that it has, if
+    one passed.
+
+    Args:
+        rewarded: all attempts of each task.
+        data: group size, groups a task, seed.
+        config: the estimator of advantages.
+        epoch: other groups in every epoch.
+        in_order: keep the order of the tasks; otherwise groups are in random order.
     """
     random = np.random.default_rng([data.seed, epoch])
     made = counts_of(rewarded)
     for one in rewarded:
         drawn = draw(one, data.group_size, data.groups_per_task, random)
+        if not drawn and config.record.selects and any(passed(verdict) for verdict in one.group.verdicts):
+            drawn = [some(one, data.group_size, random)]
         if not drawn:
             made.left_out[f"tasks: {why_not(one, data.group_size)}"] += 1
         made.groups.extend(with_advantages(one, indices, config, seed=data.seed) for indices in drawn)
-    return made.shuffled(random)
+    return made if in_order else made.shuffled(random)
+
+
+def some(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
+    """Draw up to ``size`` attempts, one that passed first."""
+    attempts, free = scored.group.attempts, list(range(len(scored.group.attempts)))
+    drawn = [pick([i for i in free if passed(scored.group.verdicts[i])], attempts, random)]
+    while len(drawn) < min(size, len(free)):
+        drawn.append(pick([i for i in free if i not in drawn], attempts, random))
+    return drawn
 
 
 def passed(verdict: Verdict | None) -> bool:

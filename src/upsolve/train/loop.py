@@ -73,7 +73,7 @@ def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
     stored = [parts.reward(group) for group in judged.stored]
     formed = advantages_of(  # advantage
-        samples, stored, judged, data=recipe.data, advantage=recipe.advantage, objective=recipe.objective
+        samples, stored, judged, data=recipe.data, select=recipe.select, advantage=recipe.advantage, objective=recipe.objective
     )
     encoded, left_out = encode_groups(formed.groups, parts.encoding)
     encoded, scores = parts.score(number, encoded)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimConfig
+from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimConfig, SelectConfig
 from upsolve.reward.formula import Rewarded
+from upsolve.reward.selection import choose
 from upsolve.train.encode import EncodedGroup
 from upsolve.train.groups import TrainGroups, draw_groups, whole_groups
 from upsolve.train.judging import sample_metrics
@@ -53,8 +54,9 @@ def advantages_of(
     data: DataConfig,
     advantage: AdvantageConfig,
     objective: ObjectiveConfig,
+    select: SelectConfig | None = None,
 ) -> TrainGroups:
-    """Form the groups of a round and give them advantages.
+    """Select from the groups of a round, and give those that stay advantages.
 
     Args:
         fresh: samples of the policy: trained on as the groups that they are; pairs are drawn from them if the objective compares pairs.
@@ -63,11 +65,20 @@ def advantages_of(
         data: group size, groups a task, seed.
         advantage: the estimator.
         objective: what it compares.
+        select: which groups and attempts stay, with which weights and in which order; None: all.
     """
-    number, most = taken.number, taken.most_stored
+    number, most, ordered = taken.number, taken.most_stored, bool(select and select.order)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
-    made = draw_pairs(fresh, data, kind, epoch=number) if pairs else whole_groups(fresh, advantage, seed=data.seed)
-    drawn = draw_pairs(stored, data, kind, epoch=number) if pairs else draw_groups(stored, data, advantage, epoch=number)
+    new, old = (choose(some, select or SelectConfig(), number=number, seed=data.seed) for some in (fresh, stored))
+    made = (
+        draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded, advantage, seed=data.seed)
+    )
+    drawn = (
+        draw_pairs(old.rewarded, data, kind, epoch=number)
+        if pairs
+        else draw_groups(old.rewarded, data, advantage, epoch=number, in_order=ordered)
+    )
+    made, drawn = (replace(one, left_out=one.left_out + part.left_out) for one, part in ((made, new), (drawn, old)))
     if most is None:
         return drawn
     both = made + replace(drawn, groups=drawn.groups[:most])

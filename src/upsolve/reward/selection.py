@@ -1,0 +1,145 @@
+"""Rewarded groups -> those that are trained on, with weights and in order, as SQL expressions say (``select`` in a recipe)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from upsolve.config.select import COLUMNS, SelectConfig, selection_table
+from upsolve.errors import ConfigError
+from upsolve.reward.formula import Rewarded
+from upsolve.types import Attempt, Group, Status, content_id
+
+__all__ = ["Selected", "choose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What a selection leaves."""
+
+    rewarded: list[Rewarded]
+    """Groups with at least one attempt, in order; each with the weights of its attempts."""
+    left_out: Counter[str]
+    """Groups left out, by reason."""
+
+
+def choose(rewarded: Sequence[Rewarded], config: SelectConfig, *, number: int = 0, seed: int = 0) -> Selected:
+    """Apply the expressions of a recipe: first groups, then attempts, then weights and order of what stays.
+
+    Columns such as ``reward_rank`` and ``passes`` are those of all rewarded attempts of a group, also after ``attempts`` left some out.
+
+    Args:
+        rewarded: groups whose attempts have rewards.
+        config: expressions over ``config.select.COLUMNS``.
+        number: round or epoch, from 0.
+        seed: of the column ``chance``.
+
+    Raises:
+        ConfigError: a weight is no finite number, or an expression fails on a value; names the expression.
+    """
+    if not config.is_on:
+        return Selected(list(rewarded), Counter())
+    try:
+        answers = asked(rewarded, config, number, seed)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    everything = {(g, i) for g, one in enumerate(rewarded) for i in range(len(one.rewards_G))}
+    groups = {g for (g,) in answers["groups"]} if config.groups else set(range(len(rewarded)))
+    kept = set(answers["attempts"]) if config.attempts else everything
+    weights = {(g, i): weight_of(value, config.weight) for g, i, value in answers.get("weight", ())}
+    order = [g for (g,) in answers["order"]] if config.order else range(len(rewarded))
+    chosen: list[Rewarded] = []
+    for g in order:
+        indices = [i for i in range(len(rewarded[g].rewards_G)) if (g, i) in kept]
+        if g in groups:
+            chosen.append(part(rewarded[g], indices, [weights.get((g, i), 1.0) for i in indices]))
+    dropped = len(rewarded) - len(groups)
+    return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
+
+
+def asked(rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int) -> dict[str, list[tuple[Any, ...]]]:
+    """Return what every expression of a recipe gives, by its name."""
+    insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
+    with selection_table() as table:
+        for group_id, one in enumerate(rewarded):
+            shared = group_columns(one) | {"group_id": group_id, "round": number}
+            for i, attempt in enumerate(one.group.attempts):
+                row = shared | attempt_columns(one, i) | {"place": i, "chance": chance(attempt, number, seed)}
+                table.execute(insert, row)
+        return {name: config.ask(table, name) for name in ("groups", "attempts", "weight", "order") if getattr(config, name)}
+
+
+def group_columns(one: Rewarded) -> dict[str, Any]:
+    """Return the columns that the attempts of a group share."""
+    task, counts = one.group.task, [attempt.count for attempt in one.group.attempts]
+    passed = [verdict is not None and verdict.status is Status.PASSED for verdict in one.group.verdicts]
+    return {
+        "task_id": task.task_id,
+        "difficulty": task.difficulty,
+        "source": task.source,
+        "attempts": len(counts),
+        "passes": sum(passed),
+        "pass_rate": float(np.average(passed, weights=counts)) if counts else 0.0,
+    }
+
+
+def attempt_columns(one: Rewarded, i: int) -> dict[str, Any]:
+    """Return the columns of one attempt."""
+    attempt, verdict, reward = one.group.attempts[i], one.group.verdicts[i], float(one.rewards_G[i])
+    assert verdict is not None, "only judged attempts have rewards"
+    return {
+        "author": attempt.author,
+        "created": attempt.created,
+        "status": verdict.status.value,
+        "passed": int(verdict.status is Status.PASSED),
+        "tests_passed": verdict.passed,
+        "tests": verdict.total,
+        "reward": reward,
+        "reward_rank": int((one.rewards_G > reward).sum()) + 1,
+        "count": attempt.count,
+        "length": len(attempt.code),
+        "lines": len(attempt.code.splitlines()),
+        "tokens": attempt.tokens,
+        "truncated": int(attempt.truncated),
+        "logp": attempt.behavior_logp / attempt.tokens if attempt.behavior_logp is not None and attempt.tokens else None,
+        "entropy": attempt.entropy,
+        "cpu_seconds": verdict.cpu_seconds,
+        "memory_bytes": verdict.memory_bytes,
+        "findings": len(verdict.findings),
+        "error_type": verdict.error_type,
+    }
+
+
+def chance(attempt: Attempt, number: int, seed: int) -> float:
+    """Return a number in [0, 1) that depends on attempt, round and seed alone."""
+    return int(content_id(attempt.attempt_id, str(number), str(seed)), 16) / 16**20
+
+
+def weight_of(value: Any, expression: str) -> float:
+    """Return a weight.
+
+    Raises:
+        ConfigError: it is no finite number.
+    """
+    if not isinstance(value, int | float) or not np.isfinite(value):
+        raise ConfigError(
+            f"select.weight: {expression!r} is {value!r} for an attempt; a finite number is wanted (ifnull(..., 0))"
+        )
+    return float(value)
+
+
+def part(one: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
+    """Return a group with some of its attempts, weighted; the others are counted."""
+    group, gone = one.group, len(one.rewards_G) - len(indices)
+    attempts, verdicts = (tuple(some[i] for i in indices) for some in (group.attempts, group.verdicts))
+    left_out = one.left_out + Counter({"select.attempts": gone})
+    return replace(
+        one,
+        group=Group(group.task, attempts, verdicts),  # pyright: ignore[reportArgumentType]
+        rewards_G=one.rewards_G[list(indices)],
+        parts=tuple(one.parts[i] for i in indices),
+        left_out=left_out,
+        weights_G=np.array(weights, dtype=np.float64),
+    )
