@@ -73,6 +73,7 @@ def test_wheel_and_sdist_hold_every_file_of_the_package(built):
         ("verify/languages", "yaml"),
         ("report", "j2"),
         ("archive/embedded", "parquet"),
+        ("archive/embedded_sql", "parquet"),
     ):
         assert any(name.startswith(f"upsolve/{folder}/") and name.endswith(ending) for name in packed), folder
     (sdist,) = built.glob("*.tar.gz")

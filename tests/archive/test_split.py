@@ -1,8 +1,9 @@
 import json
+from random import Random
 
 import pytest
 
-from upsolve.archive.split import find_leaks, split_archive, split_tasks
+from upsolve.archive.split import find_leaks, shingles, split_archive, split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
@@ -31,6 +32,18 @@ def test_the_order_of_the_tasks_does_not_matter_but_the_seed_does():
 def test_shares_must_sum_to_one():
     with pytest.raises(ValueError, match="sum to one"):
         split_tasks(tasks(), {"train": 0.5}, seed=0)
+
+
+def test_the_leaks_are_those_of_all_pairs():
+    random = Random(0)
+    left, right = (
+        [Task(f"{name}{i}", " ".join(random.choices("abc", k=random.randint(2, 9)))) for i in range(60)] for name in "lr"
+    )
+    found = {(leak.left, leak.right) for leak in find_leaks(left, right, threshold=0.6)}
+    runs = {task.task_id: shingles(task.prompt) for task in left + right}
+    pairs = [(a.task_id, b.task_id) for a in left for b in right]
+    wanted = {(a, b) for a, b in pairs if len(runs[a] & runs[b]) >= 0.6 * len(runs[a] | runs[b])}
+    assert found == wanted and 20 < len(wanted) < len(pairs) / 2
 
 
 def test_leaks_are_found():

@@ -16,6 +16,8 @@ RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 """Values of a field of tasks that name a split -> the split."""
 MOST_PAIRS = 1_000_000
 """Most pairs of tasks whose prompts are compared by runs of words."""
+Run = tuple[str, ...]
+"""Three words in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def by_rank(names: Sequence[str], fractions: Mapping[str, float], seed: int) -> 
     return chosen
 
 
-def shingles(text: str, size: int = 3) -> set[tuple[str, ...]]:
+def shingles(text: str, size: int = 3) -> set[Run]:
     """Return the runs of three words in a text."""
     words = text.lower().split()
     return {tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1))}
@@ -156,13 +158,17 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
     """Return the pairs across two splits with one reference, or prompts whose three-word runs overlap too much.
 
     Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
-    compared. Costs |left| x |right|; above ``MOST_PAIRS`` only equal prompts are found.
+    compared. Above ``MOST_PAIRS`` pairs only equal prompts are found.
     """
     few = len(left) * len(right) <= MOST_PAIRS
     leaks: list[Leak] = []
     others = [(task, compared(task, few=few)) for task in right]
     by_reference = {task.reference: task for task in right if task.reference}
     by_prompt = {words: task for task, words in others if words}
+    holders: dict[Run, list[int]] = {}
+    for place, (_, words) in enumerate(others):
+        for run in words:
+            holders.setdefault(run, []).append(place)
     for task in left:
         mine = compared(task, few=few)
         if twin := by_reference.get(task.reference):
@@ -172,13 +178,23 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
         elif few:
             leaks += [
                 Leak(task.task_id, other.task_id, "nearly the same prompt")
-                for other, theirs in others
-                if mine and len(mine & theirs) >= threshold * len(mine | theirs)
+                for other, theirs in sharing(mine, others, holders, threshold)
+                if len(mine & theirs) >= threshold * len(mine | theirs)
             ]
     return leaks
 
 
-def compared(task: Task, *, few: bool) -> frozenset[tuple[str, ...]]:
+def sharing(
+    mine: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
+) -> list[tuple[Task, frozenset[Run]]]:
+    """Return the prompts that can overlap enough: at most a share 1 - threshold of a prompt's runs may be missing in the other, so of the
+    rarest runs, one more than that, the other has at least one."""
+    most_missing = int((1 - threshold) * len(mine) + 1e-9)
+    rarest = sorted(mine, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
+    return [others[place] for place in sorted({place for run in rarest for place in holders.get(run, ())})]
+
+
+def compared(task: Task, *, few: bool) -> frozenset[Run]:
     """Return what stands for a prompt when it is compared: its runs of three words, or all of its words as one run."""
     if any(test.kind is TestKind.SIMULATION for test in task.tests):
         return frozenset()

@@ -10,7 +10,7 @@ an attempt seen k times is one attempt with count k; of verdicts by one judge on
 import fcntl
 import json
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,14 +27,15 @@ from upsolve.files import commit_file, write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
-__all__ = ["EMBEDDED", "Appended", "Archive", "create_archive", "open_archive"]
+__all__ = ["EMBEDDED", "SHIPPED", "Appended", "Archive", "create_archive", "open_archive", "refuse_shipped"]
 
 META = "archive.json"
 KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
 
 EMBEDDED = Path(__file__).parent / "embedded"
-"""The archive that comes with the package."""
-READ_ONLY = "embedded is part of the package and read-only: copy it (`upsolve archive copy embedded DIR`) and use the copy"
+"""The archive of Python tasks that comes with the package."""
+SHIPPED: Mapping[str, Path] = {"embedded": EMBEDDED, "embedded-sql": EMBEDDED.with_name("embedded_sql")}
+"""Archives that come with the package: name -> folder. All are read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,10 @@ class Archive:
 
     @contextmanager
     def lock(self) -> Generator[None, None, None]:
-        """Keep other writers out; ArchiveError for the archive of the package."""
-        if self.path == EMBEDDED:
-            raise ArchiveError(READ_ONLY)
+        """Keep other writers out; ArchiveError for an archive of the package."""
+        for name, folder in SHIPPED.items():
+            if self.path == folder:
+                refuse_shipped(name)
         with (self.path / "lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -289,12 +291,19 @@ class Archive:
 
 
 def create_archive(path: str | Path) -> Archive:
-    """Open the archive in a folder, or make an empty one there; ArchiveError for ``embedded``, which is read-only."""
-    if str(path) == "embedded":
-        raise ArchiveError(READ_ONLY)
+    """Open the archive in a folder, or make an empty one there; ArchiveError for the name of one in ``SHIPPED``."""
+    refuse_shipped(path)
     return Archive.create(path)
 
 
 def open_archive(name: str | Path) -> Archive:
-    """Open ``embedded`` or the archive in a folder."""
-    return Archive(EMBEDDED if name == "embedded" else name)
+    """Open an archive of the package by its name in ``SHIPPED``, or the archive in a folder."""
+    return Archive(SHIPPED.get(str(name), Path(name)))
+
+
+def refuse_shipped(name: str | Path) -> None:
+    """Raise ArchiveError if this is the name of an archive of the package, which is read-only."""
+    if str(name) in SHIPPED:
+        raise ArchiveError(
+            f"{name} is part of the package and read-only: copy it (`upsolve archive copy {name} DIR`) and use the copy"
+        )

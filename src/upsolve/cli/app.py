@@ -24,7 +24,9 @@ app = typer.Typer(
 RecipeFile = Annotated[
     str, typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file.", metavar="RECIPE")
 ]
-ArchiveName = Annotated[str, typer.Option("--archive", "-a", help="Folder of an archive, or `embedded` (data.archive).")]
+ArchiveName = Annotated[
+    str, typer.Option("--archive", "-a", help="Folder of an archive, or `embedded` or `embedded-sql` (data.archive).")
+]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run writes.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove an earlier run in --out first, instead of resuming it.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.")]
@@ -32,7 +34,7 @@ Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and s
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")
 ]
-Place = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded`.")]
+Place = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")]
 
 
 def print_version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from upsolve.cli.app import app, show
 from upsolve.cli.progress import bars
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
-from upsolve.errors import ArchiveError, ConfigError
+from upsolve.errors import ConfigError
 from upsolve.verify.limits import ANALYSES, Judging
 
 if TYPE_CHECKING:
@@ -65,12 +65,11 @@ def verify(
 
 def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
     """Judge the programs of an archive, batch by batch, and print the outcomes."""
-    from upsolve.archive.store import READ_ONLY, Archive
+    from upsolve.archive.store import Archive, refuse_shipped
     from upsolve.types import Verdict
     from upsolve.verify.pool.pool import judged
 
-    if str(archive) == "embedded":
-        raise ArchiveError(READ_ONLY)
+    refuse_shipped(archive)
     store = Archive(archive)
     todo, done, lost = to_judge(store, how, everything=everything)
     found: list[Verdict] = []

@@ -82,11 +82,12 @@ def sample(
 ) -> None:
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
-    if loaded.data.archive == "embedded":
-        raise ConfigError("sample adds attempts to an archive, and `embedded` is read-only: name your own by --archive FOLDER")
-    from upsolve.archive.store import open_archive
+    from upsolve.archive.store import SHIPPED, open_archive
     from upsolve.policy.collect import sample_attempts
 
+    name = loaded.data.archive
+    if name in SHIPPED:
+        raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name your own by --archive FOLDER")
     with bars() as progress:
         added = sample_attempts(open_archive(loaded.data.archive), loaded.sample, model=loaded.model, progress=progress)
     typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")

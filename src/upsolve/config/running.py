@@ -61,7 +61,7 @@ class DataConfig(Strict):
     """Which groups are trained on."""
 
     archive: str = "embedded"
-    """``embedded`` or the folder of an archive."""
+    """``embedded`` or ``embedded-sql``, which come with the package, or the folder of an archive."""
     train: float = Field(default=0.65, gt=0, lt=1)
     """Share of tasks trained on."""
     dev: float = Field(default=0.10, gt=0, lt=1)

@@ -1,0 +1,59 @@
+"""Make the archive ``embedded-sql``: questions about generated databases, with judged queries: python tools/make_sql.py [FOLDER]
+
+48 schemas (tools/sqlworld/*.txt) of everyday domains, three splits that share no table; 38 kinds of question in three difficulties. A task
+has three hidden databases, chosen so that typical wrong queries answer otherwise in at least one. Everything follows from the seed.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from sqlworld.building import Made, build
+from sqlworld.schema import read_schemas
+
+from upsolve.archive.info import archive_info
+from upsolve.archive.store import SHIPPED, Archive
+
+__all__ = ["SEED", "make", "write"]
+
+SEED = 0
+TARGET = SHIPPED["embedded-sql"]
+
+
+def make(seed: int = SEED, schemas: tuple[str, ...] = ()) -> Made:
+    """Return tasks, attempts and verdicts of all schemas, or of some; those of a schema do not depend on the others."""
+    every = Made()
+    for name, schema in read_schemas().items():
+        if not schemas or name in schemas:
+            made = build(schema, seed)
+            every.tasks += made.tasks
+            every.attempts += made.attempts
+            every.verdicts += made.verdicts
+    return every
+
+
+def write(made: Made, folder: Path) -> Archive:
+    """Write an archive in place of one that is there."""
+    with tempfile.TemporaryDirectory() as place:
+        archive = Archive.create(place)
+        archive.write(made.tasks, made.attempts, made.verdicts)
+        (Path(place) / "lock").unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(place, folder)
+    return Archive(folder)
+
+
+def main() -> None:
+    """Make the archive and say what is in it."""
+    made = make()
+    print(archive_info(write(made, Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)))
+    status = {verdict.attempt_id: verdict.status for verdict in made.verdicts}
+    print(Counter((attempt.author.partition(":")[0], status[attempt.attempt_id].value) for attempt in made.attempts))
+
+
+if __name__ == "__main__":
+    main()
