@@ -16,7 +16,8 @@ from sqlworld.building import Made, build
 from sqlworld.schema import read_schemas
 
 from upsolve.archive.info import archive_info
-from upsolve.archive.store import SHIPPED, Archive
+from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.store import Archive
 
 __all__ = ["SEED", "make", "write"]
 

@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from upsolve.archive.store import EMBEDDED, Archive
+from upsolve.archive.shipped import EMBEDDED
+from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Group, Task, TestKind, content_id

@@ -10,7 +10,7 @@ an attempt seen k times is one attempt with count k; of verdicts by one judge on
 import fcntl
 import json
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,20 +22,16 @@ import pyarrow.parquet as pq
 
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, to_table
+from upsolve.archive.shipped import SHIPPED, refuse_shipped
 from upsolve.errors import ArchiveError, SchemaError
 from upsolve.files import commit_file, write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
-__all__ = ["EMBEDDED", "SHIPPED", "Appended", "Archive", "create_archive", "open_archive", "refuse_shipped"]
+__all__ = ["Appended", "Archive", "create_archive", "open_archive"]
 
 META = "archive.json"
 KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
-
-EMBEDDED = Path(__file__).parent / "embedded"
-"""The archive of Python tasks that comes with the package."""
-SHIPPED: Mapping[str, Path] = {"embedded": EMBEDDED, "embedded-sql": EMBEDDED.with_name("embedded_sql")}
-"""Archives that come with the package: name -> folder. All are read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +295,3 @@ def create_archive(path: str | Path) -> Archive:
 def open_archive(name: str | Path) -> Archive:
     """Open an archive of the package by its name in ``SHIPPED``, or the archive in a folder."""
     return Archive(SHIPPED.get(str(name), Path(name)))
-
-
-def refuse_shipped(name: str | Path) -> None:
-    """Raise ArchiveError if this is the name of an archive of the package, which is read-only."""
-    if str(name) in SHIPPED:
-        raise ArchiveError(
-            f"{name} is part of the package and read-only: copy it (`upsolve archive copy {name} DIR`) and use the copy"
-        )

@@ -65,7 +65,8 @@ def verify(
 
 def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
     """Judge the programs of an archive, batch by batch, and print the outcomes."""
-    from upsolve.archive.store import Archive, refuse_shipped
+    from upsolve.archive.shipped import refuse_shipped
+    from upsolve.archive.store import Archive
     from upsolve.types import Verdict
     from upsolve.verify.pool.pool import judged
 

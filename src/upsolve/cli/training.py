@@ -82,7 +82,8 @@ def sample(
 ) -> None:
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
-    from upsolve.archive.store import SHIPPED, open_archive
+    from upsolve.archive.shipped import SHIPPED
+    from upsolve.archive.store import open_archive
     from upsolve.policy.collect import sample_attempts
 
     name = loaded.data.archive
