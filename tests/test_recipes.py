@@ -9,6 +9,7 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config.recipe import RECIPES, load_recipe
 from upsolve.train.loop import train
+from upsolve.verify.pool.pool import verify
 
 FILES = sorted(RECIPES.glob("*.yaml"))
 SMALL = [
@@ -27,7 +28,7 @@ SMALL = [
 
 def test_the_documented_recipes_are_there():
     wanted = {"demo", "sft", "rloo", "group_norm", "exp_advantage", "topr", "asymre", "oapl", "awr", "dft"}
-    wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot"}
+    wanted |= {"grpo", "dr_grpo", "gspo", "cispo", "rloo_online", "ppo", "ppo_dense", "hybrid", "replay", "robot", "robot_sft"}
     wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both", "dpo", "dpo_focal", "kto", "rank"}
     wanted |= {"maxrl", "rft", "nft", "pkpo", "passk", "rspo", "unlikeliness", "gfpo"}
     assert {path.stem for path in FILES} == wanted
@@ -50,6 +51,12 @@ def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
         folder = tmp_path / "robot"
         ingest(Archive.create(folder), "simulator", "robot")
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"archive": str(folder), "train": 0.6})})
+    if file.stem == "robot_sft":
+        archive = Archive.create(tmp_path / "composed")
+        ingest(archive, "composed", "robot", tasks=8, seed=1)
+        tasks = {task.task_id: task for task in archive.tasks()}
+        archive.append(verdicts=verify([(tasks[attempt.task_id], attempt) for attempt in archive.attempts()]))
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"archive": str(archive.path)})})
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     trained = train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "run")
     assert trained.steps == 2 and not trained.collapsed

@@ -152,7 +152,9 @@ if __name__ == "__main__":
     tasks = [Task(*task) for task in asked["tasks"]]
     counts = []
     attempts = [asdict(attempt) for attempt in draw(tasks, config=config, author="me", on_done=counts.append)]
-    json.dump([attempts, counts], open(out, "w"))
+    # more prompt tokens than vLLM takes at once (4,096)
+    many = sum(1 for _ in draw(tasks, config=config.model_copy(update={"samples": 100, "max_tokens": 2})))
+    json.dump([attempts, counts, many], open(out, "w"))
 """
 
 
@@ -164,9 +166,9 @@ def test_vllm_in_process(folder, tmp_path):
     words = [BIN / "python", script, folder, asked, out]
     done = subprocess.run(words, env={**os.environ, **QUIET}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    rows, counts = json.loads(out.read_text())
+    rows, counts, many = json.loads(out.read_text())
     attempts = [Attempt(**row) for row in rows]
-    assert [a.task_id for a in attempts] == ["add"] * 4 + ["turn"] * 4 and counts == [8]
+    assert [a.task_id for a in attempts] == ["add"] * 4 + ["turn"] * 4 and counts == [8] and many == 200
     assert {a.author for a in attempts} == {"me"} and len({a.code for a in attempts}) > 2
     assert all(attempt.token_ids for attempt in attempts)
     check(attempts, folder)

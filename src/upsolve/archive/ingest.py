@@ -31,6 +31,11 @@ def read_simulator(path: Path) -> Iterable[Task]:
     return load("upsolve.verify.simulators.tasks:read")(path)
 
 
+def read_composed(path: Path, **options: Any) -> Iterable[Row]:
+    """Yield tasks composed by a grammar, each with its attempts (``upsolve.verify.simulators.composed.source``)."""
+    return load("upsolve.verify.simulators.composed.source:read")(path, **options)
+
+
 def locate_simulator(path: Path) -> Path:
     """Return the folder of a domain, which may be the name of a built-in one."""
     return load("upsolve.verify.simulators.tasks:domain_folder")(path)
@@ -46,6 +51,16 @@ SOURCES: Mapping[str, Source] = {
         ),
     ),
     "codet": Source(codet.read, "a folder with *_code_solution.jsonl"),
+    "composed": Source(
+        read_composed,
+        "`robot`",
+        (
+            Option("tasks", int, "number of tasks; 480 unless told"),
+            Option("seed", int, "seed of everything random; 0 unless told"),
+            Option("docs", str, "what prompts say of the robot's methods: none, names or full; none unless told"),
+        ),
+        locate=locate_simulator,
+    ),
     "humaneval": Source(humaneval.read, "HumanEval.jsonl or HumanEval.jsonl.gz"),
     "jsonl": Source(jsonl.read, "a .jsonl or .jsonl.gz file of our own records"),
     "ldb": Source(ldb.read, "a folder with seed_*.jsonl and debug_*.jsonl"),

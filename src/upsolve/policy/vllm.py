@@ -54,6 +54,7 @@ class Vllm:
                     gpu_memory_utilization=config.memory,
                     max_model_len=config.context_tokens or None,
                     enforce_eager=not config.compile,
+                    **whole_prefill(),
                 )
             except (OSError, RuntimeError, ValueError) as error:
                 raise ModelError(f"model {model.name}: vLLM cannot load it: {error}") from error
@@ -146,6 +147,15 @@ class VllmFollower:
         else:
             self.engine.reload()
         return self.engine(tasks, config=config, author=author, on_done=on_done)
+
+
+def whole_prefill() -> dict[str, bool]:
+    """Return the settings that make vLLM prefill each prompt at once on CPUs, where a seeded request whose prompt it splits ends the engine.
+
+    vLLM then sets the request's random numbers back, which generators on CPUs cannot do ("CPU Generator does not use offset", 0.32).
+    """
+    on_cpu = import_module("vllm.platforms").current_platform.is_cpu()
+    return {"enable_chunked_prefill": False} if on_cpu else {}
 
 
 def plain_folder(model: ModelConfig, dtype: torch.dtype, place: str) -> str:

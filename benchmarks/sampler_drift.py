@@ -1,0 +1,228 @@
+"""How far a sampler's log-probabilities are from the trainer's, and what a correction changes: python benchmarks/sampler_drift.py WORK
+
+Run it where vLLM and upsolve[train] are installed together (`make test-vllm` makes .venv-vllm so), with PYTHONPATH=src.
+
+scores   Samples of SmolLM2-135M-Instruct by vLLM, by batched decoding and by transformers' generate, in bfloat16 and in float32, each
+         scored again by the trainer in both precisions. The sampler's log-probability mu and the trainer's pi of the same tokens are
+         compared: mean and quantiles of |log pi/mu|, k1 and k3 estimates of KL(mu || pi), the effective sample size of the ratios of whole
+         attempts, and the share of tokens whose weight TIS caps and that IcePop masks, at the defaults of objective.correction.
+online   GRPO for a few rounds with our sampler, and with vLLM without a correction, with TIS, and with IcePop. Same seeds.
+
+What is done is not done again: each sampler and each run is a process of its own that leaves a file in WORK. Writes
+results/sampler_drift.json.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from machine import machine
+
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import open_archive
+from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, SampleConfig, load_recipe
+from upsolve.config.learning import CorrectionConfig
+from upsolve.objective.correction import icepop, tis
+from upsolve.objective.ratio import effective_sample_size, k1, k3
+from upsolve.policy.engines import sampler
+from upsolve.policy.generate import generate_attempts
+from upsolve.policy.model import load_codec, load_model
+from upsolve.records import from_row, to_row
+from upsolve.reward.formula import reward
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.learner import Learner
+from upsolve.train.loop import train
+from upsolve.train.pack import plan_steps
+from upsolve.train.reference_scorer import probe
+from upsolve.types import Attempt
+
+MODEL = "smollm2-135m"
+SAMPLERS = {
+    "vLLM, bfloat16": ("vllm", True),
+    "vLLM, float32": ("vllm", False),
+    "batched decoding, bfloat16": ("transformers", True),
+    "batched decoding, float32": ("transformers", False),
+    "generate, bfloat16": ("generate", True),
+    "generate, float32": ("generate", False),
+}
+"""Name -> what samples, and whether in bfloat16."""
+ARMS = {
+    "batched decoding": ("transformers", "none"),
+    "vLLM": ("vllm", "none"),
+    "vLLM, TIS": ("vllm", "tis"),
+    "vLLM, IcePop": ("vllm", "icepop"),
+}
+"""Name -> engine of the rollouts, and ``objective.correction.kind``."""
+VLLM = {"context_tokens": 1024, "compile": False, "memory": 0.2}
+LOGGED = ("sampled_passed", "drift", "drift_k3", "drift_max", "corrected", "grad_norm", "entropy")
+QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+
+
+def slug(name):
+    """Return a name of a sampler or arm as part of a path."""
+    return name.replace(", ", "-").replace(" ", "-")
+
+
+def tasks_of(job):
+    """Return the tasks that are sampled: of the test split of the embedded archive."""
+    recipe = load_recipe("demo")
+    return split_archive(open_archive("embedded"), recipe.data).tasks["test"][: job.tasks]
+
+
+def sample(name, job):
+    """Sample all tasks by a sampler at temperature 1 and keep the attempts in a file."""
+    how, bf16 = SAMPLERS[name]
+    engine = "vllm" if how == "vllm" else "transformers"
+    given = {"samples": job.samples, "temperature": 1.0, "top_p": 1.0, "max_tokens": job.max_tokens, "batch": 32}
+    config = SampleConfig.model_validate({**given, "engine": engine, "vllm": VLLM})
+    if how == "generate":
+        policy, codec = load_model(MODEL, dtype=torch.bfloat16 if bf16 else torch.float32), load_codec(MODEL)
+        with torch.inference_mode():
+            attempts = [one for ended in generate_attempts(policy.eval(), codec, tasks_of(job), config) for one in ended]
+    else:
+        attempts = list(sampler(config, ModelConfig(name=MODEL, bf16=bf16))(tasks_of(job), config=config))
+    file = job.work / "samples" / f"{slug(name)}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps([to_row(attempt) for attempt in attempts]))
+
+
+def trainer_logps(attempts, job, *, bf16):
+    """Return the trainer's log-probabilities of the tokens of each attempt, packed and scored as in a step."""
+    objective, optim = ObjectiveConfig(kind="ppo_clip"), OptimConfig(tokens_per_batch=1024)
+    learner = Learner(ModelConfig(name=MODEL, bf16=bf16), objective, optim, seed=0)
+    tasks = {task.task_id: task for task in tasks_of(job)}
+    learner.choose_scorer(probe(learner.codec, next(iter(tasks.values()))))
+    groups = [encoded(learner.codec.prompt(tasks[one.task_id]).ids_P, one) for one in attempts]
+    found = learner.start_logps([batch for step in plan_steps(groups, optim) for batch in step])
+    return [found[group.attempt_keys()[0]] for group in groups]
+
+
+def encoded(prompt_P, attempt):
+    """Return an attempt alone after its prompt."""
+    return EncodedGroup(prompt_P, (EncodedAttempt(attempt.token_ids, np.ones(len(attempt.token_ids), dtype=np.float32)),))
+
+
+def difference(attempts, logps):
+    """Return how far the trainer is from the sampler."""
+    ratios = [
+        torch.from_numpy(logp).double() - torch.tensor(a.token_logps).double() for a, logp in zip(attempts, logps, strict=True)
+    ]
+    logratio_T, how = torch.cat(ratios), CorrectionConfig()
+    absolute_T = logratio_T.abs()
+    capped_T = logratio_T.exp() > tis(logratio_T, cap=how.cap)
+    masked_T = icepop(logratio_T, low=how.low, high=how.high) == 0
+    return {
+        "attempts": len(attempts),
+        "tokens": len(logratio_T),
+        "mean": float(absolute_T.mean()),
+        "95 %": float(absolute_T.quantile(0.95)),
+        "99.9 %": float(absolute_T.quantile(0.999)),
+        "largest": float(absolute_T.max()),
+        "k1": float(k1(-logratio_T).mean()),
+        "k3": float(k3(-logratio_T).mean()),
+        "effective sample size": float(effective_sample_size(torch.stack([ratio.sum() for ratio in ratios]))),
+        "capped by TIS": float(capped_T.double().mean()),
+        "masked by IcePop": float(masked_T.double().mean()),
+    }
+
+
+def scores(job):
+    """Return the differences of all samplers to the trainer in both precisions."""
+    read = {name: json.loads((job.work / "samples" / f"{slug(name)}.json").read_text()) for name in SAMPLERS}
+    attempts = {name: [from_row(Attempt, row) for row in rows] for name, rows in read.items()}
+    every = [one for some in attempts.values() for one in some]
+    rows = []
+    for trainer, bf16 in (("bfloat16", True), ("float32", False)):
+        logps = iter(trainer_logps(every, job, bf16=bf16))
+        for name, some in attempts.items():
+            rows.append({"sampler": name, "trainer": trainer, **difference(some, [next(logps) for _ in some])})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def run_arm(name, seed, job):
+    """Train an arm on one seed and keep its metrics, one row a round."""
+    engine, correction = ARMS[name]
+    seeds = [f"{key}={seed}" for key in ("seed", "data.seed", "source.rollout.seed")]
+    own = [
+        f"source.rollout.engine={engine}",
+        f"source.rollout.vllm={json.dumps(VLLM)}",
+        f"objective.correction.kind={correction}",
+    ]
+    size = [f"source.rounds={job.rounds}", f"source.groups={job.groups}", f"source.rollout.max_tokens={job.max_tokens}"]
+    fixed = ["source.oversample=1", "reward.preset=outcome", "data.train=0.5", "data.split_seed=1", "monitor.heldout=0"]
+    recipe = load_recipe("grpo", [*seeds, *own, *size, *fixed, "optim.tokens_per_batch=1024", "monitor.stop_on_collapse=false"])
+    split = split_archive(open_archive("embedded"), recipe.data, untried=True)
+    folder = job.work / "online" / slug(name) / str(seed)
+    trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
+    reward_of = partial(reward, config=recipe.reward)
+    archive = open_archive(folder / "training" / "rollouts")
+    rewards = np.concatenate([reward_of(group).rewards_G for group in archive.groups()])
+    steps = [{key: row[key] for key in LOGGED if key in row} for row in trained.metrics if "loss" in row]
+    (folder / "rows.json").write_text(json.dumps({"steps": steps, "mean reward of all rounds": float(rewards.mean())}))
+
+
+def online(job):
+    """Return the metrics of the online runs."""
+    return [
+        {"arm": name, "seed": seed, **json.loads((job.work / "online" / slug(name) / str(seed) / "rows.json").read_text())}
+        for name in ARMS
+        for seed in job.seeds
+    ]
+
+
+def run_alone(job, *words):
+    """Run one sampler or arm in a process of its own, with one thread in each process of torch's."""
+    command = [sys.executable, __file__, str(job.work), "--tasks", str(job.tasks), "--samples", str(job.samples)]
+    command += ["--max-tokens", str(job.max_tokens), "--rounds", str(job.rounds), "--groups", str(job.groups), *words]
+    subprocess.run(command, env={**os.environ, **QUIET, **ONE_THREAD}, check=True)
+
+
+def main(job):
+    """Do what is missing, and write down what it gave."""
+    if job.sampler:
+        sample(job.sampler, job)
+        return
+    if job.arm:
+        run_arm(job.arm, job.seeds[0], job)
+        return
+    for name in SAMPLERS:
+        if not (job.work / "samples" / f"{slug(name)}.json").exists():
+            run_alone(job, "--sampler", name)
+    for name in ARMS:
+        for seed in job.seeds:
+            if not (job.work / "online" / slug(name) / str(seed) / "rows.json").exists():
+                run_alone(job, "--arm", name, "--seeds", str(seed))
+    from importlib.metadata import version
+
+    size = {key: getattr(job, key) for key in ("tasks", "samples", "max_tokens", "rounds", "groups", "seeds")}
+    said = {
+        "machine": machine() | {"vllm": version("vllm-cpu")},
+        "model": MODEL,
+        **size,
+        "scores": scores(job),
+        "online": online(job),
+    }
+    file = Path(__file__).parent / "results" / "sampler_drift.json"
+    file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--tasks", type=int, default=24, help="tasks sampled by each sampler")
+    parser.add_argument("--samples", type=int, default=4, help="samples a task")
+    parser.add_argument("--max-tokens", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=4, help="of an online run, one step each")
+    parser.add_argument("--groups", type=int, default=6, help="groups of 8 samples a round")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--sampler", choices=SAMPLERS, help="only sample by this one")
+    parser.add_argument("--arm", choices=ARMS, help="only run this one, on the first seed")
+    main(parser.parse_args())

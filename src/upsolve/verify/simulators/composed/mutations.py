@@ -1,0 +1,274 @@
+"""Wrong programs of right ones, of kinds that people and models write. Whether one is wrong is found by playing it, never assumed."""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from random import Random
+
+from upsolve.verify.simulators.composed.names import MESSAGES, ROOMS
+from upsolve.verify.simulators.composed.programs import functions, printed
+
+__all__ = ["KINDS", "mutated"]
+
+Places = Iterator[Callable[[], None]]
+"""Changes of a tree, each made in place by a call; one of them is chosen."""
+
+
+def mutated(code: str, kind: str, rng: Random) -> str:
+    """Return a program with one mistake of a kind, somewhere; "" where there is no place for one."""
+    if kind == MALFORMED:
+        return malformed(code, rng)
+    tree = ast.parse(code)
+    places = [*MUTATIONS[kind](tree, rng)]
+    if not places:
+        return ""
+    rng.choice(places)()
+    text = printed(tree)
+    return text if text != code else ""
+
+
+def malformed(code: str, rng: Random) -> str:
+    """Return a program without one of the colons or parentheses that end its lines."""
+    lines = code.splitlines(keepends=True)
+    place = rng.choice([number for number, line in enumerate(lines) if line.rstrip().endswith((":", ")"))])
+    lines[place] = lines[place].rstrip()[:-1] + "\n"
+    return "".join(lines)
+
+
+def calls(tree: ast.Module, *names: str) -> Iterator[ast.Call]:
+    """Yield the calls of the robot's methods of some names, in the order of the program."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and method_of(node) in names]
+    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def method_of(node: ast.expr) -> str:
+    """Return the method that a call of the robot calls; "" for another expression."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "robot":
+        return node.func.attr
+    return ""
+
+
+def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield all lists of statements."""
+    for node in ast.walk(tree):
+        for part in ("body", "orelse"):
+            block = getattr(node, part, None)
+            if isinstance(block, list) and not isinstance(node, ast.Module):
+                yield block
+
+
+def setting(place: ast.AST, name: str, value: object) -> Callable[[], None]:
+    """Return the change that gives a node another field."""
+    return lambda: setattr(place, name, value)
+
+
+def replacing(block: list[ast.stmt], start: int, end: int, *new: ast.stmt) -> Callable[[], None]:
+    """Return the change that puts statements in place of others; a block never becomes empty."""
+
+    def change() -> None:
+        block[start:end] = new
+        if not block:
+            block.append(ast.Pass())
+
+    return change
+
+
+def texts(call: ast.Call) -> list[ast.Constant]:
+    """Return the arguments of a call that are texts."""
+    return [arg for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+
+
+def wrong_room(tree: ast.Module, rng: Random) -> Places:
+    """Go to another room."""
+    for call in calls(tree, "go_to"):
+        for text in texts(call):
+            others = sorted({t.value for c in calls(tree, "go_to") for t in texts(c)} - {text.value}) or [*ROOMS]
+            yield setting(text, "value", rng.choice([room for room in others if room != text.value]))
+
+
+def wrong_text(tree: ast.Module, rng: Random) -> Places:
+    """Say something else."""
+    for call in calls(tree, "say"):
+        for text in texts(call):
+            words = str(text.value)
+            wrong = rng.choice([words + ".", words.upper(), " ".join(words.split()[:-1]) or words + "!", rng.choice(MESSAGES)])
+            yield setting(text, "value", wrong)
+
+
+def number_said(tree: ast.Module, _rng: Random) -> Places:
+    """Say a number instead of its digits."""
+    for call in calls(tree, "say"):
+        if call.args and ast.unparse(call.args[0]).startswith("str("):
+            inner = call.args[0]
+            assert isinstance(inner, ast.Call)
+            yield setting(call, "args", inner.args)
+
+
+def printed_words(tree: ast.Module, _rng: Random) -> Places:
+    """Print in place of saying."""
+    for call in calls(tree, "say"):
+        yield setting(call, "func", ast.Name("print", ast.Load()))
+
+
+def unknown_call(tree: ast.Module, rng: Random) -> Places:
+    """Call a method that robots elsewhere have."""
+    for call in calls(tree, *UNKNOWN):
+        assert isinstance(call.func, ast.Attribute)
+        yield setting(call.func, "attr", rng.choice(UNKNOWN[call.func.attr]))
+
+
+UNKNOWN: Mapping[str, Sequence[str]] = {
+    "go_to": ("move_to", "goto", "navigate"),
+    "say": ("speak", "announce", "tell"),
+    "pick": ("grab", "take", "pick_up"),
+    "place": ("drop", "put", "put_down"),
+    "is_in_room": ("is_here", "has", "sees"),
+    "get_all_rooms": ("get_rooms", "rooms", "list_rooms"),
+    "ask": ("question", "ask_person"),
+    "get_current_location": ("get_location", "location"),
+}
+"""Method -> names that it does not have."""
+
+
+def argument_order(tree: ast.Module, _rng: Random) -> Places:
+    """Ask with person and question exchanged."""
+    for call in calls(tree, "ask"):
+        if len(call.args) == 3:
+            yield setting(call, "args", [call.args[1], call.args[0], call.args[2]])
+
+
+def missing_options(tree: ast.Module, _rng: Random) -> Places:
+    """Ask without options, or give one text in place of a list."""
+    for call in calls(tree, "ask"):
+        yield setting(call, "args", call.args[:2])
+
+
+def more_arguments(tree: ast.Module, rng: Random) -> Places:
+    """Tell the method what it knows itself."""
+    for call in calls(tree, "is_in_room", "pick", "place", "say"):
+        yield setting(call, "args", [*call.args, ast.Constant(rng.choice(ROOMS))])
+
+
+def left_out(tree: ast.Module, _rng: Random) -> Places:
+    """Leave out an action."""
+    for block in blocks(tree):
+        for place, node in enumerate(block):
+            if isinstance(node, ast.Expr) and method_of(node.value) in ("go_to", "pick", "place"):
+                yield replacing(block, place, place + 1)
+
+
+def wrong_order(tree: ast.Module, _rng: Random) -> Places:
+    """Exchange two actions that follow each other."""
+    for block in blocks(tree):
+        for place in range(len(block) - 1):
+            one, two = block[place : place + 2]
+            if isinstance(one, ast.Expr) and isinstance(two, ast.Expr) and ast.dump(one) != ast.dump(two):
+                yield replacing(block, place, place + 2, two, one)
+
+
+def no_condition(tree: ast.Module, rng: Random) -> Places:
+    """Forget a condition: do one of its branches whatever the case."""
+    for block in blocks(tree):
+        for place, node in enumerate(block):
+            if isinstance(node, ast.If):
+                yield replacing(block, place, place + 1, *rng.choice([part for part in (node.body, node.orelse) if part]))
+
+
+def exchanged_branches(tree: ast.Module, _rng: Random) -> Places:
+    """Do the one thing where the other one was asked for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and node.orelse:
+            test = deepcopy(node.test)
+            yield setting(node, "test", test.operand if isinstance(test, ast.UnaryOp) else ast.UnaryOp(ast.Not(), test))
+
+
+def not_caught(tree: ast.Module, _rng: Random) -> Places:
+    """Expect no failure."""
+    for block in blocks(tree):
+        for place, node in enumerate(block):
+            if isinstance(node, ast.Try):
+                yield replacing(block, place, place + 1, *node.body, *node.orelse)
+
+
+def wrong_failure(tree: ast.Module, rng: Random) -> Places:
+    """Catch another failure than the one that comes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name):
+            others = ("RoomError", "AbsentError", "HandError", "ValueError", "DoorClosedError")
+            yield setting(node.type, "id", rng.choice(others))
+
+
+def no_end(tree: ast.Module, _rng: Random) -> Places:
+    """Go on after the end: no break, no return."""
+    for block in blocks(tree):
+        for place, node in enumerate(block):
+            if isinstance(node, ast.Break | ast.Return):
+                yield replacing(block, place, place + 1)
+
+
+def one_less(tree: ast.Module, rng: Random) -> Places:
+    """Count one too few or one too many; skip the first or the last item."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            text = ast.unparse(node.iter)
+            if text.startswith("range(") and text[6:-1].isdigit():
+                new = f"range({int(text[6:-1]) + rng.choice((-1, 1))})"
+            elif text.startswith("range("):
+                new = f"range({text[6:-1]} - 1)"
+            else:
+                new = f"{text}{rng.choice(('[1:]', '[:-1]'))}"
+            yield setting(node, "iter", ast.parse(new, mode="eval").body)
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.GtE | ast.Lt):
+            yield setting(node, "ops", [ast.Gt() if isinstance(node.ops[0], ast.GtE) else ast.LtE()])
+
+
+def first_part(tree: ast.Module, _rng: Random) -> Places:
+    """Stop too early: the last statements are missing."""
+    (function,) = functions(tree)
+    for keep in range(max(1, len(function.body) // 2), len(function.body)):
+        yield replacing(function.body, keep, len(function.body))
+
+
+def return_in_loop(tree: ast.Module, _rng: Random) -> Places:
+    """Return from the first round of a loop."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            yield replacing(node.body, len(node.body), len(node.body), ast.Return(None))
+
+
+def bare_calls(tree: ast.Module, _rng: Random) -> Places:
+    """Forget the robot: call its methods as functions."""
+
+    def change() -> None:
+        for call in [*calls(tree, *UNKNOWN)]:
+            assert isinstance(call.func, ast.Attribute)
+            call.func = ast.Name(call.func.attr, ast.Load())
+
+    yield change
+
+
+MUTATIONS: Mapping[str, Callable[[ast.Module, Random], Places]] = {
+    "argument_order": argument_order,
+    "bare_calls": bare_calls,
+    "exchanged_branches": exchanged_branches,
+    "first_part": first_part,
+    "left_out": left_out,
+    "missing_options": missing_options,
+    "more_arguments": more_arguments,
+    "no_condition": no_condition,
+    "no_end": no_end,
+    "not_caught": not_caught,
+    "number_said": number_said,
+    "one_less": one_less,
+    "printed_words": printed_words,
+    "return_in_loop": return_in_loop,
+    "unknown_call": unknown_call,
+    "wrong_failure": wrong_failure,
+    "wrong_order": wrong_order,
+    "wrong_room": wrong_room,
+    "wrong_text": wrong_text,
+}
+"""Kind of mistake -> the changes of a program that make it."""
+MALFORMED = "malformed"
+KINDS = (*MUTATIONS, MALFORMED)
+"""All kinds of mistakes."""

@@ -1,0 +1,242 @@
+"""Other right programs of a plain one: the same actions, written as other people would write them.
+
+All programs, right and wrong, are printed by one printer, so that their looks do not tell them apart.
+"""
+
+import ast
+import io
+import json
+import tokenize
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from textwrap import indent
+
+from upsolve.verify.simulators.composed.goal import Goal
+from upsolve.verify.simulators.domain import ENTRY_POINT
+
+__all__ = ["STYLES", "calls_of", "functions", "plain", "printed", "restyled"]
+
+
+def plain(goal: Goal) -> str:
+    """Return the plain program of a goal."""
+    lines = "\n".join(part for part in (goal.first, goal.code) if part)
+    return printed(ast.parse(f"def {ENTRY_POINT}(robot):\n{indent(lines, '    ')}\n"))
+
+
+def printed(tree: ast.Module) -> str:
+    """Return a program as text, strings in double quotes."""
+    lines = ast.unparse(ast.fix_missing_locations(tree)).splitlines(keepends=True)
+    found = [token for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline) if token.type == tokenize.STRING]
+    for token in reversed(found):
+        row, (left, right) = token.start[0] - 1, (token.start[1], token.end[1])
+        text = json.dumps(ast.literal_eval(token.string), ensure_ascii=False)
+        lines[row] = lines[row][:left] + text + lines[row][right:]
+    return "".join(lines) + "\n"
+
+
+def calls_of(code: str) -> list[str]:
+    """Return the names of the robot's methods that a program calls, sorted, each once."""
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)]
+    return sorted({node.attr for node in nodes if ast.unparse(node.value) == "robot"})
+
+
+def restyled(code: str, rng: Random) -> str:
+    """Return a program in one to three other styles; as it is where none applies."""
+    tree = ast.parse(code)
+    chosen = rng.sample([*STYLES], rng.randint(1, 3))
+    for name in sorted(chosen, key=[*STYLES].index):
+        tree = STYLES[name](tree)
+    return printed(tree)
+
+
+VARIABLES = {
+    "room": "place",
+    "answer": "reply",
+    "count": "total",
+    "votes": "yes_votes",
+    "name": "person",
+    "thing": "item",
+    "found": "where",
+    "start": "first_room",
+}
+"""Variable of plain programs -> another name for it."""
+
+
+class Renamed(ast.NodeTransformer):
+    """Other names of variables."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Rename a variable."""
+        return ast.Name(VARIABLES.get(node.id, node.id), node.ctx)
+
+
+class Inverted(ast.NodeTransformer):
+    """The other branch of a condition first."""
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """Invert a condition that has two branches."""
+        self.generic_visit(node)
+        return ast.If(opposite(node.test), node.orelse, node.body) if node.orelse else node
+
+
+def opposite(test: ast.expr) -> ast.expr:
+    """Return a condition that holds when another one does not."""
+    if isinstance(test, ast.Compare) and type(test.ops[0]) in OPPOSITES:
+        return ast.Compare(test.left, [OPPOSITES[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
+
+
+OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.GtE: ast.Lt, ast.Lt: ast.GtE}
+
+
+class Named(ast.NodeTransformer):
+    """Conditions and lists of rooms in variables of their own."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """Put the answer of the robot that decides into a variable."""
+        self.generic_visit(node)
+        if not isinstance(node.test, ast.Call):
+            return node
+        self.used += 1
+        name = "is_here" if self.used == 1 else f"is_here_{self.used}"
+        return [assign(name, node.test), ast.If(ast.Name(name, ast.Load()), node.body, node.orelse)]
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        """Put what is gone through into a variable."""
+        self.generic_visit(node)
+        if ast.unparse(node.iter) != "robot.get_all_rooms()":
+            return node
+        return [assign("rooms", node.iter), ast.For(node.target, ast.Name("rooms", ast.Load()), node.body, node.orelse)]
+
+
+class Indexed(ast.NodeTransformer):
+    """Loops over numbers in place of loops over lists."""
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        """Go through a list by its indices."""
+        self.generic_visit(node)
+        if isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range":
+            return node
+        items = {"room": "rooms", "name": "people", "thing": "things"}.get(ast.unparse(node.target), "items")
+        take = ast.parse(f"{ast.unparse(node.target)} = {items}[i]").body
+        numbers: ast.expr = ast.parse(f"range(len({items}))", mode="eval").body
+        return [assign(items, node.iter), ast.For(ast.Name("i", ast.Store()), numbers, [*take, *node.body], node.orelse)]
+
+
+def early(tree: ast.Module) -> ast.Module:
+    """Return from the first branch of a last condition, without ``else``."""
+    (function,) = functions(tree)
+    last = function.body[-1]
+    if isinstance(last, ast.If) and last.orelse:
+        function.body[-1:] = [ast.If(last.test, [*last.body, ast.Return(None)], []), *last.orelse]
+    return tree
+
+
+def tuples(tree: ast.Module) -> ast.Module:
+    """Go through tuples in place of lists."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.List):
+            node.iter = ast.Tuple(node.iter.elts, ast.Load())
+    return tree
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A function of a program's own for actions that it does more than once."""
+
+    name: str
+    """Of the function."""
+    params: tuple[str, ...]
+    """Its parameters."""
+    actions: tuple[tuple[str, str], ...]
+    """What it does, each with the parameter that is its argument."""
+
+    def calls(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Return a block with calls of the function in place of its actions."""
+        made: list[ast.stmt] = []
+        while body:
+            run, rest = body[: len(self.actions)], body[len(self.actions) :]
+            if [done(node)[0] for node in run] == [action for action, _ in self.actions]:
+                given = {word: done(node)[1] for node, (_, word) in zip(run, self.actions, strict=True)}
+                made += ast.parse(f"{self.name}({', '.join(given[word] for word in self.params)})").body
+                body = rest
+            else:
+                made, body = [*made, body[0]], body[1:]
+        return made
+
+    @property
+    def code(self) -> str:
+        """Return the function."""
+        lines = "".join(f"    robot.{action}({word})\n" for action, word in self.actions)
+        return f"def {self.name}({', '.join(self.params)}):\n{lines}"
+
+
+HELPERS = (
+    Helper(
+        "carry",
+        ("thing", "source", "target"),
+        (("go_to", "source"), ("pick", "thing"), ("go_to", "target"), ("place", "thing")),
+    ),
+    Helper("say_in", ("room", "text"), (("go_to", "room"), ("say", "text"))),
+)
+
+
+def helpers(tree: ast.Module) -> ast.Module:
+    """Carry things, and say things in rooms, by functions of the program's own, where that happens more than once."""
+    (function,) = functions(tree)
+    made: list[ast.stmt] = []
+    for helper in HELPERS:
+        body = everywhere(deepcopy(function.body), helper.calls)
+        used = [node for part in body for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == helper.name]
+        if len(used) > 1:
+            function.body = body
+            made += ast.parse(helper.code).body
+    function.body = [*made, *function.body]
+    return tree
+
+
+def done(node: ast.stmt) -> tuple[str, str]:
+    """Return the action of a statement ``robot.action(argument)`` and the argument; empty texts for another statement."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) == 1:
+        return call.func.attr, ast.unparse(call.args[0])
+    return "", ""
+
+
+def everywhere(body: list[ast.stmt], change: Callable[[list[ast.stmt]], list[ast.stmt]]) -> list[ast.stmt]:
+    """Return a block changed, and all blocks within it."""
+    for node in body:
+        for part in ("body", "orelse"):
+            inner: list[ast.stmt] = getattr(node, part, [])
+            if inner:
+                setattr(node, part, everywhere(inner, change))
+        for handler in getattr(node, "handlers", []):
+            handler.body = everywhere(handler.body, change)
+    return change(body)
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return the functions of a program that are not within others."""
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def assign(name: str, value: ast.expr) -> ast.stmt:
+    """Return ``name = value``."""
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+STYLES: Mapping[str, Callable[[ast.Module], ast.Module]] = {
+    "tuples": tuples,
+    "indexed": lambda tree: Indexed().visit(tree),
+    "named": lambda tree: Named().visit(tree),
+    "inverted": lambda tree: Inverted().visit(tree),
+    "early": early,
+    "renamed": lambda tree: Renamed().visit(tree),
+    "helpers": helpers,
+}
+"""Style -> what it makes of a program, in the order in which they can follow each other; some programs stay as they are."""

@@ -1,0 +1,93 @@
+"""Play a program in this process: only for programs that are written here. Attempts of others are judged in the sandbox."""
+
+import io
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from upsolve.types import Status, Task
+from upsolve.verify.simulators.checks import Check, Step, Trace
+from upsolve.verify.simulators.domain import ENTRY_POINT, domain_of
+from upsolve.verify.simulators.plan import parsed
+
+__all__ = ["Rehearsal", "rehearse"]
+
+MOST_ACTIONS = 1000
+"""As in the sandbox."""
+TYPES: Mapping[str, type] = {"str": str, "list[str]": list}
+"""Types of the robot's arguments."""
+
+
+class ActionLimitError(BaseException):
+    """The program acts on and on; programs cannot catch it by accident."""
+
+
+@lru_cache(maxsize=4)
+def loaded(source: str) -> tuple[dict[str, Any], CodeType]:
+    """Return the names that a built-in domain defines, and the compiled code that stands for it in programs."""
+    domain, space = domain_of(source), dict[str, Any](__name__="world")
+    exec(domain.code, space)  # noqa: S102
+    return space, compile(domain.stubs(), "<stubs>", "exec")
+
+
+class Rehearsal:
+    """One world, and what a program does in it."""
+
+    def __init__(self, source: str, initial: Mapping[str, Any]) -> None:
+        space, self.stubs = loaded(source)
+        self.failures, self.types = space, domain_of(source).types
+        self.world, self.steps = space["World"](initial), list[Step]()
+
+    def act(self, action: str, *args: Any) -> tuple[str, Any]:
+        """Do an action as the sandbox does; return the name of its failure, or an empty string, and its answer."""
+        kinds = self.types[action]
+        if len(args) != len(kinds) or not all(type(value) is TYPES[kind] for value, kind in zip(args, kinds, strict=True)):
+            return "TypeError", f"{action} takes {', '.join(kinds) or 'nothing'}"
+        failure, answer = "", None
+        try:
+            answer = getattr(self.world, action)(*args)
+        except Exception as error:
+            failure, said = type(error).__name__, str(error)
+            if self.failures.get(failure) is not type(error):
+                raise
+            self.steps.append(Step(action, [*args], None, failure, self.world.state()))
+            return failure, said
+        self.steps.append(Step(action, [*args], answer, failure, self.world.state()))
+        if len(self.steps) > MOST_ACTIONS:
+            raise ActionLimitError
+        return failure, answer
+
+
+def rehearse(code: str, task: Task) -> tuple[Status, str]:
+    """Return the status of a program, and the name of the exception of the first world in which it does not pass.
+
+    Args:
+        code: the program.
+        task: of a built-in domain; its tests are the worlds.
+    """
+    try:
+        program = compile(code, "<attempt>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return Status.COMPILE_ERROR, type(error).__name__
+    for initial, check in zip(*parsed(task), strict=True):
+        status, error = one_world(program, Rehearsal(task.setup, initial), check)
+        if status is not Status.PASSED:
+            return status, error
+    return Status.PASSED, ""
+
+
+def one_world(program: CodeType, rehearsal: Rehearsal, check: Check) -> tuple[Status, str]:
+    """Return how a program does in one world."""
+    space: dict[str, Any] = {"__name__": "attempt", "_act": rehearsal.act}
+    exec(rehearsal.stubs, space)  # noqa: S102
+    try:
+        with redirect_stdout(io.StringIO()):
+            exec(program, space)  # noqa: S102  written by this package
+            space[ENTRY_POINT](space["_Actions"]())
+    except ActionLimitError:
+        return Status.TIMEOUT, ""
+    except Exception as error:
+        return Status.RUNTIME_ERROR, type(error).__name__
+    return (Status.PASSED if check(Trace(tuple(rehearsal.steps), rehearsal.world.state())) else Status.FAILED), ""
