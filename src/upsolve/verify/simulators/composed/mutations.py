@@ -79,11 +79,12 @@ def texts(call: ast.Call) -> list[ast.Constant]:
 
 
 def wrong_room(tree: ast.Module, rng: Random) -> Places:
-    """Go to another room."""
+    """Go to another room, of those that the program goes to where there is one."""
+    known = sorted({str(text.value) for call in calls(tree, "go_to") for text in texts(call)})
     for call in calls(tree, "go_to"):
         for text in texts(call):
-            others = sorted({t.value for c in calls(tree, "go_to") for t in texts(c)} - {text.value}) or [*ROOMS]
-            yield setting(text, "value", rng.choice([room for room in others if room != text.value]))
+            others = [room for room in known if room != text.value] or [room for room in ROOMS if room != text.value]
+            yield setting(text, "value", rng.choice(others))
 
 
 def wrong_text(tree: ast.Module, rng: Random) -> Places:
