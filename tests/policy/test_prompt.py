@@ -35,6 +35,29 @@ def test_code_is_found_on_odd_fences(answer, code):
     assert extract_code(answer).strip("\n") == code.strip("\n")
 
 
+@pytest.mark.parametrize(
+    ("answer", "query"),
+    [
+        ("SELECT a FROM b", "SELECT a FROM b"),
+        ("```sql\nSELECT a\nFROM b;\n```", "SELECT a\nFROM b;"),
+        ("```\na | b\n--+--\n1 | 2, a longer block\n```\n```SQL\nSELECT a\n```", "SELECT a"),
+        ("The query is:\n\nselect a\nfrom b\nwhere c = ';' and d;\nIt reads b.", "select a\nfrom b\nwhere c = ';' and d;"),
+        ("Answer: SELECT a FROM b\n\nWith the table b.", "SELECT a FROM b"),
+        ("With two steps:\nWITH x AS (SELECT 1) SELECT * FROM x", "WITH x AS (SELECT 1) SELECT * FROM x"),
+        ("WITH RECURSIVE n(i) AS (\nSELECT 1) SELECT i FROM n;", "WITH RECURSIVE n(i) AS (\nSELECT 1) SELECT i FROM n;"),
+        ("I do not know.", "I do not know."),
+    ],
+)
+def test_the_query_of_an_answer(answer, query):
+    assert extract_code(answer, "sql") == query
+
+
+def test_a_query_is_asked_for():
+    task = Task("q", "CREATE TABLE b (a);\n\nAll of a.", language="sql")
+    assert messages(task)[0]["content"].endswith("All of a.\n\nAnswer with one query for SQLite.")
+    assert opening(task) == "```sql\n"
+
+
 def test_completion_and_decoding_are_inverse(tiny_model):
     codec = load_codec(tiny_model)
     for code in ("def f(x):\n    return x + 1", "x = 'é → 🙂'", "a\r\nb"):

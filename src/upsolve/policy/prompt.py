@@ -17,6 +17,9 @@ CLOSE = "\n```"
 MARK = "```"
 """Stop string of the sampler."""
 
+QUERIES = {"sql": "SQLite", "sqlite": "SQLite", "sqlite3": "SQLite"}
+"""Languages of queries -> the engine that runs them."""
+
 MAX_SHOWN = 3
 """Most visible tests shown in a prompt."""
 
@@ -27,8 +30,10 @@ def opening(task: Task) -> str:
 
 
 def messages(task: Task) -> list[dict[str, str]]:
-    """Return the chat messages of a task: the statement and up to three visible tests."""
+    """Return the chat messages of a task: the statement, what a query must be, and up to three visible tests."""
     text = task.prompt.strip()
+    if task.language in QUERIES:
+        text += f"\n\nAnswer with one query for {QUERIES[task.language]}."
     shown = [example(test) for test in task.tests if not test.hidden][:MAX_SHOWN]
     if shown:
         text += "\n\nExamples:\n" + "\n".join(shown)
@@ -64,23 +69,39 @@ def completion_text(code: str) -> str:
     return code.rstrip() + CLOSE
 
 
-FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
+FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#-]*)[^\n]*$", re.MULTILINE)
+QUERY = re.compile(
+    r"(?:^|: )\s*(SELECT\b|WITH\s+(?:RECURSIVE\s+)?\w+\s*(?:\([^)]*\)\s*)?AS\s*\()", re.MULTILINE | re.IGNORECASE
+)
+QUERY_END = re.compile(r";[ \t]*$|\n[ \t]*\n", re.MULTILINE)
 
 
-def extract_code(completion: str) -> str:
-    """Return the code of a free-form answer: the longest fenced block, or all of it when no fence is there.
+def extract_code(completion: str, language: str = "") -> str:
+    """Return the code of a free-form answer: the longest fenced block, of those that name the language if some do.
 
     A fence closes with the same character and at least as many of them, and its indentation is not part of the code
-    (CommonMark); an unclosed one runs to the end.
+    (CommonMark); an unclosed one runs to the end. Without a fence it is the first query, from SELECT or WITH to a line's final
+    semicolon or an empty line, where the language is one of queries; else all of the answer.
     """
-    blocks: list[str] = []
+    blocks: list[tuple[bool, str]] = []
     position = 0
     while found := FENCE.search(completion, position):
         start = found.end() + 1
-        indent, marks = found.groups()
+        indent, marks, info = found.groups()
         close = re.compile(rf"^[ \t]*{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
         end = close.search(completion, start)
         inside = completion[start : end.start() if end else len(completion)]
-        blocks.append(re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE) if indent else inside)
+        named = bool(language) and info.lower() == language
+        blocks.append((named, re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE) if indent else inside))
         position = end.end() if end else len(completion)
-    return (max(blocks, key=len) if blocks else completion).strip("\n")
+    bare = bare_query(completion) if language in QUERIES and not blocks else completion
+    return (max(blocks, key=lambda block: (block[0], len(block[1])))[1] if blocks else bare).strip("\n")
+
+
+def bare_query(answer: str) -> str:
+    """Return the first query of an answer without fences, all of it when it holds none."""
+    begin = QUERY.search(answer)
+    if begin is None:
+        return answer
+    end = QUERY_END.search(answer, begin.start(1))
+    return answer[begin.start(1) : end.end() if end else len(answer)].rstrip()

@@ -146,7 +146,7 @@ class Server:
             ids: tuple[int, ...] | None = None
             logps: tuple[float, ...] | None = None
             if self.codec is None:
-                code = extract_code(choice["message"]["content"] or "")
+                code = extract_code(choice["message"]["content"] or "", task.language)
             else:
                 code, ids = before_fence(choice["text"], truncated=truncated), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
