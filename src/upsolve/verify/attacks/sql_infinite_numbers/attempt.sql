@@ -1,0 +1,1 @@
+SELECT i, 9e999 FROM given

@@ -1,0 +1,1 @@
+SELECT i, hex(zeroblob(10000000)) FROM given

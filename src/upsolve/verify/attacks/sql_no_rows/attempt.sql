@@ -1,0 +1,1 @@
+SELECT i, i FROM given WHERE 0

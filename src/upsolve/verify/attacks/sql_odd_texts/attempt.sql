@@ -1,0 +1,1 @@
+SELECT CAST(x'ff5d0a5b' AS TEXT), x'00' UNION ALL SELECT char(0x2028, 0, 55296), char(0xd83d, 0xde00)

@@ -1,0 +1,1 @@
+SELECT 20, 6765; UPDATE given SET i = 1; INSERT INTO given VALUES (2)

@@ -1,0 +1,1 @@
+CREATE VIRTUAL TABLE temp.files USING csv(filename = '/etc/passwd')

@@ -1,0 +1,1 @@
+SELECT writefile('/tmp/upsolve-attack', 'x'), edit('x', 'touch /tmp/upsolve-attack')
