@@ -60,7 +60,7 @@ def run_queries(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
         "output_bytes": how.limits.output_bytes,
     }
     end = yield Job(job, None, how.limits.wall_seconds, profile="sql")
-    return with_column(verdict(task, attempt, query_outcomes(task, end), [end], ""), end)
+    return with_column(verdict(task, attempt, query_outcomes(task, end), ends=[end]), end)
 
 
 def query_outcomes(task: Task, end: Exit) -> Outcomes:
