@@ -254,7 +254,7 @@ def test_too_few_tasks_are_told_before_anything_is_sampled(tmp_path):
     def source(**settings):
         return source_of(tmp_path, judged_groups([0, 9, 2, 6]), rounds=2, **settings)
 
-    with pytest.raises(ConfigError, match=r"source\.solved \[0\.3, 0\.5\]: of the 4 tasks to train on none"):
+    with pytest.raises(ConfigError, match=r"source\.solved \[0\.3, 0\.5\]: none of the 4 training tasks"):
         source(groups=1, solved=(0.3, 0.5)).check()
     with pytest.warns(UserWarning, match="it has 4 groups of new samples, not 5"):
         source(groups=5).check()

@@ -148,4 +148,4 @@ def test_a_pair_that_loses_one_side_is_left_out(tiny_model):
     size = len(codec.prompt(Task("t", "say")).ids_P) + 30
     recipe = Recipe.model_validate({"objective": {"kind": "dpo"}, "data": {"max_tokens": size}})
     kept, left_out = encoded([pair], codec, recipe)
-    assert not kept and left_out == {"attempts: over max_tokens": 1, "attempts: nothing left to compare with": 1}
+    assert not kept and left_out == {"attempts: over max_tokens": 1, "attempts: no other attempt to compare with": 1}

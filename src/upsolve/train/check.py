@@ -1,4 +1,4 @@
-"""What the archive of a recipe lacks for it, found before a model is loaded."""
+"""Checks of a recipe against its archive, before a model is loaded."""
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Process
         TrainingError: there is no task to train on.
     """
     if not groups:
-        raise TrainingError(f"no group to train on: nothing of {recipe.data.archive} is in the training split (data.train)")
+        raise TrainingError(f"no group to train on: no task of {recipe.data.archive} is in the training split (data.train)")
     judge = partial(verify, how=judging_of(recipe.verify))
     baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
     check_run(recipe, groups, baselines)
@@ -33,15 +33,15 @@ def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Process
 
 
 def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, float] | None = None) -> None:
-    """Check a recipe, and that the stored groups of its training tasks have what it reads. Takes seconds.
+    """Check a recipe, and that the stored groups of its training tasks hold the data that it needs. Takes seconds.
 
     Args:
         recipe: all settings.
         groups: judged groups of the training tasks; online, also tasks without attempts.
-        baselines: processor times of references, seconds (``reference_seconds``); None: not run yet.
+        baselines: processor times of references, seconds (``reference_seconds``); None: not measured yet.
 
     Raises:
-        ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and what to do.
+        ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and the fix.
     """
     check_recipe(recipe)
     source = recipe.source
@@ -62,7 +62,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
 
 
 def check_authors(groups: Sequence[Group], wanted: Sequence[Group], data: DataConfig) -> None:
-    """Refuse ``data.authors`` without any attempt."""
+    """Refuse ``data.authors`` that have no attempt."""
     if any(group.attempts for group in wanted) or not data.authors:
         return
     known = sorted({attempt.author for group in groups for attempt in group.attempts})
@@ -73,7 +73,7 @@ def check_authors(groups: Sequence[Group], wanted: Sequence[Group], data: DataCo
 
 
 def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
-    """Refuse groups that are larger than any task's attempts."""
+    """Refuse a group size above the largest number of attempts of a task."""
     most = max(len(group.attempts) for group in groups)
     if most < data.group_size:
         raise ConfigError(

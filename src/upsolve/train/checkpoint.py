@@ -1,4 +1,4 @@
-"""All that a run needs to resume, written atomically."""
+"""Checkpoints: weights, optimizer state, random state and progress of a run, written atomically."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,22 +17,22 @@ CHECKPOINT = "checkpoint.pt"
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is."""
+    """Progress of a run."""
 
     step: int = 0
     """Optimizer steps done."""
     best: float = -float("inf")
     """Largest held-out margin so far, nats a token."""
     best_step: int = 0
-    """Step that had it."""
+    """Step of the largest held-out margin."""
     start: dict[str, float] | None = None
     """Held-out metrics before the first step."""
     round: int = 0
     """Rounds finished (offline: epochs)."""
     in_round: int = 0
-    """Steps done of the round under way."""
+    """Steps done of the current round."""
     skipped: int = 0
-    """Steps whose gradient was not finite: the weights were left alone."""
+    """Steps skipped because the gradient was not finite."""
     groups: int = 0
     """Groups of the finished rounds."""
     left_out: dict[str, int] = field(default_factory=dict[str, int])
@@ -42,9 +42,9 @@ class Progress:
 
 
 def save(folder: Path, placement: Replicated, progress: Progress, *, writes: bool = True) -> None:
-    """Write a checkpoint over the last one. It holds full tensors, so that another number of processes can resume from it.
+    """Write a checkpoint, replacing the last one. It holds full tensors, so any number of processes can resume from it.
 
-    Collective where the weights are sharded; one process writes.
+    Collective if the weights are sharded; one process writes.
     """
     weights, moments = placement.state(keep=writes)
     if not writes:
@@ -64,7 +64,7 @@ def save(folder: Path, placement: Replicated, progress: Progress, *, writes: boo
 def restore(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:
     """Load the checkpoint of a folder into the policy and its optimizer; without one, start at step 0.
 
-    ``example`` is any batch that the policy can score.
+    ``example`` is any batch that the policy can score; DeepSpeed needs one.
 
     Raises:
         TrainingError: the checkpoint is damaged or of another model; names the file.
@@ -76,7 +76,7 @@ def restore(folder: Path, placement: Replicated, example: PackedBatch) -> Progre
         state = torch.load(file, map_location="cpu", weights_only=True)
         placement.load(state["weights"], state["moments"], example)
         torch.set_rng_state(state["rng"])
-        if len(devices := state.get("device_rng", [])) == torch.cuda.device_count():  # other devices: start from their seed
+        if len(devices := state.get("device_rng", [])) == torch.cuda.device_count():  # else they keep that of their seed
             torch.cuda.set_rng_state_all(devices)
         return Progress(**state["progress"])
     except (RuntimeError, TypeError, ValueError, KeyError, EOFError, OSError) as error:

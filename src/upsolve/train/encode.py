@@ -1,4 +1,4 @@
-"""Groups with advantages -> token ids, with what each attempt brings to the loss.
+"""Groups with advantages -> token ids, with advantages, rewards and masks per token.
 
 Legend: P prompt tokens, R tokens of one attempt.
 """
@@ -40,46 +40,46 @@ class EncodedAttempt:
     malformed: bool = False
     """True where the code does not compile."""
     count: int = 1
-    """How many equal attempts of its group it stands for, >= 1."""
+    """How often it occurs in its group (equal attempts are merged), >= 1."""
     rewards_R: Floats | None = None
-    """Reward of every token, where the advantages are to be made of them (``gae``)."""
+    """Reward of every token, from which ``gae`` computes the advantages; None for other estimators."""
     mask_R: NDArray[np.bool_] | None = None
-    """False for tokens that count for nothing, such as those of lines that never ran; None: all count."""
+    """False for tokens left out of the loss, such as those of lines that never ran; None: no mask."""
     sampler_logps_R: Floats | None = None
     """Log-probability that the sampler gave each token, nats; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedGroup:
-    """A group as token ids, only with the attempts that carry a gradient and fit."""
+    """A group as token ids; attempts without a gradient and over-long ones are left out."""
 
     prompt_P: tuple[int, ...]
     """Prompt token ids."""
     attempts: tuple[EncodedAttempt, ...]
-    """Its attempts, no two of them equal."""
+    """Distinct attempts."""
     zero_attempts: int = 0
-    """Attempts left out because their advantage is 0: they need no forward pass, and count in the denominators of the loss."""
+    """Attempts left out because their advantage is 0; they count in the denominators of the loss."""
     zero_tokens: int = 0
-    """Tokens of these."""
+    """Tokens of these attempts."""
 
     @property
     def tokens(self) -> int:
-        """P + sum of R: what the group costs."""
+        """P + sum of R: tokens of the group in a packed row."""
         return len(self.prompt_P) + sum(len(one.ids_R) for one in self.attempts)
 
     def attempt_keys(self) -> list[str]:
-        """Return the content key of every attempt after its prompt."""
+        """Return a content key for each attempt: hash of prompt and completion ids."""
         prompt = str(self.prompt_P)
         return [content_id(prompt, str(one.ids_R)) for one in self.attempts]
 
 
 def mean(arrays: Sequence[Floats]) -> Floats:
-    """Return the mean of arrays, place by place."""
+    """Return the elementwise mean of arrays."""
     return np.stack(arrays).mean(0, dtype=np.float64).astype(np.float32)
 
 
 def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
-    """Return each different attempt once, with its count, and the mean of what its copies bring where that differs."""
+    """Return each distinct attempt once, with its count, and the mean of its copies' advantages, rewards and values."""
     copies: dict[tuple[int, ...], list[EncodedAttempt]] = {}
     for one in attempts:
         copies.setdefault(one.ids_R, []).append(one)
@@ -98,7 +98,7 @@ def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The settings that decide what an attempt brings to the loss."""
+    """The settings that decide how attempts are encoded."""
 
     codec: Codec
     """Tokenizer and prompt."""
@@ -107,9 +107,9 @@ class Encoding:
     reward: RewardConfig
     """How rewards are assigned to tokens."""
     advantage: AdvantageConfig
-    """Whether advantages are computed for every token, and blame."""
+    """The estimator, and ``blame``."""
     objective: ObjectiveConfig
-    """What the loss reads."""
+    """The loss."""
 
     @property
     def by_token(self) -> bool:
@@ -123,7 +123,7 @@ class Encoding:
 
 
 def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
-    """Give every token its reward, advantage and mask, where these differ between tokens."""
+    """Set per-token rewards, advantages and masks, where these differ between tokens."""
     if config.by_token:
         return credited(plain, item, index, config)
     objective = config.objective
@@ -135,7 +135,7 @@ def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Enc
 
 
 def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:
-    """Assign rewards, blame and the mask of lines that never ran to the tokens of an attempt."""
+    """Assign rewards, blame and the mask of unexecuted lines to the tokens of an attempt."""
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
     assert verdict is not None, "only judged attempts have advantages"
     judged = Judged(item.group.task, attempt, verdict)
@@ -176,17 +176,17 @@ def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[
             counted = [] if config.advantage.record.selects else zeros
             encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
         elif kept:
-            left_out["attempts: nothing left to compare with"] += len(kept)
+            left_out["attempts: no other attempt to compare with"] += len(kept)
     return encoded, left_out
 
 
 def fitting(
     item: TrainGroup, prompt_tokens: int, config: Encoding, left_out: Counter[str]
 ) -> tuple[TrainGroup, list[tuple[int, ...]]]:
-    """Return a group without attempts that are empty or too long, which are counted, and the token ids of the others.
+    """Return a group without empty and over-long attempts, which are counted, and the token ids of the others.
 
-    The advantages of the others are computed anew among themselves, so that a baseline holds only attempts that are trained on. The
-    advantages of a pair are 1 and -1 whatever else is there.
+    The advantages are recomputed over the remaining attempts, so that the baseline holds only attempts that are trained on. The
+    advantages of a pair stay 1 and -1.
     """
     ids_G = [config.codec.ids_of(attempt) for attempt in item.group.attempts]
     fits = [i for i, ids in enumerate(ids_G) if ids and prompt_tokens + len(ids) <= config.max_tokens]

@@ -1,4 +1,4 @@
-"""Rewarded groups -> groups with advantages: whole ones, such as new samples, or drawn from all stored attempts of a task.
+"""Rewarded groups -> groups with advantages: whole groups of new samples, or groups sampled from the stored attempts of a task.
 
 Legend: G attempts a group.
 """
@@ -52,7 +52,7 @@ class TrainGroup:
 
 @dataclass(frozen=True, slots=True)
 class TrainGroups:
-    """Groups to train on, and the count of what is not among them."""
+    """Groups to train on, and counts of attempts and tasks left out."""
 
     groups: list[TrainGroup]
     """In the order of training."""
@@ -66,12 +66,12 @@ class TrainGroups:
         return TrainGroups(self.groups + other.groups, self.left_out + other.left_out, self.flagged + other.flagged)
 
     def shuffled(self, random: np.random.Generator) -> "TrainGroups":
-        """Return the same with the groups in random order."""
+        """Return a copy with the groups in random order."""
         return replace(self, groups=[self.groups[i] for i in random.permutation(len(self.groups))])
 
 
 def counts_of(rewarded: Sequence[Rewarded]) -> TrainGroups:
-    """Return no groups, but the counts of the attempts that have no reward and of those that are flagged."""
+    """Return no groups, only the counts of attempts without a reward and of flagged ones."""
     left_out, flagged = Counter[str](), Counter[str]()
     for one in rewarded:
         left_out.update({f"attempts: {reason}": count for reason, count in one.left_out.items()})
@@ -86,7 +86,7 @@ def select(group: Group, authors: Sequence[str]) -> Group:
 
 
 def group_of(group: Group, indices: Sequence[int]) -> Group:
-    """Return the group made of some of its attempts."""
+    """Return a group of some of the attempts."""
     return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
 
 
@@ -112,7 +112,7 @@ def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: Advantag
 
 
 def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
-    """Return groups as they were sampled, with advantages; one without any reward is left out."""
+    """Return groups as sampled, with advantages; groups without a reward are left out."""
     made = counts_of(rewarded)
     whole = (one for one in rewarded if len(one.rewards_G))
     made.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in whole)
@@ -122,17 +122,16 @@ def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed:
 def draw_groups(
     rewarded: Sequence[Rewarded], data: DataConfig, config: AdvantageConfig, *, epoch: int, in_order: bool = False
 ) -> TrainGroups:
-    """Draw groups of ``data.group_size`` attempts from each task, at least one passed and one not; other ones in every epoch.
+    """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every epoch.
 
-    Attempts are drawn without replacement, with probabilities in proportion to their counts: a group looks like a sample of the authors.
-    Imitation (an estimator that ``selects``) compares nothing: a task that gives no such group gives one of the attempts that it has, if
-    one passed.
+    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. For imitation
+    (an estimator that ``selects``), which compares nothing, a task without such a group gives a group of its attempts, if one passed.
 
     Args:
         rewarded: all attempts of each task.
-        data: group size, groups a task, seed.
+        data: group size, groups per task, seed.
         config: the estimator of advantages.
-        epoch: other groups in every epoch.
+        epoch: seeds the sampling.
         in_order: keep the order of the tasks; otherwise groups are in random order.
     """
     random = np.random.default_rng([data.seed, epoch])
@@ -157,19 +156,19 @@ def some(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
 
 
 def passed(verdict: Verdict | None) -> bool:
-    """Return whether a verdict is a pass."""
+    """Return whether an attempt passed all tests."""
     return verdict is not None and verdict.status is Status.PASSED
 
 
 def why_not(scored: Rewarded, size: int) -> str:
-    """Say why a task gives no group."""
+    """Return why no group can be sampled from a task."""
     if len(scored.group.attempts) < size:
         return f"fewer than {size} attempts"
     return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
 
 
 def draw(scored: Rewarded, size: int, most: int, random: np.random.Generator) -> list[list[int]]:
-    """Draw up to ``most`` disjoint index lists of a mixed group; fewer when passed, failed or attempts run out."""
+    """Sample up to ``most`` disjoint index lists, each with a passed and a failed attempt; fewer when either runs out."""
     free = set(range(len(scored.group.attempts)))
     good = [i for i in sorted(free) if passed(scored.group.verdicts[i])]
     drawn: list[list[int]] = []
@@ -188,6 +187,6 @@ def draw(scored: Rewarded, size: int, most: int, random: np.random.Generator) ->
 
 
 def pick(indices: Sequence[int], attempts: Sequence[Attempt], random: np.random.Generator) -> int:
-    """Draw one index, as likely as its attempt's count is large."""
+    """Sample one index, with probability proportional to its attempt's count."""
     counts = np.array([attempts[i].count for i in indices], dtype=np.float64)
     return int(random.choice(np.array(indices), p=counts / counts.sum()))

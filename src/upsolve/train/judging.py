@@ -1,4 +1,4 @@
-"""Sample tasks with the policy and judge the attempts while the next ones are sampled."""
+"""Sample tasks with the policy, and judge the attempts while the next ones are sampled."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,17 +24,17 @@ __all__ = ["Rollouts", "judge_while_sampling", "sample_metrics"]
 
 Pair = tuple[Task, Attempt]
 STRIDE = 1_000_003
-"""Between the seeds of two rounds; a prime above any number of tasks tried in one."""
+"""Difference between the seeds of two rounds: a prime above any number of tasks of a round."""
 
 
 class Cancelled(Exception):  # noqa: N818  never leaves this file
-    """The sampler failed: its attempts need no verdicts."""
+    """The sampler failed; judging stops."""
 
 
 def judge_while_sampling(samples: Iterable[Pair], how: Judging, *, on_judged: Callable[[int], None]) -> list[Verdict]:
-    """Judge attempts as they are sampled: the sampler runs in this thread, the judge's workers beside it.
+    """Judge attempts while sampling: the sampler runs in this thread, the judge in another.
 
-    Verdicts are those that judging all samples at once would give; equal attempts are judged once.
+    The verdicts equal those of judging all samples at once; equal attempts are judged once.
 
     Args:
         samples: tasks and attempts, as they end.
@@ -70,7 +70,7 @@ def judge_while_sampling(samples: Iterable[Pair], how: Judging, *, on_judged: Ca
                     queue.put((task, attempt))
                 order.append(first[attempt.attempt_id])
                 on_judged(len(verdicts))
-                if judging.done():  # it can only have failed
+                if judging.done():  # before the last sample: it raised
                     break
             queue.put(None)
             while not judging.done():
@@ -85,12 +85,12 @@ def judge_while_sampling(samples: Iterable[Pair], how: Judging, *, on_judged: Ca
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Samples of the policy in training, judged and kept in an archive. Several processes share the tasks."""
+    """Samples of the policy in training, judged and stored in an archive. Several processes share the tasks."""
 
     processes: Processes
-    """Each samples and judges its share; rank 0 writes."""
+    """Each rank samples and judges its share; rank 0 writes."""
     archive: Archive
-    """Where samples and verdicts are kept, tagged by round."""
+    """Stores samples and verdicts, tagged by round."""
     config: SampleConfig
     """How the policy is sampled; ``samples`` attempts a task."""
     how: Judging
@@ -100,21 +100,21 @@ class Rollouts:
     author: str
     """Author of the samples."""
     on_progress: OnProgress
-    """Told of ``sample`` and ``verify``."""
+    """Reports the stages ``sample`` and ``verify``."""
 
     def judge(self, groups: RoundGroups, sampler: Callable[[], Sampler | None]) -> RoundGroups:
-        """Sample the round's tasks, judge the attempts as they come, and keep both; nothing to do where ``tasks`` is empty. Collective.
+        """Sample the tasks of a round, judge and store the attempts; without ``tasks`` return the groups unchanged. Collective.
 
         Dynamic sampling (DAPO, 2503.14476): while fewer than ``wanted`` groups have unequal rewards, further tasks are sampled.
 
         Args:
             groups: of a source.
-            sampler: called once; returns the policy, ready to be sampled, None in a process that does not sample.
+            sampler: called once; returns the policy, ready to be sampled; None on a rank that does not sample.
         """
         if not groups.tasks:
             return groups
         if self.processes.is_main:
-            self.archive.drop(round_tag(groups.number))  # what an interrupted run has left of it
+            self.archive.drop(round_tag(groups.number))  # of an interrupted run
         policy, made = sampler(), list[Group]()
         tried, short = 0, groups.wanted
         while tried < len(groups.tasks) and short > 0:
@@ -129,7 +129,7 @@ class Rollouts:
     def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
         """Sample and judge tasks, in their order. Collective.
 
-        The noise of an attempt is its own: up to rounding, it does not matter which process samples it.
+        Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks.
         """
         share, config = self.share(policy is not None), self.config.model_copy(update={"seed": seed})
         mine = tasks[share.start :: share.step] if policy is not None else []
@@ -152,12 +152,12 @@ class Rollouts:
         return by_task(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
 
     def share(self, samples: bool) -> slice:
-        """Return which tasks this process samples: every n-th where all n processes sample, else all of them."""
+        """Return which tasks this rank samples: every n-th if n ranks sample."""
         ranks = [rank for rank, does in enumerate(self.processes.gather([samples])) if does]
         return slice(ranks.index(self.processes.index), None, len(ranks)) if samples else slice(0, 0, 1)
 
     def is_useful(self, group: Group) -> bool:
-        """Return whether the rewards of a group differ."""
+        """Return whether the attempts of a group have different rewards."""
         rewards_G = self.reward(group).rewards_G
         return len(rewards_G) > 0 and float(np.ptp(rewards_G)) > 0
 
@@ -172,7 +172,7 @@ class Rollouts:
 
 
 def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processes) -> Judging:
-    """Return how samples are judged: with the analyses that the rewards read, and a share of this machine's workers for each process."""
+    """Return the judge's settings: with the analyses that the reward needs, and this rank's share of the machine's workers."""
     judging = judging_of(config, lines=rewards.mask_unexecuted)
     analyses = tuple(sorted({*judging.analyses, *analyses_needed(rewards)}))
     workers = max(1, worker_count(judging) // processes.per_node)

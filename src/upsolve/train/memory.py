@@ -1,4 +1,4 @@
-"""What a run will hold in memory, computed before anything is allocated.
+"""Memory of a run, computed before anything is allocated.
 
 Legend: N parameters, L layers, D hidden size, Q and K width of all query heads and of all key-value heads, I width of the MLP,
 V vocabulary, T tokens of the largest micro-batch, S sampled sequences decoded at once.
@@ -19,9 +19,9 @@ __all__ = ["MemoryPlan", "MemoryRow", "activation_bytes", "available_bytes", "he
 
 GIB = 2**30
 SEEN_GROUPS = 500
-"""Groups of an archive whose lengths are looked at."""
+"""Groups of an archive whose lengths are measured."""
 SCORES = 3
-"""Scores of one group that are held at once: before the softmax, after it, and their gradient."""
+"""Copies of the attention scores of one group held at once: before the softmax, after it, and their gradient."""
 HEAD_COPIES = 5
 """Arrays [CHUNK, V] of float32 that the head holds at once: logits, log-softmax, softmax and two products."""
 
@@ -31,29 +31,29 @@ class MemoryRow:
     """One item of memory."""
 
     name: str
-    """What it is, such as ``gradients``."""
+    """Name of the item, such as ``gradients``."""
     bytes: int
     """Size on one device."""
     phase: str
-    """``always``, ``step`` or ``sampling``: when it is held."""
+    """When it is allocated: ``always``, ``step`` or ``sampling``."""
     note: str
-    """How the size comes about."""
+    """How the size is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a run holds on one device."""
+    """Memory of a run on one device."""
 
     rows: tuple[MemoryRow, ...]
-    """One an item, those of no bytes left out."""
+    """One per item; items of 0 bytes are left out."""
 
     @property
     def peak_bytes(self) -> int:
-        """Return what is held at the most: what is always held, and the larger of training step and sampling."""
+        """Return the peak, bytes: what is always allocated, and the larger of training step and sampling."""
         return self.held("always") + max(self.held("step"), self.held("sampling"))
 
     def text(self) -> str:
-        """Return it as one line for a log: the peak, and what it consists of."""
+        """Return one line for a log: the peak and its items."""
         parts = ", ".join(f"{row.name} {row.bytes / GIB:.2f}" for row in self.rows)
         return f"memory, GiB on one device: {self.peak_bytes / GIB:.2f} at the peak ({parts})"
 
@@ -63,12 +63,12 @@ class MemoryPlan:
 
 
 def activation_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
-    """Return what the backward pass needs of the forward pass: T L bytes a token and layer, and bfloat16 copies of the weights.
+    """Return the activations kept for the backward pass, bytes: T L times the bytes below, and bfloat16 copies of the weights.
 
-    A gated decoder under autocast keeps, a token and layer, 20 D (two norms: their input and its normalised form in float32, the input
-    of the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
+    A gated decoder under autocast keeps, per token and layer, 20 D (two norms: input and normalised input in float32, the input of
+    the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
     bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I. Attention weights
-    are not kept but recomputed.
+    are recomputed.
     """
     d, q, k, i = shape.hidden, shape.queries, shape.keys, shape.mlp
     token = 20 * d + 6 * (q + k) + 8 * i if bf16 else 24 * d + 8 * (q + k) + 16 * i
@@ -77,7 +77,7 @@ def activation_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
 
 
 def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
-    """Return what the head holds at once; logits of a whole micro-batch never are.
+    """Return the memory of the language-model head, bytes; logits are computed in chunks of C = ``CHUNK`` tokens.
 
     The larger of ``HEAD_COPIES`` chunks [C, V] of float32 (forward) and, where the head is trained, its gradient in float32, the summand
     of one chunk and that chunk's logits (backward).
@@ -88,7 +88,7 @@ def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
 
 
 def attention_bytes(shape: ModelShape, pairs: int) -> int:
-    """Return what the attention of one group holds while it is computed: ``SCORES`` float32 scores a pair of tokens and head."""
+    """Return the memory of the attention of one group, bytes: ``SCORES`` float32 scores per pair of tokens and head."""
     return SCORES * 4 * shape.heads * pairs
 
 
@@ -102,16 +102,16 @@ def plan_memory(
     rollout: SampleConfig | None = None,
     processes: int = 1,
 ) -> MemoryPlan:
-    """Return what a run will hold on one device.
+    """Return the memory of a run on one device.
 
     Args:
         shape: sizes of the model.
         model: precision, adapters, sharding.
-        optim: token budget of a micro-batch, ``tokens_per_batch``; the step's gradients are held from its second micro-batch on.
+        optim: token budget of a micro-batch, ``tokens_per_batch``.
         group: the largest group.
-        reference: the frozen start is kept beside the policy.
-        rollout: how the policy is sampled; None: it is not.
-        processes: over how many the weights, gradients and moments are sharded, where ``model.shard`` says so.
+        reference: a frozen copy of the start is kept (objectives with a reference, online).
+        rollout: how the policy is sampled; None: offline.
+        processes: number of ranks over which ``model.shard`` shards weights, gradients and moments.
     """
     share = processes if model.shard != "none" else 1
     tokens = max(optim.tokens_per_batch, group.tokens)
@@ -133,7 +133,7 @@ def plan_memory(
 
 
 def memory_of(recipe: Recipe) -> MemoryPlan:
-    """Return the plan of a recipe's run: sizes of its model, and of the largest group of its archive."""
+    """Return the memory of a recipe's run, for its model and the largest of the first ``SEEN_GROUPS`` groups of its archive."""
     rollout = recipe.source.rollout if recipe.source.rounds else None
     data = recipe.data
     groups = [*islice(open_archive(data.archive).groups(), SEEN_GROUPS)]
@@ -161,7 +161,7 @@ def available_bytes() -> int:
 
 
 def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, width: int) -> Sequence[MemoryRow]:
-    """Return what sampling holds beside the policy: a frozen copy, keys and values of all sequences, logits."""
+    """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences, logits."""
     if rollout is None:
         return ()
     length = group.prompt + rollout.max_tokens

@@ -1,4 +1,4 @@
-"""The health of a run: what is measured, where it is logged, what counts as a collapse."""
+"""Monitors of a run: the log, held-out metrics, warnings, and the checks for a collapse."""
 
 import json
 import warnings
@@ -17,17 +17,16 @@ from upsolve.train.pack import PackedBatch
 __all__ = ["Log", "check_health", "held_out", "read_log", "warn_of_clipping", "warn_of_drift"]
 
 CLIPPED = 0.9
-"""Share of clipped tokens above which there is a warning."""
+"""Share of clipped tokens above which a step is warned about."""
 
 
 class Log:
-    """One line a step in metrics.jsonl, and the same to TensorBoard."""
+    """The log of a run: one row per step in metrics.jsonl and in TensorBoard."""
 
     def __init__(self, folder: Path, *, keep_steps: int, keep_rounds: int, writes: bool = True) -> None:
-        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds: rows of later ones are dropped, they
-        will be written again.
+        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds.
 
-        Of several processes one writes.
+        Later rows are dropped: the resumed run writes them again. With several processes, one has ``writes``.
         """
         self.file, self.board = folder / "metrics.jsonl", None
         rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
@@ -40,7 +39,7 @@ class Log:
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
 
     def write(self, row: Mapping[str, float]) -> None:
-        """Add one step."""
+        """Append the row of one step."""
         self.rows.append(dict(row))
         if not self.board:
             return
@@ -56,13 +55,13 @@ class Log:
             self.board.add_text(name, text, 0)
 
     def close(self) -> None:
-        """Flush."""
+        """Flush and close TensorBoard's file."""
         if self.board:
             self.board.close()
 
 
 def read_log(file: Path) -> list[dict[str, float]]:
-    """Return the rows of a log; a last line cut short by a crash is dropped."""
+    """Return the rows of a log; an incomplete last line (after a crash) is dropped."""
     rows: list[dict[str, float]] = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
         try:
@@ -73,14 +72,14 @@ def read_log(file: Path) -> list[dict[str, float]]:
 
 
 def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[PackedBatch]) -> dict[str, float]:
-    """Return mean log-probabilities a token of held-out attempts that passed and that did not, and their difference.
+    """Return mean log-probabilities per token of held-out attempts, nats: passed, failed, and the difference (``heldout_margin``).
 
-    The batches carry advantage 1 for passed and -1 for the others.
+    In the batches, passed attempts have advantage 1, failed ones -1.
     """
     passed: list[float] = []
     failed: list[float] = []
     for batch in batches:
-        with torch.no_grad():  # not inference_mode: what FSDP2 gathers in it first could never be trained
+        with torch.no_grad():  # not inference_mode: parameters that FSDP2 gathers in it cannot be trained
             logp = score(batch).logp_T.float().cpu().numpy()
         sizes = np.bincount(batch.attempt_T)
         means = np.bincount(batch.attempt_T, weights=logp) / sizes
@@ -98,17 +97,17 @@ def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[Pack
 
 
 def warn_of_clipping(row: Mapping[str, float]) -> None:
-    """Warn when a step has next to no gradient left because the ratio to pi_old is out of its bounds nearly everywhere."""
+    """Warn when more than ``CLIPPED`` of the tokens of a step have no gradient because their ratio pi/pi_old is clipped."""
     if row["clipped"] > CLIPPED:
         warnings.warn(
-            f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; take fewer passes "
-            "(optim.epochs), a lower optim.lr, wider objective.clip, or an objective without a ratio",
+            f"step {row['step']:.0f}: {row['clipped']:.0%} of the tokens are clipped and have no gradient; use fewer passes "
+            "(optim.epochs), a lower optim.lr, a wider objective.clip, or an objective without a ratio",
             stacklevel=2,
         )
 
 
 def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
-    """Warn when the sampler gave the tokens other log-probabilities than the trainer does, by more than ``monitor.max_drift``."""
+    """Warn when log-probabilities of sampler and trainer differ by more than ``monitor.max_drift``."""
     if row.get("drift", 0.0) > config.max_drift:
         warnings.warn(
             f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats a token, more than monitor.max_drift "
@@ -118,20 +117,25 @@ def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
 
 
 def check_health(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
-    """Raise when a run has collapsed.
+    """Check the row of a step for a collapse.
+
+    Args:
+        row: metrics of the step.
+        start: held-out metrics before the first step.
+        config: the limits.
 
     Raises:
-        CollapseError: the loss is not finite, the entropy is below its floor, or the held-out passed attempts have lost more
-            likelihood than allowed.
+        CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of held-out
+            passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
     """
     step = int(row["step"])
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
         raise CollapseError(f"step {step}: loss or gradient is not finite")
     if row["entropy"] < config.min_entropy:
-        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} is below {config.min_entropy} nats")
+        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} nats is below monitor.min_entropy {config.min_entropy}")
     now, then = row.get("heldout_passed_logp"), start.get("heldout_passed_logp")
     if now is not None and then is not None and then - now > config.max_likelihood_drop:
         raise CollapseError(
-            f"step {step}: held-out passed attempts went from {then:.3f} to {now:.3f} nats a token, "
-            f"more than {config.max_likelihood_drop} down"
+            f"step {step}: held-out passed attempts fell from {then:.3f} to {now:.3f} nats a token, "
+            f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
         )

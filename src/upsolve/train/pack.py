@@ -1,10 +1,10 @@
-"""Encoded groups -> packed batches: a prompt once for all its attempts, several groups a row.
+"""Encoded groups -> packed batches: each prompt once for all its attempts, several groups per row.
 
 Legend: B rows, L row length, T attempt tokens of the batch one after the other, S attempts of the batch.
 
     row:       [prompt a][attempt 1][attempt 2]...[prompt b][attempt 1]...[padding]
-    attempt:   sees its own prompt and itself; positions go on from the end of the prompt, for every attempt anew
-    token t:   its log-probability is read off the hidden state before it (the prompt's last one for the first token)
+    attempt:   attends to its prompt and itself; its positions continue those of the prompt
+    token t:   its log-probability comes from the hidden state before it (for the first token, the last one of the prompt)
 """
 
 from collections.abc import Sequence
@@ -24,20 +24,20 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """One forward and backward pass."""
+    """A micro-batch: the input of one forward and backward pass."""
 
     ids_BL: Ints
     """Token ids, 0 in the padding."""
     positions_BL: Ints
-    """Positions, restarting after each prompt."""
+    """Positions; those of each attempt continue those of its prompt."""
     group_BL: Ints
     """Group within the row, -1 in the padding."""
     attempt_BL: Ints
     """Attempt within the group, 1..G; 0 in prompts and padding."""
     source_T: Ints
-    """Index into B * L of the state that predicts the token."""
+    """Index into B * L of the hidden state that predicts the token."""
     target_T: Ints
-    """The token predicted."""
+    """Id of the token."""
     attempt_T: Ints
     """Attempt of the token, 0..S-1."""
     advantages_T: Floats
@@ -45,25 +45,25 @@ class PackedBatch:
     group_S: Ints
     """Group of each attempt within the batch."""
     count_S: Floats
-    """How many equal attempts each stands for."""
+    """How often each attempt occurs in its group."""
     values_S: Floats
-    """r - V."""
+    """r - V (``LossInputs.values_S``)."""
     behavior_S: Floats
-    """Author's log-probability, nan where unknown."""
+    """Log-probability of the attempt under its author, nats; nan where unknown."""
     sampler_logp_T: Floats
     """Log-probability that the sampler gave the token, nats; nan where unknown."""
     zero_attempts: int
-    """Attempts of its groups left out because their advantage is 0; they count in the denominators."""
+    """Attempts of its groups left out because their advantage is 0; they count in the denominators of the loss."""
     zero_tokens: int
-    """Tokens of these."""
+    """Tokens of these attempts."""
     malformed_S: NDArray[np.bool_]
     """True where the code does not compile."""
     keys: tuple[str, ...]
-    """Content key of every attempt after its prompt."""
+    """Content key of every attempt (``EncodedGroup.attempt_keys``)."""
 
 
 def chunks(groups: Sequence[EncodedGroup], budget: int) -> list[list[EncodedGroup]]:
-    """Cut a sequence where the next group would go over the budget; a group over it stands alone."""
+    """Split groups, in order, into lists of at most ``budget`` tokens; a larger group is a list of its own."""
     parts: list[list[EncodedGroup]] = []
     used = budget + 1
     for group in groups:
@@ -76,7 +76,7 @@ def chunks(groups: Sequence[EncodedGroup], budget: int) -> list[list[EncodedGrou
 
 
 def fit_rows(groups: Sequence[EncodedGroup], row_tokens: int) -> list[list[EncodedGroup]]:
-    """Put groups into rows, longest first, each into the fullest row that has room (best fit decreasing)."""
+    """Put groups into rows, longest first, each into the fullest row that it fits in (best fit decreasing)."""
     rows: list[tuple[int, list[EncodedGroup]]] = []
     for group in sorted(groups, key=lambda g: -g.tokens):
         open_rows = [i for i, (used, _) in enumerate(rows) if used + group.tokens <= row_tokens]
@@ -89,9 +89,9 @@ def fit_rows(groups: Sequence[EncodedGroup], row_tokens: int) -> list[list[Encod
 
 
 def level_rows(groups: Sequence[EncodedGroup], budget: int, multiple: int) -> list[list[EncodedGroup]]:
-    """Distribute groups over rows of similar length: as few as the budget allows, a multiple of a number; longest first, each into the shortest row.
+    """Distribute groups over rows of similar length: the fewest rows within the budget, a multiple of ``multiple``.
 
-    A group over the budget has a row of its own; there are fewer rows where there are fewer groups.
+    Longest first, each into the shortest row. A group over the budget has a row to itself; there are never more rows than groups.
     """
     wanted = -(-sum(group.tokens for group in groups) // budget)
     wanted = -(-wanted // multiple) * multiple
@@ -108,10 +108,10 @@ def level_rows(groups: Sequence[EncodedGroup], budget: int, multiple: int) -> li
 
 
 def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes: int = 1) -> list[list[PackedBatch]]:
-    """Plan an epoch: optimiser steps of at most ``tokens_per_step``, each cut into batches of at most ``tokens_per_batch``.
+    """Plan an epoch: optimiser steps of at most ``tokens_per_step``, each split into micro-batches of at most ``tokens_per_batch``.
 
-    A batch is one row without any padding, and every process gets as many of like length; with ``row_tokens`` it is several rows of
-    like length, for attention that pays for a row's length squared.
+    A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
+    With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
     """
     steps: list[list[PackedBatch]] = []
     for part in chunks(groups, optim.tokens_per_step):
@@ -124,7 +124,7 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
 
 
 def several_rows(rows: Sequence[list[EncodedGroup]], budget: int) -> list[list[list[EncodedGroup]]]:
-    """Cut rows, longest first, into batches that stay within a budget with their padding."""
+    """Split rows, longest first, into batches within a token budget, padding included."""
     batches: list[list[list[EncodedGroup]]] = []
     width = 0
     for row in rows:
@@ -136,7 +136,7 @@ def several_rows(rows: Sequence[list[EncodedGroup]], budget: int) -> list[list[l
 
 
 def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
-    """Lay rows of groups out as arrays."""
+    """Pack rows of groups into arrays."""
     length = max(sum(g.tokens - len(g.attempts) for g in row) for row in rows)
     ids, positions, attempt = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     owner = np.full((len(rows), length), -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Pairs of attempts to prefer one over the other, from a judged group; and which tokens of a pair differ.
+"""Preference pairs from judged groups, and the tokens in which a pair differs.
 
 Legend: R completion tokens.
 """
@@ -30,7 +30,7 @@ Pair = tuple[int, int]
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return the Levenshtein distance: the fewest characters inserted, removed or replaced."""
+    """Return the Levenshtein distance: the smallest number of insertions, deletions and replacements of characters."""
     codes = np.array([ord(letter) for letter in other], dtype=np.int64)
     places = np.arange(len(other) + 1)
     row = places
@@ -41,16 +41,16 @@ def edit_distance(one: str, other: str) -> int:
 
 
 def by_outcome(group: Group) -> list[tuple[float, Pair]]:
-    """Every (passed, judged and not passed) pair of different code, all of rank 0."""
+    """Return every pair (passed, failed) with different code, all of rank 0; unscored attempts are in no pair."""
     good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
     bad = [i for i, v in enumerate(group.verdicts) if v is not None and v.status not in (Status.PASSED, Status.UNSCORED)]
     return [(0.0, (i, j)) for i in good for j in bad if group.attempts[i].code != group.attempts[j].code]
 
 
 def by_efficiency(group: Group, *, most: float = 0.5) -> list[tuple[float, Pair]]:
-    """Every pair that both passed where the first took at most ``most`` of the second's ``cpu_seconds``, all of rank 0.
+    """Return every pair of passed attempts, the first at most ``most`` times the ``cpu_seconds`` of the second, all of rank 0.
 
-    Where the time is not known there is no pair. Short times are mostly noise: hence half, and not a little less.
+    Attempts without a time are in no pair. Times are noisy, so the default is a factor of two.
     """
     times = [
         (i, v.cpu_seconds) for i, v in enumerate(group.verdicts) if v is not None and passed(v) and v.cpu_seconds is not None
@@ -59,7 +59,7 @@ def by_efficiency(group: Group, *, most: float = 0.5) -> list[tuple[float, Pair]
 
 
 def by_edit(group: Group) -> list[tuple[float, Pair]]:
-    """The pairs of ``by_outcome``, ranked by edit distance: the smaller the edit, the clearer what was wrong."""
+    """Return the pairs of ``by_outcome``, ranked by edit distance: a small edit isolates the mistake."""
     codes = [attempt.code for attempt in group.attempts]
     return [(float(edit_distance(codes[i], codes[j])), (i, j)) for _, (i, j) in by_outcome(group)]
 
@@ -69,13 +69,13 @@ PAIRS: Mapping[str, Callable[[Group], list[tuple[float, Pair]]]] = {
     "efficiency": by_efficiency,
     "outcome": by_outcome,
 }
-"""A recipe's name -> candidates with their ranks, the lowest first."""
+"""Name in a recipe -> candidates with their ranks; the lowest rank is preferred."""
 
 
 def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: int) -> list[Pair]:
-    """Return up to ``most`` pairs (chosen, rejected) of attempts, as indices into the group; no attempt is in two of them.
+    """Return up to ``most`` pairs (chosen, rejected) of attempts, as indices into the group; each attempt is in at most one.
 
-    Candidates go by rank, and in random order where ranks are equal. A group without candidates gives none.
+    Candidates are taken by rank, equal ranks in random order.
     """
     ranked = PAIRS[kind](group)
     order = random.permutation(len(ranked))
@@ -89,7 +89,7 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
 
 
 def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> TrainGroups:
-    """Draw up to ``data.groups_per_task`` pairs from each task: groups of two, advantages 1 (chosen) and -1; other ones in every epoch."""
+    """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; others in every epoch."""
     random = np.random.default_rng([data.seed, epoch])
     made = counts_of(rewarded)
     for one in rewarded:
@@ -105,17 +105,17 @@ def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epo
 def focal_weights(
     code: str, other: str, offsets: Sequence[tuple[int, int]], *, inside: float = 1.0, outside: float = 0.0
 ) -> NDArray[np.float64]:
-    """Return [R]: ``inside`` for tokens that touch a line of ``code`` that ``other`` has not in its place, else ``outside``.
+    """Return [R]: ``inside`` for tokens that overlap a line of ``code`` that differs from ``other``, else ``outside``.
 
-    1 and 0 leave out what both share (2503.02783); 2 and 1 stress what differs (2502.11475). Lines that only ``other`` has
-    leave no token here to weigh.
+    Weights 1 and 0 ignore shared lines (2503.02783); 2 and 1 emphasise differing lines (2502.11475). Lines that only ``other`` has
+    have no tokens here.
 
     Args:
-        code: the attempt whose tokens are weighed.
-        other: the attempt it is paired with.
+        code: the attempt whose tokens are weighted.
+        other: the other attempt of the pair.
         offsets: character span of every completion token, from ``Codec.offsets(code)``.
-        inside: weight of the edited lines.
-        outside: weight of all else.
+        inside: weight of differing lines.
+        outside: weight of shared lines.
     """
     starts = np.cumsum([0, *map(len, code.splitlines(keepends=True))])
     matcher = SequenceMatcher(None, code.splitlines(), other.splitlines(), autojunk=False)

@@ -1,4 +1,4 @@
-"""The processes of a run: one, or several started by ``torchrun`` or ``accelerate launch``, which exchange objects and agree."""
+"""The process group of a run: one process, or several started by ``torchrun`` or ``accelerate launch``."""
 
 import os
 from collections.abc import Callable
@@ -14,12 +14,15 @@ from upsolve.errors import TrainingError
 __all__ = ["Processes"]
 
 PATIENCE = timedelta(hours=12)
-"""Timeout of a collective: the main process may sample, judge or evaluate for hours while the others wait (torch's default is 10 minutes)."""
+"""Timeout of a collective: rank 0 may sample, judge or evaluate for hours while the others wait (torch's default: 10 minutes)."""
 T = TypeVar("T")
 
 
 class Processes:
-    """The process group of a run. Precision is not accelerate's business: its state is global, and a second run may have another one."""
+    """The process group of a run.
+
+    Precision is set by ``Learner``, not by accelerate, whose state is global: a second run in the process may have another one.
+    """
 
     def __init__(self) -> None:
         """Join the group.
@@ -67,12 +70,12 @@ class Processes:
         return mine if self.count == 1 else gather_object(mine)
 
     def from_main(self, compute: Callable[[], T]) -> T:
-        """Return what rank 0 computes; the others do not compute. Collective."""
+        """Return the result of ``compute`` on rank 0, on all ranks. Collective."""
         if self.count == 1:
             return compute()
         shared: list[Any] = [compute() if self.is_main else None]
         return broadcast_object_list(shared)[0]
 
     def wait(self) -> None:
-        """Wait until all processes are here. Collective."""
+        """Wait for all ranks. Collective."""
         self.accelerator.wait_for_everyone()

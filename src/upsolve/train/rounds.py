@@ -1,4 +1,4 @@
-"""What a round trains on, from groups with advantages to packed steps, with the frozen scores that the loss reads."""
+"""Rounds: forming groups, scoring them before training, and packing them into optimizer steps."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -35,15 +35,15 @@ class Round:
     steps: list[list[PackedBatch]]
     """Micro-batches of every optimizer step."""
     scores: FrozenScores
-    """What the loss reads besides the policy."""
+    """Scores of other policies that the loss needs."""
     groups: int
-    """Groups among its steps."""
+    """Number of groups trained on."""
     left_out: Counter[str]
     """Attempts and tasks that are not trained on, by reason."""
     flagged: Counter[str]
     """Scored attempts that are truncated or that a detector flagged, by its name."""
     metrics: Mapping[str, float]
-    """Of its new samples and values, for the log."""
+    """Metrics of its new samples and values, for the log."""
 
 
 def advantages_of(
@@ -56,16 +56,16 @@ def advantages_of(
     objective: ObjectiveConfig,
     select: SelectConfig | None = None,
 ) -> TrainGroups:
-    """Select from the groups of a round, and give those that stay advantages.
+    """Select groups of a round, and compute their advantages.
 
     Args:
-        fresh: samples of the policy: trained on as the groups that they are; pairs are drawn from them if the objective compares pairs.
-        stored: all attempts of tasks: groups or pairs are drawn from them.
-        taken: the round's number (another one draws other groups), and the most groups of ``stored``; None: all that are drawn.
+        fresh: samples of the policy, in groups; for an objective on pairs, pairs are sampled from them.
+        stored: all attempts of tasks; groups or pairs are sampled from them.
+        taken: number of the round (seeds the sampling), and the most groups of ``stored``; None: no limit.
         data: group size, groups a task, seed.
         advantage: the estimator.
-        objective: what it compares.
-        select: which groups and attempts stay, with which weights and in which order; None: all.
+        objective: says whether it takes pairs.
+        select: which groups and attempts to keep, their weights and their order; None: all, in random order.
     """
     number, most, ordered = taken.number, taken.most_stored, bool(select and select.order)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
@@ -93,8 +93,8 @@ def pack_round(
     Args:
         groups: encoded.
         optim: token budgets, and ``epochs``.
-        orders: online, a seed and the round: ``epochs`` passes over the groups, each in another random order; None: one pass, in order.
-        processes: each gets as many micro-batches, of similar length.
+        orders: online, a seed and the round: ``epochs`` passes over the groups, each in random order; None: one pass, in order.
+        processes: the number of micro-batches is a multiple of it.
     """
     if orders is None:
         return plan_steps(groups, optim, processes=processes)
@@ -106,12 +106,12 @@ def pack_round(
 
 
 def round_metrics(sampled: Sequence[Group], scores: FrozenScores, *, seconds: float) -> dict[str, float]:
-    """Return what the log says of a round: its new samples, its values, and how long it took to prepare."""
+    """Return the metrics of a round: new samples, values, and seconds of preparation."""
     return {**sample_metrics(sampled), **value_metrics(scores), "preparing_seconds": seconds}
 
 
 def score_start(learner: Learner, batches: Sequence[PackedBatch], objective: ObjectiveConfig) -> FrozenScores:
-    """Return what an offline objective reads: the frozen start stands in for pi_old, since nobody knows who wrote stored attempts."""
+    """Return the scores of stored attempts for an offline objective; the frozen start is pi_old, since their policy is unknown."""
     if not batches or not (objective.needs_reference or objective.needs_old):
         return FrozenScores()
     logps = learner.start_logps(batches)
@@ -124,14 +124,14 @@ def score_start(learner: Learner, batches: Sequence[PackedBatch], objective: Obj
 def score_now(
     learner: Learner, groups: list[EncodedGroup], file: Path, *, objective: ObjectiveConfig, advantage: AdvantageConfig
 ) -> tuple[list[EncodedGroup], FrozenScores]:
-    """Score a round's attempts under the policy before it learns from them; compute token advantages if they come from values. Collective.
+    """Score the attempts of a round before training on them, and compute token advantages from values (``gae``). Collective.
 
     Args:
         learner: the policy, in training.
         groups: encoded.
-        file: where log-probabilities and values are kept: a run that is resumed in the middle of the round has other weights.
-        objective: what the loss reads.
-        advantage: whether advantages come from values.
+        file: stores log-probabilities and values, since a run resumed within the round has other weights.
+        objective: the scores that the loss needs.
+        advantage: the estimator.
     """
     if not groups:
         return groups, FrozenScores()
@@ -150,7 +150,7 @@ def score_now(
 def stored_scores(
     file: Path, read: Callable[[], tuple[dict[str, Any], dict[str, Any]]], *, writes: bool
 ) -> tuple[ByAttempt, ByAttempt]:
-    """Return log-probabilities and values by attempt: from the file, or computed now and written there."""
+    """Return log-probabilities and values by attempt: from the file, or computed by ``read`` and written to it."""
     if file.exists():
         with np.load(file) as stored:
             logps = {key[1:]: stored[key] for key in stored.files if key[0] == "p"}

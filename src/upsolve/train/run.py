@@ -1,4 +1,4 @@
-"""A run in progress: its steps in order, its log, its checkpoints, and its clean stop."""
+"""A training run in progress: order of steps, log, checkpoints, clean stop on signals."""
 
 import logging
 import math
@@ -36,10 +36,10 @@ __all__ = ["OnStep", "Run", "StopSignals", "no_report", "start_run"]
 OnStep = Callable[[int, int, dict[str, float]], None]
 """Called as ``on_step(done, total, row)``: steps done, steps in all, metrics of the step."""
 EQUAL = (
-    "where all rewards of a group are equal, start from a policy that passes now and then (sft), with hints "
-    "(source.hints), or with a reward of more levels (reward.preset)"
+    "groups whose rewards are all equal have no gradient: start from a policy that sometimes passes (sft), show hints "
+    "(source.hints), or use a finer reward (reward.preset)"
 )
-"""What to do about rounds without a gradient."""
+"""Advice for a run in which no round had a gradient."""
 LOGGER = logging.getLogger("upsolve.train")
 
 
@@ -48,10 +48,10 @@ def no_report(_done: int, _total: int, _row: dict[str, float]) -> None:
 
 
 class StopSignals:
-    """Makes SIGTERM (Slurm, Docker, ``timeout``) and SIGINT (Ctrl-C) a clean stop: ``KeyboardInterrupt``, between two steps.
+    """Turns SIGTERM (Slurm, Docker, ``timeout``) and SIGINT (Ctrl-C) into ``KeyboardInterrupt`` between two steps.
 
-    While ``deferred`` is True a first signal is only noted; a second one stops at once. Only the main thread can catch signals: in
-    another one nothing changes.
+    While ``deferred`` is True a first signal is only recorded; a second one stops at once. Has no effect outside the main thread,
+    where Python cannot handle signals.
     """
 
     def __init__(self) -> None:
@@ -59,20 +59,20 @@ class StopSignals:
         self.before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        """Catch both signals."""
+        """Install the handlers."""
         if threading.current_thread() is threading.main_thread():
             self.before = {number: signal.signal(number, self.catch) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Give both back."""
+        """Restore the previous handlers."""
         for number, handler in self.before.items():
             signal.signal(number, handler)
         if self.received and kind is None:
-            raise KeyboardInterrupt("the run was finished first")
+            raise KeyboardInterrupt("stopped after the last step: the run is finished")
 
     def catch(self, _number: int, _frame: FrameType | None) -> None:
-        """Note the signal, or stop."""
+        """Record the signal, or raise ``KeyboardInterrupt``."""
         if not self.deferred or self.received:
             raise KeyboardInterrupt
         self.received = True
@@ -111,13 +111,13 @@ class Run:
         return self.progress.round >= self.schedule.rounds or 0 < self.max_steps <= self.progress.step
 
     def agreed(self, row: dict[str, float]) -> dict[str, float]:
-        """Return the row of rank 0: one bit of difference in a decision, and the processes wait for each other. Collective."""
+        """Return the row of rank 0, so that all ranks decide alike: a different decision would deadlock them. Collective."""
         return self.learner.processes.from_main(lambda: row)
 
     def remaining(self, now: Round) -> Iterator[tuple[list[PackedBatch], float]]:
-        """Yield the micro-batches and the learning rate of every step of a round that is not done; stops are deferred meanwhile."""
+        """Yield the micro-batches and the learning rate of every remaining step of a round; signals are deferred meanwhile."""
         progress, self.now = self.progress, now
-        if not now.steps:  # all rewards were equal: the log says what that has cost
+        if not now.steps:  # no group had a gradient: the log still shows the time it took
             self.log.write({"step": float(progress.step), "round": float(now.number), **now.metrics})
         self.signals.deferred = True
         while progress.in_round < len(now.steps) and not self.is_done:
@@ -130,11 +130,11 @@ class Run:
             self.stop_if_asked()
 
     def record(self, row: dict[str, float]) -> None:
-        """Count a step, log it, measure, check the run's health, keep the best weights and write a checkpoint when due. Collective.
+        """Log a step, evaluate and check for collapse, and save best weights and checkpoint when due. Collective.
 
         Raises:
             CollapseError: the policy collapsed.
-            KeyboardInterrupt: a signal came; the checkpoint is of this step.
+            KeyboardInterrupt: a signal was received; the checkpoint is of this step.
         """
         progress, monitor, now = self.progress, self.monitor, self.now
         assert now is not None, "a step of a round"
@@ -158,7 +158,7 @@ class Run:
         self.stop_if_asked()
 
     def keep(self, row: dict[str, float]) -> None:
-        """Write the best weights, a snapshot and a checkpoint, each when due. Collective."""
+        """Save best weights, snapshot and checkpoint, each when due. Collective."""
         monitor, progress = self.monitor, self.progress
         score = row.get("heldout_margin")
         if score is not None and score > progress.best:
@@ -171,10 +171,10 @@ class Run:
             self.learner.save_checkpoint(self.folder, progress)
 
     def stop_if_asked(self) -> None:
-        """Write a checkpoint and stop if a process has got a signal. Collective.
+        """Write a checkpoint and stop if a rank has received a signal. Collective.
 
         Raises:
-            KeyboardInterrupt: one has.
+            KeyboardInterrupt: a rank has.
         """
         if not any(self.learner.processes.gather([self.signals.received])):
             return
@@ -183,7 +183,7 @@ class Run:
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
 
     def end_round(self, now: Round) -> None:
-        """Count a finished round; online, write a checkpoint: what comes next takes long. Collective."""
+        """Close a finished round; online, write a checkpoint, since sampling the next round takes long. Collective."""
         progress = self.progress
         progress.groups, progress.left_out, progress.flagged = self.counts(now)
         progress.round, progress.in_round, self.now = progress.round + 1, 0, None
@@ -191,7 +191,7 @@ class Run:
             self.learner.save_checkpoint(self.folder, progress)
 
     def counts(self, now: Round | None) -> tuple[int, dict[str, int], dict[str, int]]:
-        """Return groups, left out and flagged of the finished rounds and of one more."""
+        """Return the counts (groups, left out, flagged) of the finished rounds and of ``now``."""
         progress = self.progress
         if now is None:
             return progress.groups, progress.left_out, progress.flagged
@@ -205,10 +205,10 @@ class Run:
             replace_folder(folder, lambda place: self.learner.save(policy, place))
 
     def finish(self, collapsed: str) -> Trained:
-        """Put the best or the last weights into model/, write summary.json, and remove what a finished run does not need. Collective.
+        """Write the last or the best weights to model/, write summary.json, and remove checkpoint and best weights. Collective.
 
         Raises:
-            TrainingError: no step was done, or the run collapsed before any good weights were kept.
+            TrainingError: no step was done, or the run collapsed and no earlier weights were kept (``monitor.keep: last``).
         """
         if not self.progress.step:
             raise TrainingError(f"no group to train on: {self.counts(self.now)[1]}; {EQUAL}")
@@ -217,7 +217,7 @@ class Run:
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path))
         elif collapsed and not keep_best:
-            raise TrainingError(f"{collapsed}; no good checkpoint was kept before")
+            raise TrainingError(f"{collapsed}; no earlier weights were kept (monitor.keep: best keeps them)")
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:
@@ -248,19 +248,19 @@ def start_run(
     signals: StopSignals,
     on_step: OnStep,
 ) -> Run:
-    """Make the frozen start the policy in training, or resume from the folder's checkpoint. Collective.
+    """Start training, or resume from the checkpoint in the folder. Collective.
 
     Args:
         recipe: all settings.
-        learner: the frozen start.
+        learner: the model before training.
         folder: of the run.
         heldout: judged groups for the monitors.
         ahead: all rounds of an offline run; empty online.
-        signals: stop the run.
+        signals: stop the run between two steps.
         on_step: called after every step.
 
     Raises:
-        TrainingError: the offline run has no step.
+        TrainingError: no group of an offline run has a gradient.
     """
     if ahead and not any(now.steps for now in ahead):
         raise TrainingError(f"no group to train on: {dict(sum((now.left_out for now in ahead), Counter[str]()))}")

@@ -1,8 +1,8 @@
-"""The folder of a run: which recipe it belongs to, what a finished run leaves in it, and what may be removed.
+"""The folder of a run: its files, the check that it belongs to the recipe, and the clean-up after the run.
 
 recipe.yaml      the resolved recipe                      checkpoint.pt   to resume from; removed at the end
-metrics.jsonl    one row a step                           best/           weights of the best step; removed at the end
-summary.json     written last: the run is finished        model/          weights and tokenizer to use
+metrics.jsonl    one row per step                         best/           weights of the best step; removed at the end
+summary.json     written last: the run is finished        model/          final weights and tokenizer
 """
 
 import json
@@ -40,11 +40,11 @@ FREE = (
     *("optim.tokens_per_batch", "verify.cache", "verify.executor", "verify.workers"),
     *("monitor.keep_checkpoints", "monitor.save_every", "monitor.snapshot_every", "monitor.stop_on_collapse"),
 )
-"""Keys that a started run may change: they move no weight, or only by the rounding of sums."""
+"""Keys that a started run may change: they do not affect training, up to the rounding of sums."""
 LENGTHS = ("optim.epochs", "optim.max_steps", "source.rounds")
-"""Keys that a started run may raise: it becomes longer. ``optim.max_steps`` 0 is the longest."""
+"""Keys that a started run may raise, to become longer; ``optim.max_steps`` 0 means no limit."""
 STARTED = (CHECKPOINT, SUMMARY, "rollouts/attempts/*", "rounds/*")
-"""Files that hold results of a run; without any of them the folder is free for another recipe."""
+"""Files with results of a run; a folder without them may be used by another recipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Trained:
     """A finished run."""
 
     folder: Path
-    """Folder of the model to use."""
+    """Folder of the final model."""
     steps: int
     """Optimizer steps done."""
     kept_step: int
     """Step whose weights are in ``folder``."""
     collapsed: str
-    """Why the run was stopped early; empty if it was not."""
+    """Why the run was stopped early; empty if it was not stopped."""
     groups: int
     """Groups trained on, over all epochs."""
     left_out: dict[str, int]
@@ -66,12 +66,12 @@ class Trained:
     flagged: dict[str, int]
     """Scored attempts that were truncated or that a detector of hacks flagged, by its name, over all epochs."""
     metrics: list[dict[str, float]]
-    """One row a step."""
+    """One row per step."""
     scoring: str = ""
     """How attempts were scored, such as ``packed rows, attention upsolve_tree``; ``padded`` is the slow fallback."""
 
     def text(self) -> str:
-        """Return one line for a person."""
+        """Return a summary in one line."""
         left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "nothing"
         flagged = ", ".join(f"{count} {name}" for name, count in self.flagged.items())
         stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
@@ -107,24 +107,24 @@ def longer(key: str, old: Any, new: Any) -> bool:
 
 
 def may_change(key: str, old: Any, new: Any) -> bool:
-    """Return whether a started run may go on with another value of this key."""
+    """Return whether a started run may continue with another value of this key."""
     return within(key, FREE) or longer(key, old, new)
 
 
 def claim(
     folder: Path, recipe: Recipe, *, started: Sequence[str], allowed: Callable[[str, Any, Any], bool], fresh: bool
 ) -> None:
-    """Write the resolved recipe into a folder, unless results of another recipe would mix with this one's.
+    """Write the resolved recipe into a folder, unless the folder has results of another recipe.
 
     Args:
         folder: made if missing.
         recipe: all settings.
-        started: glob patterns of files that hold results; where there is none, the folder is free.
-        allowed: whether a key may change from one value to another although there are results.
-        fresh: remove an earlier run first, with everything in its folder.
+        started: glob patterns of files with results; a folder without them is free.
+        allowed: whether a key may change from one value to another despite results.
+        fresh: remove an earlier run, with its whole folder, first.
 
     Raises:
-        TrainingError: results of another recipe are there; names the keys that differ.
+        TrainingError: the folder has results of another recipe; names the keys that differ.
     """
     file = folder / "recipe.yaml"
     if fresh and file.exists():
@@ -146,13 +146,13 @@ def claim(
 
 
 def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained | None:
-    """Claim the folder of a training run; return the run if it is finished already.
+    """Claim the folder of a training run; return the run if it is finished.
 
-    A run may become longer (``optim.max_steps``, ``optim.epochs``, ``source.rounds``); a finished one only while its checkpoint is
-    there.
+    A run may become longer (``optim.max_steps``, ``optim.epochs``, ``source.rounds``); a finished one needs its checkpoint for that
+    (``monitor.keep_checkpoints``).
 
     Raises:
-        TrainingError: the folder holds another run, or a finished one cannot go on.
+        TrainingError: the folder holds another run, or a finished one that cannot continue.
     """
     file = folder / "recipe.yaml"
     before = load_recipe(file) if file.exists() and (folder / SUMMARY).exists() and not fresh else None
@@ -174,7 +174,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
 
 
 def load_trained(folder: Path) -> Trained | None:
-    """Return what a finished run left in a folder; None while it is not finished."""
+    """Return the finished run in a folder; None if it is not finished."""
     file = folder / SUMMARY
     if not file.exists():
         return None
@@ -183,19 +183,19 @@ def load_trained(folder: Path) -> Trained | None:
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Write ``summary.json``: every field of ``Trained`` but the folder and the metrics."""
+    """Write ``summary.json``: every field of ``Trained`` except the folder and the metrics."""
     write_text(folder / SUMMARY, json.dumps(summary, indent=1))
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what only an unfinished run needs: the checkpoint, the best weights, and the weights that a sampler was given."""
+    """Remove files that only an unfinished run needs: checkpoint, best weights, scores of rounds, weights for a sampler."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
     for name in (BEST, "policy", "rounds"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
-    """Write a folder under a temporary name, then put it in place of the old one."""
+    """Write a folder under a temporary name, then replace the old one by it."""
     temporary = folder.with_name(folder.name + ".tmp")
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)

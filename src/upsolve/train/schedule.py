@@ -1,4 +1,4 @@
-"""When a run ends, and the learning rate of each of its steps."""
+"""Learning-rate schedule and total steps of a run; held-out batches."""
 
 import math
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ class Schedule:
     """The learning rate over a run."""
 
     optim: OptimConfig
-    """Peak, shape and warm-up."""
+    """Peak learning rate, decay and warm-up."""
     rounds: int
     """Rounds of the run (offline: epochs)."""
     total_steps: int | None
-    """Steps of the run; None where that is only known once the rounds are sampled: then all rounds count as long as the one under way."""
+    """Steps of the run; None online, where they are unknown in advance: all rounds are assumed as long as the current one."""
 
     def position(self, step: int, number: int, in_round: int, steps: int) -> tuple[int, int]:
-        """Return the number of a step, from 0, and the number of all steps.
+        """Return the index of the next step, from 0, and the total number of steps.
 
         Args:
             step: steps done.
-            number: the round under way, from 0.
-            in_round: steps of it that are done.
-            steps: steps of it.
+            number: the current round, from 0.
+            in_round: steps done in it.
+            steps: steps of the round.
         """
         if self.total_steps is None:
             return number * steps + in_round, self.rounds * steps
@@ -54,9 +54,9 @@ def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
 def heldout_batches(
     groups: Sequence[Group], codec: Codec, optim: OptimConfig, *, most: int, max_tokens: int
 ) -> list[PackedBatch]:
-    """Pack up to ``most`` pairs of held-out attempts, one that passed and one that did not a task, with the advantages 1 and -1.
+    """Pack up to ``most`` held-out pairs, a passed and a failed attempt of a task, with advantages 1 and -1.
 
-    Attempts over ``max_tokens``, prompt and attempt together, are left out.
+    Attempts over ``max_tokens`` (prompt and attempt) are left out.
     """
     encoded: list[EncodedGroup] = []
     pairs = 0

@@ -1,4 +1,4 @@
-"""What the loop is made of, from a recipe: the policy, the source of groups, the judge, and the frozen scores."""
+"""Builds the parts of the training loop from a recipe: policy, source of groups, judge, reward, scoring."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,22 +30,22 @@ __all__ = ["Parts", "parts_of"]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the loop is made of."""
+    """The parts of the training loop."""
 
     learner: Learner
     """The policy in training, its scorer chosen."""
     source: Source
     """Where groups come from."""
     judge: Callable[[RoundGroups], RoundGroups]
-    """Samples tasks and judges the samples; returns groups that are judged already unchanged."""
+    """Samples the tasks of a round and judges the attempts; groups that are judged are returned unchanged."""
     reward: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
     score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
-    """Takes a round's number and groups; returns what the loss reads of them, and the groups with token advantages from values."""
+    """Takes a round's number and groups; returns the groups (with token advantages, if from values) and their frozen scores."""
     encoding: Encoding
-    """What an attempt brings to the loss."""
+    """How attempts are encoded."""
     online: bool
-    """Whether rounds depend on the policy; otherwise all are prepared before the first step."""
+    """True if rounds depend on the policy; otherwise all are prepared before the first step."""
 
 
 def parts_of(
@@ -113,7 +113,7 @@ def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Non
 
 
 def unchanged(groups: RoundGroups) -> RoundGroups:
-    """Return stored groups as they are: they are judged."""
+    """Return stored groups unchanged: they are judged."""
     return groups
 
 
@@ -126,12 +126,12 @@ def score_offline(
 
 
 def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
-    """Return what makes the policy, as it is now, ready to be sampled: in every process, or in rank 0 alone, as its engine says.
+    """Return a function that returns a sampler of the policy with its current weights: on every rank, or on rank 0, by engine.
 
     Args:
         learner: the policy.
-        config: its engine.
-        folder: of the engine's own.
+        config: the engine and its settings.
+        folder: for files of the engine.
     """
     run, everywhere = policy_sampler(config, learner.config, folder), bool(find("engine", config.engine).every_rank)
 

@@ -1,4 +1,4 @@
-"""Sizes of models and groups, known before a weight is loaded.
+"""Sizes of models and groups, without loading weights.
 
 Legend: N parameters, L layers, D hidden size, Q and K width of all query heads and of all key-value heads, I width of the MLP,
 V vocabulary, G attempts of a group.
@@ -19,7 +19,7 @@ __all__ = ["GroupShape", "ModelShape", "group_shape", "shape_of", "sizes_of"]
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The sizes of a decoder that decide about its memory."""
+    """The sizes of a decoder that determine its memory."""
 
     parameters: int
     """N, tied weights once."""
@@ -59,17 +59,17 @@ class GroupShape:
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of the packed group, at most."""
+        """Return the largest number of tokens of the packed group."""
         return self.prompt + self.attempts * self.longest
 
     @property
     def pairs(self) -> int:
-        """Return the pairs of tokens that the attention of the attempts scores."""
+        """Return the number of query-key pairs in the attention of the attempts."""
         return self.attempts * self.longest * (self.prompt + self.longest)
 
 
 def shape_of(name: str, model: ModelConfig) -> ModelShape:
-    """Return the sizes of a model by its configuration alone; no weight is read.
+    """Return the sizes of a model from its configuration; no weights are loaded.
 
     Raises:
         ModelError: the configuration cannot be loaded.
@@ -110,7 +110,7 @@ def config_of(name: str) -> Any:
     """Return the configuration of a model without its weights.
 
     Raises:
-        ModelError: it cannot be found or read.
+        ModelError: the model cannot be found, or its configuration not be read.
     """
     from transformers import AutoConfig
 
@@ -122,14 +122,14 @@ def config_of(name: str) -> Any:
 
 
 def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tokens: int, longest: int = 0) -> GroupShape:
-    """Return the sizes of the largest group that training may meet.
+    """Return the sizes of the largest group in training.
 
     Args:
         groups: tasks with their stored attempts.
         codec: the model's tokenizer.
         attempts: G.
         max_tokens: limit of prompt and attempt together; longer attempts are left out of training.
-        longest: limit of a sampled attempt, tokens; 0: none is sampled.
+        longest: limit of a sampled attempt, tokens; 0: offline.
     """
     prompt = max((len(codec.prompt(group.task).ids_P) for group in groups), default=0)
     stored = (len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts)

@@ -1,7 +1,7 @@
 """Sources of groups. Offline: stored attempts. Online: a mix of new samples of the policy, stored attempts and samples of earlier rounds.
 
-A source says what a round trains on; ``judging.py`` samples and judges what is not judged yet. Every sample is kept with its verdict in an
-archive of the run, ``rollouts``, before it is trained on: a resumed run reads it there, and so can the next offline run.
+A source selects the groups and tasks of a round; ``judging.py`` samples the tasks and judges the samples. Every sample is stored with
+its verdict in ``rollouts``, an archive of the run, before it is trained on: a resumed run, and later offline runs, read it from there.
 """
 
 import math
@@ -27,26 +27,26 @@ KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
 
 @dataclass(frozen=True, slots=True)
 class RoundGroups:
-    """What a round trains on."""
+    """The groups of a round, and the tasks that are still to be sampled."""
 
     number: int
     """Round, from 0 (offline: epoch)."""
     stored: Sequence[Group] = ()
-    """All judged attempts of tasks, from which groups are drawn."""
+    """All judged attempts of tasks, from which groups are sampled."""
     most_stored: int | None = None
-    """Most groups drawn from ``stored``; None: no limit."""
+    """Most groups sampled from ``stored``; None: no limit."""
     sampled: Sequence[Group] = ()
     """Judged samples of this round."""
     replayed: Sequence[Group] = ()
     """Judged samples of earlier rounds."""
     tasks: Sequence[Task] = ()
-    """Tasks to sample, in the order in which they are tried; () once ``sampled`` has the samples."""
+    """Tasks to sample, in order; () once ``sampled`` has the samples."""
     wanted: int = 0
-    """How many groups of unequal rewards are wanted of ``tasks``."""
+    """Number of groups with unequal rewards wanted from ``tasks``."""
 
 
 class Source(Protocol):
-    """Where groups come from."""
+    """A source of groups."""
 
     @property
     def rounds(self) -> int:
@@ -54,12 +54,12 @@ class Source(Protocol):
         ...
 
     def groups(self, number: int) -> RoundGroups:
-        """Return what a round trains on."""
+        """Return the groups of a round, and the tasks to sample."""
         ...
 
 
 class StoredSource:
-    """Offline: the judged attempts of an archive; every epoch draws other groups from them."""
+    """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
     def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int) -> None:
         self.rounds = epochs
@@ -71,7 +71,7 @@ class StoredSource:
 
 
 def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
-    """Return how many groups of a round come from each source: the round's mix times ``groups``, rounded to the same sum.
+    """Return the number of groups of a round from each source: the mix of the round times ``groups``, rounded to the same sum.
 
     The largest remainders are rounded up.
     """
@@ -89,7 +89,7 @@ def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
 
 
 def pass_rate(group: Group) -> float | None:
-    """Return the share of a group's judged attempts that passed, by count; None where none is judged."""
+    """Return the share of passed attempts among the judged ones of a group, weighted by ``count``; None if none is judged."""
     counts = [
         (attempt.count, passed(verdict)) for attempt, verdict in zip(group.attempts, group.verdicts, strict=True) if verdict
     ]
@@ -97,10 +97,17 @@ def pass_rate(group: Group) -> float | None:
 
 
 class OnlineSource:
-    """Online: every round mixes new samples of the policy, stored attempts and samples of earlier rounds."""
+    """Online: every round mixes new samples of the policy, stored attempts and samples of earlier rounds (``source.mix``)."""
 
     def __init__(self, groups: Sequence[Group], rollouts: Archive, source: SourceConfig, data: DataConfig) -> None:
-        """Take the tasks to train on with their stored attempts, and the archive of the run's samples."""
+        """Make the source.
+
+        Args:
+            groups: training tasks with their stored attempts, if any.
+            rollouts: archive of the run's samples.
+            source: rounds, mix, order of tasks.
+            data: authors of stored attempts, seed.
+        """
         self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
         self.stored = [select(group, data.authors) for group in groups]
         rates = {group.task.task_id: pass_rate(group) for group in groups}
@@ -110,24 +117,24 @@ class OnlineSource:
         self.by_rate = sorted(self.tasks, key=lambda task: sign * (0.5 if (r := rates[task.task_id]) is None else r))
 
     def check(self) -> None:
-        """Warn if a round wants more groups than there are tasks to sample.
+        """Check that there are tasks to sample; warn if there are fewer than groups of a round.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: no task has a pass rate within ``source.solved``.
         """
         wanted = max(shares(self.source, number)["policy"] for number in range(self.rounds))
         if wanted and not self.tasks:
             raise ConfigError(
-                f"source.solved {[*self.source.solved]}: of the {len(self.stored)} tasks to train on none has such a pass rate in the archive"
+                f"source.solved {[*self.source.solved]}: none of the {len(self.stored)} training tasks has such a pass rate in the archive"
             )
         if wanted > len(self.tasks):
             warnings.warn(
-                f"source.groups: a round samples a task once, so it has {len(self.tasks)} groups of new samples, not {wanted}",
+                f"source.groups: a round samples each task once, so it has {len(self.tasks)} new groups instead of {wanted}",
                 stacklevel=2,
             )
 
     def groups(self, number: int) -> RoundGroups:
-        """Return what a round trains on; samples that an interrupted run has judged already are not sampled again."""
+        """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
         wanted = shares(self.source, number)
         sampled = self.kept(number) if wanted["policy"] else []
         tasks = self.candidates(number) if wanted["policy"] and not sampled else []
@@ -142,7 +149,7 @@ class OnlineSource:
         )
 
     def candidates(self, number: int) -> list[Task]:
-        """Return the tasks of a round in the order in which they are tried, each with its hint."""
+        """Return the tasks of a round in the order of sampling, with hints in their prompts."""
         source, tasks = self.source, self.tasks
         if source.order != "random":
             most = max(source.groups, math.ceil(len(tasks) * (number + 1) / source.rounds))
@@ -152,7 +159,7 @@ class OnlineSource:
         return [hinted(tasks[i], share) for i in order]
 
     def kept(self, number: int) -> list[Group]:
-        """Return the samples of a round with their verdicts; [] if the round was not judged to its end."""
+        """Return the stored samples of a round with their verdicts; [] if the round was not finished."""
         tag = round_tag(number)
         verdicts = self.rollouts.tagged("verdicts", tag)
         if not verdicts:
@@ -162,7 +169,7 @@ class OnlineSource:
         return by_task([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
 
     def replayed(self, number: int, wanted: int) -> list[Group]:
-        """Return groups of earlier rounds, drawn without replacement."""
+        """Return groups of earlier rounds, sampled without replacement."""
         source = self.source
         earlier = (
             [group for n in range(max(0, number - source.replay_rounds), number) for group in self.kept(n)] if wanted else []
@@ -174,7 +181,7 @@ class OnlineSource:
 
 
 def round_tag(number: int) -> str:
-    """Return the tag of a round's parts in ``rollouts``."""
+    """Return the tag of a round in ``rollouts``."""
     return f"{number:08x}"
 
 

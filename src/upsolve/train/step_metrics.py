@@ -23,23 +23,37 @@ class Tally:
     """Sums over the batches of a step, for the log."""
 
     loss: float = 0.0
+    """Loss of the step."""
     entropy: float = 0.0
+    """Sum over attempt tokens, nats."""
     logit_variance: float = 0.0
+    """Sum over attempt tokens."""
     tokens: int = 0
+    """Attempt tokens."""
     read: int = 0
+    """Tokens of the packed rows, prompts included, padding not."""
     clipped: int = 0
+    """Tokens changed by a clip or mask of the objective."""
     corrected: int = 0
+    """Tokens whose importance weight was truncated or masked."""
     mass_up: float = 0.0
+    """Sum of the positive advantages over tokens."""
     mass_down: float = 0.0
+    """Minus the sum of the negative advantages over tokens."""
     logp_up: list[float] = field(default_factory=list[float])
+    """Mean log-probability per token of each attempt with a positive sum of advantages, nats."""
     logp_down: list[float] = field(default_factory=list[float])
+    """The same for all other attempts."""
     ratios: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    """Log-ratio of each attempt to the reference or to its author, nats, and its tokens."""
     malformed: list[bool] = field(default_factory=list[bool])
+    """For each attempt, whether its code does not compile."""
     drifts: list[Drift] = field(default_factory=list[Drift])
+    """Difference between sampler and trainer, one per batch."""
 
 
 def merged(tallies: Sequence[Tally]) -> Tally:
-    """Return the sums of several processes as one."""
+    """Add up the sums of several ranks."""
     whole = Tally()
     for tally in tallies:
         for name in (part.name for part in fields(Tally)):

@@ -1,4 +1,4 @@
-"""Values of the value head -> advantages of tokens, and what the value head is to predict.
+"""Values of the value head -> token advantages, and the regression targets of the value head.
 
 Legend: R tokens of one attempt, T tokens of all attempts of a round.
 """
@@ -24,8 +24,8 @@ def with_gae(
 ) -> tuple[list[EncodedGroup], ByAttempt]:
     """Give every token its advantage by ``upsolve.advantage.tokens.gae``, whitened over the round if ``config.whiten``.
 
-    With ``kl.place: reward`` the KL term is subtracted from the rewards first. Masked tokens have advantage 0 and no part in the
-    moments; an attempt that stands for n equal ones has n parts.
+    With ``kl.place: reward`` the KL term is subtracted from the rewards first. Masked tokens have advantage 0 and are
+    left out of mean and deviation; a merged attempt counts as often as it occurs.
 
     Args:
         groups: encoded with rewards for every token.
@@ -63,7 +63,7 @@ def keyed(groups: Sequence[EncodedGroup]) -> list[tuple[str, EncodedAttempt]]:
 
 
 def masked(one: EncodedAttempt, advantages_R: NDArray[np.float64]) -> EncodedAttempt:
-    """Return an attempt with new advantages, 0 where its mask says so."""
+    """Return an attempt with new advantages, 0 for masked tokens."""
     kept = advantages_R if one.mask_R is None else advantages_R * one.mask_R
     return replace(one, advantages_R=kept.astype(np.float32))
 
