@@ -11,7 +11,7 @@ from upsolve.train.check import checked_rewarder
 from upsolve.train.encode import encode_groups
 from upsolve.train.processes import Processes
 from upsolve.train.rounds import Round, advantages_of, pack_round, round_metrics
-from upsolve.train.run import OnStep, StopSignals, no_report, start_run
+from upsolve.train.run import OnStep, StopSignals, start_run
 from upsolve.train.run_folder import Trained, claim_run
 from upsolve.train.setup import Parts, parts_of
 from upsolve.types import Group
@@ -50,12 +50,9 @@ def train(
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals:
-        report = show if show and processes.is_main else no_progress
-        parts = parts_of(recipe, groups, place, processes=processes, rewarder=rewarder, show=report)
+        parts = parts_of(recipe, groups, place, processes=processes, rewarder=rewarder, show=show or no_progress)
         ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
-        run = start_run(
-            recipe, parts.learner, place, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step or no_report
-        )
+        run = start_run(recipe, parts.learner, place, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step)
         try:
             while not run.is_done:
                 now = ahead[run.progress.round] if ahead else prepare(recipe, parts, run.progress.round)

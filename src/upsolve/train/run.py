@@ -246,7 +246,7 @@ def start_run(
     heldout: Sequence[Group],
     ahead: Sequence[Round],
     signals: StopSignals,
-    on_step: OnStep,
+    on_step: OnStep | None = None,
 ) -> Run:
     """Start training, or resume from the checkpoint in the folder. Collective.
 
@@ -269,4 +269,13 @@ def start_run(
     total = None if online else sum(len(now.steps) for now in ahead)
     batches = heldout_batches(heldout, learner.codec, recipe.optim, most=monitor.heldout, max_tokens=recipe.data.max_tokens)
     schedule = Schedule(recipe.optim, recipe.source.rounds or len(ahead), total)
-    return Run(learner, folder, progress, schedule=schedule, monitor=monitor, heldout=batches, signals=signals, on_step=on_step)
+    return Run(
+        learner,
+        folder,
+        progress,
+        schedule=schedule,
+        monitor=monitor,
+        heldout=batches,
+        signals=signals,
+        on_step=on_step or no_report,
+    )

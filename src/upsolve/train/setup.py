@@ -12,7 +12,7 @@ from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
 from upsolve.policy.request import Sampler
-from upsolve.progress import OnProgress
+from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.encode import EncodedGroup, Encoding
 from upsolve.train.judging import Rollouts, judging_for
@@ -85,7 +85,7 @@ def parts_of(
         judging_for(recipe.verify, recipe.reward, processes),
         rewarder,
         f"{recipe.name}: policy in training",
-        show,
+        show if processes.is_main else no_progress,
     )
     sampler = current_sampler(learner, recipe.source.rollout, folder / "policy")
 
