@@ -12,7 +12,7 @@ from typing import Any
 from upsolve.archive.census import census
 from upsolve.archive.rows import BadRow, Row
 from upsolve.archive.source import Option, Source, parse_options
-from upsolve.archive.sources import codenet, codet, humaneval, jsonl, ldb, mbpp, refactory, table
+from upsolve.archive.sources import codenet, codet, humaneval, jsonl, ldb, mbpp, refactory, spider, table
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.files import write_text
@@ -67,6 +67,14 @@ SOURCES: Mapping[str, Source] = {
     "mbpp": Source(mbpp.read, "mbpp.jsonl or sanitized-mbpp.json"),
     "refactory": Source(refactory.read, "data.zip"),
     "simulator": Source(read_simulator, "`robot`, or the folder of a domain", locate=locate_simulator),
+    "spider": Source(
+        spider.read,
+        "a folder in the layout of Spider or BIRD",
+        (
+            Option("max_kb", int, f"kilobytes of the script of a database that is used; {spider.MAX_KB} unless told"),
+            Option("max_databases", int, f"databases used of each schema; {spider.MAX_DATABASES} unless told"),
+        ),
+    ),
     "table": Source(
         table.read,
         "a .jsonl, .csv, .tsv or .parquet file, a row an attempt",

@@ -1,10 +1,11 @@
 """Plan for queries: run one against the database of every test, in one process, and compare the rows outside of it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isinf
 from typing import Any
 
-from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
     ENDED,
@@ -18,12 +19,12 @@ from upsolve.verify.judge.outcomes import (
 )
 from upsolve.verify.judge.programs import Plan
 from upsolve.verify.judge.rows import rows_of
-from upsolve.verify.languages import Language
+from upsolve.verify.languages import Language, language
 from upsolve.verify.limits import Judging
 from upsolve.verify.sandbox.process import Job
-from upsolve.verify.sandbox.runner import Exit
+from upsolve.verify.sandbox.runner import Exit, run_jobs
 
-__all__ = ["query_fault", "run_queries"]
+__all__ = ["expected_rows", "query_fault", "run_queries"]
 
 
 def query_fault(task: Task) -> str:
@@ -48,19 +49,41 @@ def are_rows(text: str) -> bool:
     return True
 
 
+def query_job(code: str, databases: Sequence[str], how: Judging, engine: str) -> Job:
+    """Return the job that runs a query against databases, each given as an SQL script."""
+    each = how.limits.test_seconds
+    job = {"kind": "queries", "engine": engine, "code": code, "databases": [*databases]}
+    job |= {"test_seconds": 0 if isinf(each) else each, "output_bytes": how.limits.output_bytes}
+    return Job(job, None, how.limits.wall_seconds, profile="sql")
+
+
 def run_queries(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
     """Run a query against the database of every test: the task's setup, then the test's input."""
-    each = how.limits.test_seconds
-    job = {
-        "kind": "queries",
-        "engine": tools.engine,
-        "code": attempt.code,
-        "databases": [f"{task.setup}\n{test.input}" for test in task.tests],
-        "test_seconds": 0 if isinf(each) else each,
-        "output_bytes": how.limits.output_bytes,
-    }
-    end = yield Job(job, None, how.limits.wall_seconds, profile="sql")
+    databases = [f"{task.setup}\n{test.input}" for test in task.tests]
+    end = yield query_job(attempt.code, databases, how, tools.engine)
     return with_column(verdict(task, attempt, query_outcomes(task, end), ends=[end]), end)
+
+
+def expected_rows(query: str, databases: Sequence[str], how: Judging | None = None, *, name: str = "sql") -> list[str]:
+    """Return the rows that a reference query gives for each database, as tests expect them; it runs as an attempt does.
+
+    Args:
+        query: the reference.
+        databases: SQL scripts.
+        how: limits and isolation.
+        name: the language, by name or alias.
+
+    Raises:
+        ValueError: a database cannot be built, or the query fails on one; says why.
+        JudgeError: the sandbox broke, or a layer is missing.
+    """
+    how = how or Judging()
+    task = Task("reference", "", tuple(TestCase(TestKind.STDIO, database) for database in databases), compare="rows")
+    (end,) = run_jobs([query_job(query, databases, how, language(name).engine)], how)
+    outcomes, errors = query_outcomes(task, end)
+    if any(outcome not in (Status.PASSED, Status.FAILED) for outcome in outcomes):
+        raise ValueError(f"the reference query fails: {errors[0][0]}: {errors[0][1]}")
+    return [end.stdout[record["start"] : record["end"]].decode("utf-8", "replace") for record in end.records if "end" in record]
 
 
 def query_outcomes(task: Task, end: Exit) -> Outcomes:
