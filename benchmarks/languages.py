@@ -1,11 +1,19 @@
-"""Reference programs of MBXP and multilingual HumanEval, judged: python benchmarks/languages.py DATA [COUNT] [OUT.json]
+"""How fast programs of each language are judged: python benchmarks/languages.py [--before TREE] [--count 24] [--data DATA] [--out OUT.json]
 
-DATA holds mxeval/ as its authors publish it. Of every language that is installed here, COUNT (60) tasks evenly spaced: the reference with its tests behind it must exit with 0.
-What does not pass is listed by kind: references that fail their own tests are known to be among them.
+Of every language that is installed here, COUNT different programs that are built and run on two tests: as installed, and after
+``upsolve packages --prepare``; with --before, also by an earlier source tree. The arms take turns, in processes of their own.
+
+With --data, which holds mxeval/ as its authors publish it, COUNT reference programs of each file of MBXP and multilingual HumanEval,
+evenly spaced: the reference with its tests behind it must exit with 0. What does not pass is listed by kind: references that fail their
+own tests are known to be among them.
 """
 
+import argparse
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,10 +22,79 @@ from machine import machine
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.languages import languages
+from upsolve.verify.languages.prepare import preparable, prepare
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import verify
 
-HOW = Judging(Limits(wall_seconds=20, cpu_seconds=10))
+HERE = Path(__file__).parent
+HOW = Judging(Limits(wall_seconds=60, cpu_seconds=10))
+COMMENT = {"lua": "--", "ocaml": "(* {} *)", "fortran": "!"} | dict.fromkeys(("bash", "perl", "python", "r", "ruby"), "#")
+LARGE = "#include <bits/stdc++.h>\nusing namespace std;\nint main() { map<int, int> m; int a, b; cin >> a >> b; m[a] = b; cout << a + m[a]; }\n"
+WEB = 'package main\n\nimport (\n\t"fmt"\n\t"net/http"\n)\n\nfunc main() {\n\tvar a, b int\n\tfmt.Scan(&a, &b)\n\tfmt.Println(a + b + http.StatusOK - 200)\n}\n'
+CHILD = """
+import json, sys, time
+from upsolve.types import Attempt, Task, TestCase, TestKind
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.pool.pool import verify
+name, codes = json.load(sys.stdin)
+how = Judging(Limits(wall_seconds=60, cpu_seconds=10))
+tests = tuple(TestCase(TestKind.STDIO, f"{a} {b}\\n", f"{a + b}\\n") for a, b in ((1, 2), (10, 20)))
+pairs = [(Task("sum", "", tests), Attempt("sum", code, name)) for code in codes]
+verify(pairs[:2], how)
+started = time.monotonic()
+found = verify(pairs[2:], how)
+print(json.dumps([time.monotonic() - started, sum(v.status.value == "passed" for v in found)]))
+"""
+
+
+def programs():
+    """Return a right program by language, and two that read much of a library."""
+    cases = json.loads((HERE.parent / "tests" / "verify" / "languages.json").read_text(encoding="utf-8"))
+    found = {name: (name, case["right"]) for name, case in cases.items()}
+    return found | {"cpp, bits/stdc++.h": ("cpp", LARGE), "go, net/http": ("go", WEB)}
+
+
+def different(name, code, count):
+    """Return copies of a program that differ in a comment."""
+    sign = COMMENT.get(name, "//")
+    after = [sign.format(k) if "{}" in sign else f"{sign} {k}" for k in range(count)]
+    return [f"{code}\n{line}\n" for line in after]
+
+
+def rate(name, codes, tree, packages):
+    """Return attempts a second and how many passed, judged by a source tree with a folder of prepared files."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "UPSOLVE_PACKAGES": str(packages)}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD],
+        input=json.dumps([name, codes]),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seconds, passed = json.loads(done.stdout.splitlines()[-1])
+    return round((len(codes) - 2) / seconds, 2), passed
+
+
+def rates(count, before):
+    """Return a row for each program: attempts a second in each arm."""
+    rows = []
+    with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as prepared:
+        os.environ["UPSOLVE_PACKAGES"] = str(Path(prepared) / "python")
+        for one in preparable():
+            prepare(one)
+        arms = {"before": (before, empty)} if before else {}
+        arms |= {"now": (HERE.parent, empty), "now, prepared": (HERE.parent, os.environ["UPSOLVE_PACKAGES"])}
+        for title, (name, code) in programs().items():
+            if languages()[name].missing():
+                continue
+            codes = different(name, code, count + 2)
+            some = codes if title not in ("go, net/http", "typescript") else codes[: max(6, count // 3)]
+            found = {arm: rate(name, some, *where) for arm, where in arms.items()}
+            assert all(passed == len(some) - 2 for _, passed in found.values()), (title, found)
+            rows.append({"program": title, "judged": len(some) - 2} | {arm: speed for arm, (speed, _) in found.items()})
+            print(json.dumps(rows[-1]), flush=True)
+    return rows
 
 
 def references(file, count):
@@ -34,8 +111,8 @@ def kind(verdict):
     return f"{verdict.status.value}: {verdict.error_message.strip().splitlines()[0][:90] if verdict.error_message else ''}"
 
 
-def main(data, count, out):
-    """Judge every file and write the table."""
+def judged_references(data, count):
+    """Judge the reference programs of every file."""
     rows = []
     for file in sorted(data.glob("mxeval/*/*.jsonl")):
         pairs = list(references(file, count))
@@ -50,10 +127,25 @@ def main(data, count, out):
         row |= {"passed": len(pairs) - sum(failed.values()), "attempts_per_second": round(len(pairs) / seconds, 1)}
         rows.append(row | {"failed": dict(failed.most_common(12))})
         print(json.dumps(rows[-1]), flush=True)
-    out.write_text(json.dumps({"machine": machine(), "files": rows}, indent=1) + "\n", encoding="utf-8")
+    return rows
+
+
+def main():
+    """Measure what is asked for and write it; the other part of an earlier file is kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "languages.json")
+    asked = parser.parse_args()
+    found = json.loads(asked.out.read_text(encoding="utf-8")) if asked.out.exists() else {}
+    found["machine"] = machine()
+    if asked.data:
+        found["files"] = judged_references(asked.data, asked.count)
+    else:
+        found["rates"] = rates(asked.count, asked.before)
+    asked.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    number = int(sys.argv[2]) if len(sys.argv) > 2 else 60
-    place = Path(sys.argv[3]) if len(sys.argv) > 3 else Path(__file__).parent / "results" / "languages.json"
-    main(Path(sys.argv[1]), number, place)
+    main()

@@ -1,4 +1,4 @@
-"""``upsolve packages``: install what tasks require."""
+"""``upsolve packages``: install what tasks require, prepare what languages read."""
 
 import subprocess
 import sys
@@ -8,24 +8,43 @@ import typer
 
 from upsolve.cli.app import app
 from upsolve.errors import ConfigError
-from upsolve.verify.languages.headers import make_headers
+from upsolve.verify.languages.prepare import is_prepared, preparable, prepare
 from upsolve.verify.sandbox.packages import install_command, packages_folder
 
 __all__ = ["packages"]
 
 NAMES = typer.Argument(help="Packages as pip knows them: numpy, scikit-learn==1.7.")
-HEADERS = typer.Option("--headers", help="Read the large headers of C++ once, so that its programs compile four times as fast.")
+PREPARE = typer.Option(
+    "--prepare", "--headers", help="Make precompiled headers, class data and the like, so that languages compile faster."
+)
 
 
 @app.command()
-def packages(names: Annotated[list[str] | None, NAMES] = None, headers: Annotated[bool, HEADERS] = False) -> None:
-    """Install packages that tasks name in ``requires``, for attempts alone; without a name, list what is installed."""
+def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotated[bool, PREPARE] = False) -> None:
+    """Install packages that tasks name in ``requires``, for attempts alone; without a name, list what is installed and prepared."""
     folder = packages_folder()
-    if headers:
-        for file in make_headers():
-            typer.echo(str(file))
+    if prepared:
+        prepare_all()
     if names and subprocess.run(install_command(names), check=False).returncode:
         raise ConfigError(f"pip could not install {' '.join(names)} into {folder}; it says why above")
-    if not names and not headers:
+    if not names and not prepared:
         typer.echo(str(folder))
         subprocess.run([sys.executable, "-m", "pip", "list", "--path", str(folder)], check=False)
+        for one in preparable():
+            typer.echo(f"language {one.name}: {'prepared' if is_prepared(one) else 'slow, run `upsolve packages --prepare`'}")
+
+
+def prepare_all() -> None:
+    """Prepare every language that is installed here; one that fails does not keep others from it.
+
+    Raises:
+        ConfigError: some failed; names them and says what their tools printed.
+    """
+    failed: list[str] = []
+    for one in preparable():
+        try:
+            typer.echo(str(prepare(one)))
+        except ConfigError as error:
+            failed.append(str(error))
+    if failed:
+        raise ConfigError("\n".join(failed))

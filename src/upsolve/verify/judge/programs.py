@@ -12,7 +12,7 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
 from upsolve.verify.limits import Judging
-from upsolve.verify.sandbox.packages import profile_of
+from upsolve.verify.sandbox.packages import PACKAGES, profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
 
@@ -156,8 +156,10 @@ def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *,
 
 def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:
     """Return what the jobs of a language have in common."""
-    environment = {"PATH": SYSTEM_PATH, **tools.environment}
-    return {"kind": "command", "environment": environment, "argv": tools.command(words, memory_bytes)}
+    prepared = f"{PACKAGES}/{tools.prepared_name}" if tools.prepare else ""
+    environment = {name: text.replace("{prepared}", prepared) for name, text in tools.environment.items()}
+    job = {"kind": "command", "environment": {"PATH": SYSTEM_PATH, **environment}, "prepared": prepared}
+    return {**job, "argv": tools.command(words, memory_bytes, prepared)}
 
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:

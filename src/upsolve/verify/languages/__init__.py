@@ -14,7 +14,8 @@ error: regex                 # line of the compiler with the position; groups li
 reason: regex                # line with the message, if that is another one
 trace: regex                 # line of a failing run with the position; group line
 out_of_memory: regex         # what a run prints when its heap is full
-headers: {bits/stdc++.h: [g++, ..., -o, "{target}", "{source}"]}   # optional: read once for all programs (headers.py)
+prepare: |                   # optional: script that fills the folder {prepared} once for all programs (prepare.py)
+  g++ -x c++-header ...
 grammar: tree_sitter_cpp     # optional: module of the tree-sitter grammar, or module:function
 """
 
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import ConfigError
+from upsolve.types import content_id
 
 __all__ = ["PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 
@@ -77,10 +79,11 @@ class Language:
     """Expression for the place of a runtime error."""
     out_of_memory: str = ""
     """Expression for a full heap."""
-    headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Headers to read once for all programs -> the command that makes ``{target}`` of ``{source}`` (see headers.py)."""
     engine: str = ""
     """Engine that runs queries, one of ``ENGINES``; empty for programs."""
+    prepare: str = ""
+    """Script of the shell that fills an empty folder once for all programs (see prepare.py). In commands and in values of
+    ``environment``, ``{prepared}`` stands for that folder; what names it is left out where the script has not been run."""
     grammar: str = ""
     """Module of its tree-sitter grammar, or ``module:function``; empty if none."""
 
@@ -99,12 +102,28 @@ class Language:
 
     def missing(self) -> str:
         """Return the first tool that is not installed here; empty if all are."""
-        tools = [command[0] for command in (self.compile, self.run) if command and "/" not in command[0]]
-        return next((tool for tool in tools if shutil.which(tool, path=SYSTEM_PATH) is None), "")
+        return next((tool for tool in self.tools if shutil.which(tool, path=SYSTEM_PATH) is None), "")
 
-    def command(self, words: tuple[str, ...], memory_bytes: int) -> list[str]:
-        """Return a command with the memory limit filled in."""
-        return [word.replace("{memory_mb}", str(memory_bytes >> 20)) for word in words]
+    @property
+    def tools(self) -> list[str]:
+        """Return the tools of its commands: the compiler, what runs programs, and what ``version`` asks."""
+        commands = (self.compile, self.run, self.version)
+        return list(dict.fromkeys(words[0] for words in commands if words and "/" not in words[0]))
+
+    @property
+    def identity(self) -> str:
+        """Return what decides how programs are built and run: this record, and size and time of change of the tools that it names."""
+        files = [Path(path) for path in (shutil.which(tool, path=SYSTEM_PATH) for tool in self.tools) if path]
+        return repr((self, [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]))
+
+    @property
+    def prepared_name(self) -> str:
+        """Return the name of the folder that ``prepare`` fills: another one for another version of the tools, empty without a script."""
+        return f"{self.name}.{content_id(self.identity)[:12]}" if self.prepare else ""
+
+    def command(self, words: tuple[str, ...], memory_bytes: int, prepared: str = "") -> list[str]:
+        """Return a command with the memory limit and the folder of prepared files filled in."""
+        return [word.replace("{memory_mb}", str(memory_bytes >> 20)).replace("{prepared}", prepared) for word in words]
 
 
 def read(file: Path) -> Language:
@@ -132,6 +151,8 @@ def read_text(text: str, where: str) -> Language:
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: cannot be read as YAML: {error}") from error
     data = data if isinstance(data, dict) else {}
+    if "headers" in data:
+        raise ConfigError(f"{where}: headers: is now `prepare`, a script that makes them (docs/languages.md)")
     needed = {"name", "file", "run"} - ({"run"} if "engine" in data else set())
     wrong = (data.keys() - {f.name for f in fields(Language)}) | (needed - data.keys())
     if wrong:

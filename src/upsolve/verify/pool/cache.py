@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.outcomes import JUDGE
-from upsolve.verify.languages import PYTHON, SYSTEM_PATH, languages
+from upsolve.verify.languages import PYTHON, languages
 from upsolve.verify.limits import Judging
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
@@ -51,9 +50,7 @@ def runtime(name: str) -> str:
     known = languages().get(name)
     if known and known.engine:
         return repr((known, python_version(), sqlite3.sqlite_version))
-    found = [shutil.which(words[0], path=SYSTEM_PATH) for words in (known.compile, known.run) if words] if known else []
-    files = [Path(path) for path in found if path]
-    return repr((known, [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]))
+    return known.identity if known else ""
 
 
 def key_of(task: Task, attempt: Attempt, how: Judging) -> str:

@@ -279,11 +279,14 @@ def run_command(job: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (job["address_bytes"], job["address_bytes"]))
     resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))
     os.set_inheritable(RESULTS, False)
-    environment = {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", **job["environment"]}
+    folder = job["prepared"]  # where it is not there, what names it is left out
+    absent = folder and not os.path.isdir(folder)
+    words = [word for word in job["argv"] if not (absent and folder in word)]
+    own = {name: text for name, text in job["environment"].items() if not (absent and folder in text)}
     try:
-        os.execvpe(job["argv"][0], job["argv"], environment)
+        os.execvpe(words[0], words, {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", **own})
     except OSError as error:
-        report_error(broken=f"{job['argv'][0]} cannot be run: {error}")
+        report_error(broken=f"{words[0]} cannot be run: {error}")
 
 
 KINDS: Any = {

@@ -5,7 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["headers_folder", "install_command", "missing_packages", "packages_folder", "profile_of", "required_by"]
+__all__ = ["PACKAGES", "install_command", "missing_packages", "packages_folder", "prepared_folder", "profile_of", "required_by"]
+
+PACKAGES = "/mnt/packages"
+"""Where the sandbox mounts the folder of packages, or that of prepared languages; ``launcher.PACKAGES`` is the same."""
 
 
 def packages_folder() -> Path:
@@ -15,9 +18,9 @@ def packages_folder() -> Path:
     return Path(root) / f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def headers_folder() -> Path:
-    """Return the folder of the headers that a compiler has read once for all programs."""
-    return packages_folder().with_name("headers")
+def prepared_folder() -> Path:
+    """Return the folder that holds what languages have prepared for their programs (``upsolve packages --prepare``)."""
+    return packages_folder().with_name("languages")
 
 
 def missing_packages(requires: Sequence[str]) -> list[str]:

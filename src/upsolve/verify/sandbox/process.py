@@ -19,7 +19,7 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.verify.sandbox.cgroup import ControlGroup
-from upsolve.verify.sandbox.packages import headers_folder, packages_folder, required_by
+from upsolve.verify.sandbox.packages import packages_folder, prepared_folder, required_by
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
 
@@ -130,8 +130,8 @@ class Server:
             own |= {"packages": str(packages_folder()), "modules": modules}
         if profile == "sql":
             own |= {"modules": ["sqlite3"]}
-        if profile == "any" and headers_folder().is_dir():
-            own |= {"packages": str(headers_folder())}
+        if profile == "any" and prepared_folder().is_dir():
+            own |= {"packages": str(prepared_folder())}
         return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
 
     def answer(self) -> bytes:
