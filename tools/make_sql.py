@@ -4,6 +4,7 @@
 has three hidden databases, chosen so that typical wrong queries answer otherwise in at least one. Everything follows from the seed.
 """
 
+import json
 import shutil
 import sys
 import tempfile
@@ -13,11 +14,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from sqlworld.building import Made, build
-from sqlworld.schema import read_schemas
+from sqlworld.schema import SPLITS, read_schemas
 
 from upsolve.archive.info import archive_info
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import Archive
+from upsolve.types import Task, content_id
 
 __all__ = ["SEED", "make", "write"]
 
@@ -34,7 +36,19 @@ def make(seed: int = SEED, schemas: tuple[str, ...] = ()) -> Made:
             every.tasks += made.tasks
             every.attempts += made.attempts
             every.verdicts += made.verdicts
-    return every
+    return mixed(every)
+
+
+def mixed(made: Made) -> Made:
+    """Return the same with the tasks of each split in an order that mixes schemas and kinds, so that its first hundred stand for all."""
+
+    def place(task: Task) -> tuple[int, str]:
+        return SPLITS.index(json.loads(task.extra)["split"]), content_id(task.task_id)
+
+    places = {task.task_id: place(task) for task in made.tasks}
+    pairs = sorted(zip(made.attempts, made.verdicts, strict=True), key=lambda pair: places[pair[0].task_id])
+    tasks = sorted(made.tasks, key=lambda task: places[task.task_id])
+    return Made(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
 
 
 def write(made: Made, folder: Path) -> Archive:

@@ -26,7 +26,6 @@ KILLED = 0.85
 """Share of the mutations that some database of the pool tells from the right query, which the three chosen ones must tell as well."""
 MOST_EXPECTED = 30
 JUDGE = "recorded:sql"
-ASK = "Answer with one SQL query."
 
 
 @dataclass(slots=True)
@@ -133,7 +132,7 @@ def add(made: Made, world: World, random: Random, name: tuple[str, str], draft: 
     )
     task = Task(
         f"sql/{schema.name}/{name[0]}",
-        f"{schema.ddl}\n{question.text}\n{ASK}",
+        f"{schema.ddl}\n{question.text}",
         tests,
         language="sql",
         difficulty=KINDS[kind].difficulty,
