@@ -13,6 +13,8 @@ from upsolve.archive.split import find_leaks, split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import DataConfig
 from upsolve.types import Status, TestKind
+from upsolve.verify.limits import Judging
+from upsolve.verify.pool.pool import verify
 
 TOOLS = Path(__file__).parents[2] / "tools"
 
@@ -121,6 +123,28 @@ def test_the_tool_makes_the_rows_that_are_shipped(archive, tool):
     attempts, verdicts = set(archive.attempts()), set(archive.verdicts())
     assert set(made.attempts) <= attempts and set(made.verdicts) <= verdicts
     assert tool.make(1, ("parks",)).tasks != [task for task in made.tasks if about(task)["schema"] == "parks"]
+
+
+def disagreements(groups, share):
+    """Attempts whose recorded outcomes the judge does not confirm, of a share of the tasks; references are among the attempts."""
+    chosen = groups[:: round(1 / share)]
+    pairs = [(group.task, attempt) for group in chosen for attempt in group.attempts]
+    recorded = [verdict for group in chosen for verdict in group.verdicts]
+    found = verify(pairs, Judging(workers=2))
+    return [
+        (attempt.author, attempt.code, theirs.outcomes, ours.outcomes, ours.error_message)
+        for (_, attempt), theirs, ours in zip(pairs, recorded, found, strict=True)
+        if (theirs.status, theirs.passed) != (ours.status, ours.passed)
+    ]
+
+
+def test_the_judge_confirms_a_sample_of_the_recorded_verdicts(groups):
+    assert not disagreements(groups, 0.02)
+
+
+@pytest.mark.slow
+def test_the_judge_confirms_all_recorded_verdicts(groups):
+    assert not disagreements(groups, 1)
 
 
 @pytest.mark.slow
