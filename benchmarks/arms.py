@@ -108,7 +108,8 @@ def measured(recipe, tasks, model, file):
     """Measure a policy, or read back what is there."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        save_evaluation(evaluate_model(recipe, tasks, model=str(model), name=file.stem)[0], file)
+        stages = {"model": recipe.model.at(str(model)), "sample": recipe.sample, "verify": recipe.verify}
+        save_evaluation(evaluate_model(tasks, **stages, name=file.stem)[0], file)
     return load_evaluation(file)
 
 

@@ -1,6 +1,7 @@
 """The demo on three seeds: python benchmarks/demo_seeds.py WORK [OUT.json]
 
-Each seed has its own grouping, training and sampling, base included. Writes the table and, from the first seed, docs/demo.svg.
+Each seed has its own grouping, training and sampling, base included. Writes the table, at temperature 1 with the sentence over all
+temperatures, and, from the first seed, docs/demo.svg.
 A run that was stopped goes on where it was.
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from machine import machine
 
 from upsolve.config import load_recipe
+from upsolve.evaluate.capability import capability
 from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
@@ -19,6 +21,7 @@ from upsolve.report.plots import pass_by_difficulty
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (0, 1, 2)
+KS = (1, 4, 8)
 
 
 def interval(estimate):
@@ -44,20 +47,20 @@ def main(work, out):
     runs, rows = [], []
     for seed in SEEDS:
         recipe = load_recipe("demo", [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed")])
-        before, after, trained = run_recipe(recipe, work / f"seed-{seed}", progress=show)
+        *sweeps, trained = run_recipe(recipe, work / f"seed-{seed}", progress=show)
+        change = capability(*sweeps, max(KS))
+        before, after = (sweep.hot for sweep in sweeps)  # temperature 1
         runs.append((before, after))
-        row = {"seed": seed, "steps": trained.steps, "kept_step": trained.kept_step}
+        row = {"seed": seed, "sentence": change.sentence, "steps": trained.steps, "kept_step": trained.kept_step}
         row["training_seconds"] = round(sum(step["seconds"] for step in trained.metrics))
-        row["sampling_and_judging_seconds"] = [round(before.wall_seconds), round(after.wall_seconds)]
-        for k in recipe.ks:
+        row["sampling_and_judging_seconds"] = [round(before.wall_seconds), round(after.wall_seconds)]  # at temperature 1
+        for k in KS:
             row |= {f"k={k}": compare(task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k), k)}
         row["length, tokens"] = [round(weighted_mean(e.scores, "mean_tokens"), 1) for e in (before, after)]
         row["entropy, nats"] = [round(weighted_mean(e.scores, "mean_entropy"), 3) for e in (before, after)]
         rows.append(row)
         print(json.dumps(row), flush=True)
-    pooled = {
-        f"k={k}": compare(*(over_seeds([task_pass_at_k(r[i].scores, k) for r in runs]) for i in (0, 1)), k) for k in recipe.ks
-    }
+    pooled = {f"k={k}": compare(*(over_seeds([task_pass_at_k(r[i].scores, k) for r in runs]) for i in (0, 1)), k) for k in KS}
     result = {"machine": machine(), "held_out_tasks": len(runs[0][0].scores), "seeds": rows, "pooled": pooled}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -83,7 +83,8 @@ def run(method, seed, split, work):
         if method != "base":
             model = str(train(recipe, split.groups["train"], split.groups["dev"], place).folder)
         trained = time.monotonic() - started
-        evaluation, _, _ = evaluate_model(recipe, split.tasks["test"][:TASKS], model=model, name=method)
+        stages = {"model": recipe.model.at(model), "sample": recipe.sample, "verify": recipe.verify}
+        evaluation, _, _ = evaluate_model(split.tasks["test"][:TASKS], **stages, name=method)
         (work / f"{method}-{seed}.seconds").write_text(str(trained))
         save_evaluation(evaluation, file)
     rows = read_log(place / "metrics.jsonl")

@@ -62,7 +62,7 @@ def demo():
         "length, tokens",
         "entropy, nats",
     ]
-    return table(["", "k", "base", "trained", "difference"], rows) + "\n\n" + table(header, extra)
+    return table(["temperature 1", "k", "base", "trained", "difference"], rows) + "\n\n" + table(header, extra)
 
 
 def agreement():

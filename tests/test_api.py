@@ -11,10 +11,12 @@ import upsolve
 
 ROOT = Path(__file__).parents[1]
 NAMES = """
-    Advantage Archive Attempt Comparison Component Credit Detector Engine Evaluation Finding Group Judging Language Limits
-    Objective Recipe ReportContent Source Split Status Task TaskScore TestCase TestKind Trained UpsolveError Verdict
-    __version__ compare create_archive evaluate_model ingest load_evaluation load_recipe open_archive run_recipe
-    sample_attempts save_evaluation split_archive train_policy verify_attempts write_report
+    Advantage Archive Attempt Capability Comparison Component Credit Detector Engine Evaluation Finding Group
+    HeldOut Judging Language Limits Objective Recipe ReportContent Source Split Status Sweep Task TaskScore
+    TestCase TestKind Trained UpsolveError Verdict
+    __version__ capability compare create_archive evaluate_model held_out ingest load_evaluation load_recipe
+    load_sweep open_archive run_recipe sample_attempts save_evaluation save_sweep split_archive sweep_model
+    train_policy verify_attempts write_report
 """
 
 

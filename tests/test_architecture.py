@@ -161,14 +161,11 @@ def test_only_the_run_itself_takes_the_whole_recipe():
 
 
 WHOLE_RECIPE = {
-    *("experiment.run_recipe", "experiment.measure", "experiment.content_of"),
-    *("evaluate.benchmarks.evaluate_model", "evaluate.benchmarks.fingerprint"),
-    *("evaluate.benchmarks.draw_samples", "evaluate.benchmarks.judge_samples"),
-    *("train.loop.train", "train.loop.prepare", "train.setup.parts_of", "train.run.start_run"),
+    *("experiment.run_recipe", "train.loop.train", "train.loop.prepare", "train.setup.parts_of", "train.run.start_run"),
     *("train.check.check_run", "train.check.checked_rewarder", "train.memory.memory_of"),
     *("train.run_folder.claim", "train.run_folder.claim_run", "train.run_folder.changed_keys"),
 }
-"""Run, evaluation, checks across stages, the folder that holds the recipe, the memory of a run; to become fewer, not more."""
+"""Run, checks across stages, the folder that holds the recipe, the memory of a run; to become fewer, not more."""
 
 
 def packed(annotation):

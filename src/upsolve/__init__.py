@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from upsolve.archive.store import Archive, create_archive, open_archive
     from upsolve.config import Recipe, load_recipe
     from upsolve.errors import UpsolveError
-    from upsolve.evaluate.benchmarks import evaluate_model
+    from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, held_out, sweep_model
+    from upsolve.evaluate.capability import Capability, capability
     from upsolve.evaluate.comparison import Comparison, compare
-    from upsolve.evaluate.runs import load_evaluation, save_evaluation
+    from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
+    from upsolve.evaluate.sweep import Sweep
     from upsolve.experiment import run_recipe
     from upsolve.objective.table import Objective
     from upsolve.policy.collect import sample_attempts
@@ -49,6 +51,7 @@ __all__ = [
     "Advantage",
     "Archive",
     "Attempt",
+    "Capability",
     "Comparison",
     "Component",
     "Credit",
@@ -57,6 +60,7 @@ __all__ = [
     "Evaluation",
     "Finding",
     "Group",
+    "HeldOut",
     "Judging",
     "Language",
     "Limits",
@@ -66,6 +70,7 @@ __all__ = [
     "Source",
     "Split",
     "Status",
+    "Sweep",
     "Task",
     "TaskScore",
     "TestCase",
@@ -74,17 +79,22 @@ __all__ = [
     "UpsolveError",
     "Verdict",
     "__version__",
+    "capability",
     "compare",
     "create_archive",
     "evaluate_model",
+    "held_out",
     "ingest",
     "load_evaluation",
     "load_recipe",
+    "load_sweep",
     "open_archive",
     "run_recipe",
     "sample_attempts",
     "save_evaluation",
+    "save_sweep",
     "split_archive",
+    "sweep_model",
     "train_policy",
     "verify_attempts",
     "write_report",
@@ -100,9 +110,11 @@ SOURCES = {
     "upsolve.archive.store": ("Archive", "create_archive", "open_archive"),
     "upsolve.config": ("Recipe", "load_recipe"),
     "upsolve.errors": ("UpsolveError",),
-    "upsolve.evaluate.benchmarks": ("evaluate_model",),
+    "upsolve.evaluate.benchmarks": ("HeldOut", "evaluate_model", "held_out", "sweep_model"),
+    "upsolve.evaluate.capability": ("Capability", "capability"),
     "upsolve.evaluate.comparison": ("Comparison", "compare"),
-    "upsolve.evaluate.runs": ("load_evaluation", "save_evaluation"),
+    "upsolve.evaluate.runs": ("load_evaluation", "load_sweep", "save_evaluation", "save_sweep"),
+    "upsolve.evaluate.sweep": ("Sweep",),
     "upsolve.experiment": ("run_recipe",),
     "upsolve.objective.table": ("Objective",),
     "upsolve.policy.collect": ("sample_attempts",),

@@ -1,8 +1,8 @@
-"""The main job: measure, train on the archive, measure again, report. What is done is not done again."""
+"""The main job: evaluate, train on the archive, evaluate again, report. What is finished is not done again."""
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -13,20 +13,22 @@ import torch
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.config import Recipe, recipe_yaml
-from upsolve.evaluate.benchmarks import evaluate_model
-from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.config import EvalConfig, ModelConfig, Recipe, RewardConfig, SampleConfig, VerifyConfig, recipe_yaml
+from upsolve.errors import TrainingError
+from upsolve.evaluate.benchmarks import HeldOut, held_out, sweep_model
+from upsolve.evaluate.runs import load_sweep, save_sweep
+from upsolve.evaluate.sweep import Sweep
 from upsolve.progress import OnProgress, no_progress
 from upsolve.report.examples import pick_examples
 from upsolve.report.html import ReportContent, write_report
-from upsolve.reward.formula import reward
+from upsolve.reward.formula import Rewarded, reward
 from upsolve.reward.reference import reference_seconds
 from upsolve.train.check import check_run
 from upsolve.train.groups import select
 from upsolve.train.loop import train
 from upsolve.train.processes import Processes
 from upsolve.train.run_folder import Trained, claim, load_trained, within
-from upsolve.types import Evaluation, Task
+from upsolve.types import Group
 from upsolve.verify.limits import judging_of
 from upsolve.verify.pool.pool import verify
 
@@ -36,26 +38,36 @@ MEASURED = (
     *("model.name", "model.bf16", "data.archive", "data.train", "data.dev", "sample"),
     *("data.split", "data.split_by", "data.split_seed"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
-    *("evaluate.split", "evaluate.tasks"),
+    *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
 )
-"""Keys that decide what ``base.json`` says: once it is there, they may not change."""
+"""Keys that decide the figures of ``base.json``: once it exists, they may not change."""
 
 
-def measure(recipe: Recipe, tasks: Sequence[Task], folder: Path, *, model: str, name: str, progress: OnProgress) -> Evaluation:
-    """Evaluate a model, or read back the evaluation that is there."""
-    file = folder / f"{name}.json"
+def measure(
+    file: Path,
+    *,
+    tasks: HeldOut,
+    model: ModelConfig,
+    sample: SampleConfig,
+    verify: VerifyConfig,
+    evaluate: EvalConfig,
+    progress: OnProgress,
+) -> Sweep:
+    """Evaluate a model at several temperatures, or read back the file of an earlier call."""
     if file.exists():
-        return load_evaluation(file)
-    evaluation, _, _ = evaluate_model(
-        recipe,
+        return load_sweep(file)
+    sweep = sweep_model(
         tasks,
         model=model,
-        name=name,
-        keep=folder / f"{name}.samples.jsonl",
-        progress=lambda what, done, total: progress(f"{name}: {what}", done, total),
+        sample=sample,
+        verify=verify,
+        evaluate=evaluate,
+        name=file.stem,
+        keep=file.with_name(f"{file.stem}.samples.jsonl"),
+        progress=progress,
     )
-    save_evaluation(evaluation, file)
-    return evaluation
+    save_sweep(sweep, file)
+    return sweep
 
 
 def is_not_measured(key: str, _old: Any, _new: Any) -> bool:
@@ -63,78 +75,105 @@ def is_not_measured(key: str, _old: Any, _new: Any) -> bool:
     return not within(key, MEASURED)
 
 
+def check_temperatures(before: Sweep, config: EvalConfig, folder: Path) -> None:
+    """Refuse to measure a model at several temperatures where the base was measured at one, by an earlier version.
+
+    Raises:
+        TrainingError: names the file and what to do.
+    """
+    old = not before.dev and before.hot.temperature != config.temperatures[0]
+    if old and len(config.temperatures) > 1 and not (folder / "trained.json").exists():
+        raise TrainingError(
+            f"{folder / 'base.json'}: measured at temperature {before.hot.temperature:g} alone, by an earlier version; measure it again "
+            f"in another folder (or --fresh), or set evaluate.temperatures=[{before.hot.temperature:g}]"
+        )
+
+
 def run_recipe(
     recipe: Recipe, folder: str | Path, *, progress: OnProgress | None = None, fresh: bool = False
-) -> tuple[Evaluation, Evaluation, Trained]:
-    """Measure the base, train, measure again, and write ``report.html``; a second call resumes where the first one stopped.
+) -> tuple[Sweep, Sweep, Trained]:
+    """Evaluate the base, train, evaluate again, and write ``report.html``; a second call resumes where the first one stopped.
 
-    Started in several processes (``torchrun``), rank 0 measures and writes while the others wait.
+    Started in several processes (``torchrun``), rank 0 evaluates and writes while the others wait.
 
     Args:
         recipe: all settings.
-        folder: where everything goes: base.json, trained.json, samples, training/, report.html.
-        progress: called with what is being done, how much is done, and how much there is.
+        folder: for all results: base.json, trained.json, samples, training/, report.html.
+        progress: called with the stage, units done, and units in all.
         fresh: remove an earlier run in the folder first.
 
+    Returns:
+        The base and the trained model at several temperatures, and the training run.
+
     Raises:
-        TrainingError: the folder holds results that another recipe gave.
+        TrainingError: the folder holds results of another recipe.
     """
     place, processes = Path(folder), Processes()
     report = progress if progress and processes.is_main else no_progress
     processes.from_main(lambda: claim(place, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     check_run(recipe, split.groups["train"])
-    tasks = split.tasks[recipe.evaluate.split][: recipe.evaluate.tasks or None]
+    tasks = held_out(split, recipe.data.archive, recipe.evaluate)
+    sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
 
-    def measured(model: str, name: str) -> Evaluation:
-        return processes.from_main(lambda: measure(recipe, tasks, place, model=model, name=name, progress=report))
+    def measured(model: ModelConfig, name: str) -> Sweep:
+        return processes.from_main(lambda: sweep(place / f"{name}.json", model=model))
 
-    before = measured(recipe.model.name, "base")
-    trained_before = load_trained(place / "training")
-    trained = train(
-        recipe,
-        split.groups["train"],
-        split.groups["dev"],
-        place / "training",
-        on_step=lambda done, total, row: report(f"train: entropy {row['entropy']:.2f}", done, total),
-        show=report,
-    )
-    if processes.is_main and trained != trained_before:  # the run was made longer
-        for name in ("trained.json", "trained.samples.jsonl"):
-            (place / name).unlink(missing_ok=True)
-    after = measured(str(trained.folder), "trained")
+    before = measured(recipe.model, "base")
+    check_temperatures(before, recipe.evaluate, place)
+    finished, training = load_trained(place / "training"), place / "training"
+    on_step = partial(report_step, report)
+    trained = train(recipe, split.groups["train"], split.groups["dev"], training, on_step=on_step, show=report)
+    if processes.is_main and trained != finished:
+        remove_evaluation(place)
+    after = measured(recipe.model.at(str(trained.folder)), "trained")
     if processes.is_main:
-        online = recipe.source.rounds > 0
-        seen = Archive(place / "training" / "rollouts").groups() if online else split.groups["train"]
-        authors = () if online else recipe.data.authors
-        baselines = reference_seconds(seen, recipe.reward, partial(verify, how=judging_of(recipe.verify)))
-        rewarded = tuple(reward(select(group, authors), recipe.reward, baselines) for group in seen)
-        content = content_of(recipe, (before, after), trained=trained, folder=place, tasks=tasks)
-        write_report(place / "report.html", replace(content, rewarded=rewarded))
+        seen = Archive(training / "rollouts").groups() if recipe.source.rounds else split.groups["train"]
+        authors = () if recipe.source.rounds else recipe.data.authors
+        rewarded = rewards_of([select(group, authors) for group in seen], recipe.reward, recipe.verify)
+        facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
+        content = content_of(recipe.name, (before, after), trained, folder=place, tasks=tasks)
+        told = {"ks": recipe.evaluate.ks, "rewarded": rewarded, "facts": facts, "recipe_yaml": recipe_yaml(recipe)}
+        write_report(place / "report.html", replace(content, **told))
     processes.wait()
     return before, after, trained
 
 
-def content_of(
-    recipe: Recipe, evaluations: tuple[Evaluation, Evaluation], *, trained: Trained, folder: Path, tasks: Sequence[Task]
-) -> ReportContent:
-    """Collect what the report of a run shows, except the rewards."""
-    facts = {
-        "model": recipe.model.name,
+def remove_evaluation(folder: Path) -> None:
+    """Remove the evaluation of the trained model: the run was made longer, so it is of an earlier model."""
+    for name in ("trained.json", "trained.samples.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: VerifyConfig) -> tuple[Rewarded, ...]:
+    """Return the rewards of the attempts that a run was trained on."""
+    baselines = reference_seconds(groups, config, partial(verify, how=judging_of(verification)))
+    return tuple(reward(group, config, baselines) for group in groups)
+
+
+def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, float]) -> None:
+    """Report an optimizer step."""
+    report(f"train: entropy {row['entropy']:.2f}", done, total)
+
+
+def content_of(name: str, sweeps: tuple[Sweep, Sweep], trained: Trained, *, folder: Path, tasks: HeldOut) -> ReportContent:
+    """Return what a report shows of two sweeps and the training between them, with examples of their samples."""
+    return ReportContent(
+        title=f"{name}: before and after training on judged attempts",
+        sweeps=sweeps,
+        training=tuple(trained.metrics),
+        examples=pick_examples(folder, sweeps, tasks.test),
+    )
+
+
+def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: HeldOut, trained: Trained) -> dict[str, str]:
+    """Return what was run, by label."""
+    return {
+        "model": model.name,
         "training": trained.text(),
-        "held-out tasks": str(len(tasks)),
-        "sampling": f"{recipe.sample.samples} a task, temperature {recipe.sample.temperature}, top-p {recipe.sample.top_p}, "
-        f"seed {recipe.sample.seed}",
+        "tasks": f"{len(tasks.test)} of the split {tasks.split}; temperatures chosen on {len(tasks.dev)} of the split dev",
+        "sampling": f"{sample.samples} samples a task, one where greedy; top-p {sample.top_p}, seed {sample.seed}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
         + (torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"),
         "versions": ", ".join(f"{name} {version(name)}" for name in ("upsolve", "torch", "transformers")),
     }
-    return ReportContent(
-        title=f"{recipe.name}: before and after training on judged attempts",
-        evaluations=evaluations,
-        ks=recipe.ks or (1,),
-        training=tuple(trained.metrics),
-        recipe_yaml=recipe_yaml(recipe),
-        facts=facts,
-        examples=pick_examples(folder / "base.samples.jsonl", folder / "trained.samples.jsonl", tasks),
-    )

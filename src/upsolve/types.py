@@ -286,8 +286,8 @@ class Evaluation:
     """Model name or folder."""
     tasks: str
     """Name of the task set, such as ``embedded:test``."""
-    temperature: float
-    """Sampling temperature, >= 0."""
+    temperature: float | None
+    """Sampling temperature, >= 0; None where folds with different ones are pooled."""
     top_p: float
     """Nucleus mass, (0, 1]."""
     seed: int

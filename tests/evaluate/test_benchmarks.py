@@ -1,22 +1,33 @@
-"""A measure that is stopped goes on, and comes to the same samples."""
+"""An evaluation that is stopped resumes with the same samples; several temperatures share one model."""
 
 import json
 
 import pytest
 
 from upsolve.archive.store import open_archive
-from upsolve.config import Recipe
-from upsolve.evaluate import benchmarks
-from upsolve.evaluate.benchmarks import evaluate_model
+from upsolve.config import EvalConfig, Recipe
+from upsolve.evaluate import samples
+from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, sweep_model
 from upsolve.policy.engines import sampler
 
 
 class StoppedError(Exception):
-    """The measure is stopped here."""
+    """The evaluation is stopped here."""
+
+
+def stages_of(model):
+    recipe = Recipe.model_validate(
+        {
+            "sample": {"samples": 2, "max_tokens": 12},
+            "model": {"name": model, "bf16": False},
+            "verify": {"workers": 1},
+        }
+    )
+    return {"model": recipe.model, "sample": recipe.sample, "verify": recipe.verify}
 
 
 def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmarks, "PORTION", 2)
+    monkeypatch.setattr(samples, "PORTION", 2)
     asked = []
 
     def spied(config, model):
@@ -28,18 +39,14 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
 
         return noting
 
-    monkeypatch.setattr(benchmarks, "sampler", spied)
-    recipe = Recipe.model_validate(
-        {"sample": {"samples": 2, "max_tokens": 12}, "model": {"bf16": False}, "verify": {"workers": 1}}
-    )
+    monkeypatch.setattr(samples, "sampler", spied)
+    stages = stages_of(tiny_model)
     tasks = open_archive("embedded").tasks()[:5]
     names = [task.task_id for task in tasks]
     told = []
 
     def measure(name, progress=None):
-        evaluation, *_ = evaluate_model(
-            recipe, tasks, model=tiny_model, name="x", keep=tmp_path / f"{name}.samples.jsonl", progress=progress
-        )
+        evaluation, *_ = evaluate_model(tasks, **stages, keep=tmp_path / f"{name}.samples.jsonl", progress=progress)
         rows = [json.loads(line) for line in (tmp_path / f"{name}.samples.jsonl").read_text().splitlines()]
         return evaluation.scores, rows
 
@@ -56,3 +63,57 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
     assert [row["task_id"] for row in rows] == [name for name in names for _ in range(2)]
     assert (scores, rows) == measure("whole") and all(score.samples == 2 for score in scores)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stopped.samples.jsonl", "whole.samples.jsonl"]
+
+
+def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, tmp_path, monkeypatch):
+    loaded, asked = [], []
+
+    def spied(config, model):
+        loaded.append(model.name)
+        draw = sampler(config, model)
+
+        def noting(tasks, *, config, **how):
+            asked.append((config.temperature, config.samples, len(tasks)))
+            return draw(tasks, config=config, **how)
+
+        return noting
+
+    monkeypatch.setattr(samples, "sampler", spied)
+    tasks = open_archive("embedded").tasks()
+    held = HeldOut("embedded", "test", tuple(tasks[:2]), tuple(tasks[2:5]))
+    evaluate = EvalConfig(temperatures=(1.0, 0.0, 0.5), dev_samples=3)
+    keep = tmp_path / "base.samples.jsonl"
+    stop = [True]
+
+    def progress(what, done, _total):
+        if stop[0] and what == "base: test, T 1: sample" and done:
+            raise StoppedError
+
+    def sweep():
+        return sweep_model(held, **stages_of(tiny_model), evaluate=evaluate, name="base", keep=keep, progress=progress)
+
+    with pytest.raises(StoppedError):
+        sweep()
+    stop[0] = False
+    found = sweep()
+    # no sample of an untrained model passes, so all temperatures are equal and the lowest is the best; T 1 is the highest
+    assert loaded == [tiny_model] * 2
+    assert asked == [(0.0, 1, 2), (0.5, 3, 2), (1.0, 3, 2), (0.0, 1, 3), (0.5, 2, 3), (1.0, 2, 3), (1.0, 2, 3)]
+    assert [one.temperature for one in found.dev] == [0.0, 0.5, 1.0] and found.best is found.greedy
+    assert (found.best.temperature, found.many.temperature, found.hot.temperature) == (0.0, 0.5, 1.0)
+    assert found.hot.tasks == "embedded:test" and {one.tasks for one in found.dev} == {"embedded:dev"}
+    rows = [json.loads(line) for line in keep.read_text().splitlines()]
+    assert len(rows) == 2 * (1 + 3 + 3) + 3 * (1 + 2 + 2) and [path.name for path in tmp_path.iterdir()] == [keep.name]
+
+
+def test_without_dev_tasks_only_the_lowest_temperature_is_measured(tiny_model):
+    held = HeldOut("embedded", "test", (), tuple(open_archive("embedded").tasks()[:2]))
+    with pytest.warns(UserWarning, match=r"no dev task to choose a temperature on \(data.dev\)"):
+        found = sweep_model(held, **stages_of(tiny_model), evaluate=EvalConfig())
+    assert found.dev == () and found.best is found.hot is found.greedy and found.best.temperature == 0
+
+
+def test_temperatures_are_sorted_and_at_least_one():
+    assert EvalConfig(temperatures=(1, 0, 1)).temperatures == (0.0, 1.0)
+    with pytest.raises(ValueError, match="name one at least"):
+        EvalConfig(temperatures=())

@@ -19,7 +19,7 @@ def test_the_verdict_stands_first():
     assert compare(BASE, BETTER).outcome == "gain" and compare(BETTER, BASE).outcome == "loss"
     assert compare(BASE, BETTER).headline == "Gain: trained 40.0 %, base 12.5 % (+27.5 points pass@1)"
     assert compare(BETTER, BASE).text().startswith("Loss: base 12.5 %, trained 40.0 % (-27.5 points pass@1)")
-    assert "40 tasks: 21 better, 0 worse; permutation p = 0.0001; temperature 0.2" in compare(BASE, BETTER).details
+    assert "40 tasks: 21 better, 0 worse; permutation p = 0.0001; T 0.2" in compare(BASE, BETTER).details
     assert compare(BASE, BETTER).warnings == ()
     same = compare(BASE, BASE)
     assert same.outcome == "undecided" and same.headline.startswith("No difference shown")

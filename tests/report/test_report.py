@@ -2,20 +2,29 @@ import json
 import re
 
 from upsolve.config import RewardConfig
+from upsolve.evaluate.capability import capability
+from upsolve.evaluate.sweep import Sweep, single
 from upsolve.report.examples import Example, pick_examples
 from upsolve.report.html import ReportContent, write_report
 from upsolve.report.plots import training_curves
-from upsolve.report.tables import change_table, pass_table, profile_table, reward_tables
+from upsolve.report.tables import (
+    capability_table,
+    change_table,
+    pass_table,
+    profile_table,
+    reward_tables,
+    temperature_table,
+)
 from upsolve.reward.formula import reward
 from upsolve.types import Attempt, Evaluation, Group, Status, Task, TaskScore, Verdict
 
 
-def evaluation(name, passed):
+def evaluation(name, passed, temperature=0.8, samples=8):
     scores = tuple(
-        TaskScore(f"t{i}", "easy" if i < 10 else "hard", 8, c, {"passed": c, "failed": 8 - c}, 20.0, 0.4)
+        TaskScore(f"t{i}", "easy" if i < 10 else "hard", samples, c, {"passed": c, "failed": samples - c}, 20.0, 0.4)
         for i, c in enumerate(passed)
     )
-    return Evaluation(name, "model", "x:test", 0.8, 0.95, 1, 100, scores, 12.0)
+    return Evaluation(name, "model", "x:test", temperature, 0.95, 1, 100, scores, 12.0)
 
 
 BASE, BETTER = evaluation("base", [2] * 10 + [0] * 10), evaluation("trained", [6] * 10 + [0] * 9 + [8])
@@ -66,7 +75,7 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     evil = "</pre><script>alert(1)</script>"
     content = ReportContent(
         "a <title>",
-        (BASE, BETTER),
+        (single(BASE), single(BETTER)),
         (1, 8),
         training=({"step": 1.0, "loss": 2.0, "entropy": 0.5}, {"step": 2.0, "loss": 1.0, "entropy": 0.4}),
         recipe_yaml="name: x",
@@ -101,27 +110,74 @@ def test_examples_show_what_changed(tmp_path):
 
     before = write("a", [("t0", "bad", "failed"), ("t0", "good", "passed"), ("t1", "no", "failed"), ("t2", "same", "passed")])
     after = write("b", [("t0", "worse", "failed"), ("t1", "yes", "passed"), ("t2", "same", "passed")])
-    found = pick_examples(before, after, [Task(f"t{i}", "") for i in range(4)])
+    before.rename(tmp_path / "base.samples.jsonl")
+    after.rename(tmp_path / "trained.samples.jsonl")
+    sweeps = (single(BASE), single(BETTER))
+    found = pick_examples(tmp_path, sweeps, [Task(f"t{i}", "") for i in range(4)])
     assert [(one.task_id, one.before, one.after) for one in found] == [("t0", "good", "worse"), ("t1", "no", "yes")]
-    assert pick_examples(tmp_path / "none", after, [Task("t0", "")]) == ()
+    assert pick_examples(tmp_path / "none", sweeps, [Task("t0", "")]) == ()
+    rows = [
+        {"task_id": "t0", "code": f"{t}", "status": status, "task_set": "x:test", "temperature": t}
+        for t, status in ((1.0, "passed"), (0.8, "failed"))
+    ]
+    (tmp_path / "base.samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "trained.samples.jsonl").write_text(json.dumps({**rows[1], "status": "passed"}))
+    (one,) = pick_examples(tmp_path, sweeps, [Task("t0", "")])
+    assert (one.before, one.before_status, one.after_status) == ("0.8", "failed", "passed"), (
+        "samples of the best temperature alone"
+    )
 
 
 def page_of(tmp_path, *runs, ks=(1,)):
-    write_report(tmp_path / "r.html", ReportContent("t", runs, ks))
+    write_report(tmp_path / "r.html", ReportContent("t", tuple(map(single, runs)), ks))
     return (tmp_path / "r.html").read_text()
 
 
-def test_the_colour_of_the_verdict_is_its_own(tmp_path):
-    assert 'class="verdict gain"' in page_of(tmp_path, BASE, BETTER)
-    assert 'class="verdict loss"' in page_of(tmp_path, BETTER, BASE)
-    assert 'class="verdict undecided"' in page_of(tmp_path, BASE, BASE)
+def chosen(name, best, hot):
+    """A sweep of greedy decoding, which is the best, and temperature 1."""
+    dev = (evaluation(name, [1], 0.0, 1), evaluation(name, [2], 1.0))
+    first, last = evaluation(name, best, 0.0, 1), evaluation(name, hot, 1.0)
+    return Sweep(name, dev, first, last, last, first, -0.5 if name == "base" else -0.25, 7)
+
+
+FEW, MANY, COLD, WARM = [1] * 5 + [0] * 15, [1] * 15 + [0] * 5, [2] * 20, [5] * 20
+
+
+def test_the_colour_is_that_of_the_conclusion(tmp_path):
+    def first_box(best, hot):
+        content = ReportContent("t", (chosen("base", FEW, COLD), chosen("trained", best, hot)), (1, 8))
+        write_report(tmp_path / "r.html", content)
+        return re.search(r'class="verdict ([a-z-]+)"><b>([A-Z][a-z]+)', (tmp_path / "r.html").read_text()).groups()
+
+    assert first_box(MANY, WARM) == ("more-capable", "More")
+    assert first_box([0] * 20, WARM) == ("surer-only", "Surer"), "five tasks down are not enough of a loss"
+    assert first_box(FEW, WARM) == ("surer-only", "Surer") and first_box(FEW, COLD) == ("no-change", "No")
+    content = ReportContent("t", (chosen("base", MANY, WARM), chosen("trained", [0] * 20, WARM)))
+    write_report(tmp_path / "r.html", content)
+    page = (tmp_path / "r.html").read_text()
+    assert 'class="verdict worse"' in page and re.findall(r"border-color: var\(--good\)", page) == ["border-color: var(--good)"]
+    assert 'class="verdict one-temperature"' in page_of(tmp_path, BASE, BETTER)
+
+
+def test_capability_stands_beside_temperature():
+    table = capability_table(capability(chosen("base", FEW, COLD), chosen("trained", FEW, WARM), 8))
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["pass@1, each at its own best temperature"] == ("25.0 (greedy)", "25.0 (greedy)", "+0.0 [+0.0, +0.0]")
+    assert rows["pass@1, greedy"] == ("25.0", "25.0", "+0.0 [+0.0, +0.0]")
+    assert rows["pass@1, T 1"] == ("25.0", "62.5", "+37.5 [+37.5, +37.5]")
+    assert rows["pass@8, each at its own best temperature"] == ("100.0 (T 1)", "100.0 (T 1)", "+0.0 [+0.0, +0.0]")
+    assert rows["tasks solved in 8 samples"] == ("20", "20", "0 gained, 0 lost; McNemar p = 1.000")
+    assert rows["log-probability of held-out passed programs, nats a token"] == ("-0.500", "-0.250", "+0.250")
+    assert rows["entropy of the samples, T 1, nats"] == ("0.400", "0.400", "+0.000")
+    by_temperature = temperature_table([chosen("base", FEW, COLD), single(BETTER)])
+    assert by_temperature.rows == (("greedy", "100.0 (no interval)", "–"), ("T 1", "25.0 (no interval)", "–"))
 
 
 def test_a_page_is_written_whatever_is_undefined(tmp_path):
     gone = TaskScore("t3", "easy", 0, 0, {"unscored": 8})
     holed = Evaluation("holed", "m", "x:test", 0.2, 1.0, 0, 100, (*BASE.scores[:3], gone, *BASE.scores[4:]))
     assert "1 tasks left out" in page_of(tmp_path, BASE, holed)
-    assert "undefined" in page_of(tmp_path, BASE, BETTER, ks=(16,))
+    assert "pass@16" not in page_of(tmp_path, BASE, BETTER, ks=(16,)), "there are 8 samples a task"
     assert "pass@1" in page_of(tmp_path, BASE, BETTER, ks=())
     few = page_of(tmp_path, evaluation("a", [0] * 5), evaluation("b", [0] * 5))
     assert "Only 5 tasks" in few and "[0.0, 0.0]" not in few

@@ -145,7 +145,8 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     recipe = recipe_for(tiny_model, sample={"samples": 2, "max_tokens": 12}, evaluate={"tasks": 3, "ks": [1, 2]})
     seen = []
     before, after, _ = run_recipe(recipe, tmp_path / "run", progress=lambda what, done, total: seen.append((what, done, total)))
-    assert [score.samples for score in before.scores] == [2, 2, 2] and len(after.scores) == 3
+    assert [score.samples for score in before.hot.scores] == [2, 2, 2] and len(after.hot.scores) == 3
+    assert [score.samples for score in before.greedy.scores] == [1, 1, 1] and before.heldout_logp < 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "pass@1" in page and "<svg" in page
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}

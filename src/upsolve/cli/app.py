@@ -10,8 +10,8 @@ from upsolve import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from upsolve.evaluate.sweep import Sweep
     from upsolve.report.tables import Table
-    from upsolve.types import Evaluation
 
 __all__ = ["ArchiveName", "Fresh", "ModelName", "Out", "Place", "RecipeFile", "Seed", "Settings", "app", "show", "show_results"]
 
@@ -65,21 +65,24 @@ def show(table: "Table") -> None:
     Console().print(drawn)
 
 
-def show_results(runs: "Sequence[Evaluation]", ks: "Sequence[int]") -> None:
-    """Print what changed from the first evaluation to each of the others, and the tables of all.
+def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
+    """Print what changed from the first model to each of the others, in one sentence each, and the tables of all.
 
     Raises:
-        ConfigError: the evaluations were made over different tasks.
+        ConfigError: the models were measured on different tasks.
     """
     from upsolve.errors import ConfigError
-    from upsolve.evaluate.comparison import compare, drops
-    from upsolve.report.tables import pass_table, profile_table
+    from upsolve.evaluate.capability import capability
+    from upsolve.evaluate.comparison import drops
+    from upsolve.evaluate.sweep import defined_ks
+    from upsolve.report.tables import result_tables
 
+    ks = defined_ks(sweeps, ks)
     try:
-        found = [(compare(runs[0], other, min(ks, default=1)), drops(runs[0], other, ks)) for other in runs[1:]]
+        found = [(capability(sweeps[0], other, max(ks)), drops(sweeps[0].many, other.many, ks)) for other in sweeps[1:]]
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
-    show(pass_table(runs, ks))
-    show(profile_table(runs))
-    for comparison, fallen in found:
-        typer.echo("\n".join((comparison.text(), *fallen)))
+    for change, fallen in found:
+        typer.echo("\n".join((change.sentence, *change.warnings, *fallen)))
+    for table in result_tables(sweeps, ks):
+        show(table)

@@ -13,7 +13,7 @@ from upsolve.errors import ConfigError
 if TYPE_CHECKING:
     from upsolve.config import Recipe
 
-__all__ = ["explain", "load", "recipes"]
+__all__ = ["explain", "load", "load_evaluated", "recipes"]
 
 
 @app.command()
@@ -53,6 +53,21 @@ def load(
     overrides = [f"{key}={value}" for key, value in (("model.name", model), ("data.archive", archive)) if value]
     loaded = load_recipe(recipe, [*(settings or []), *overrides])
     return loaded if seed is None else seeded(loaded, seed)
+
+
+def load_evaluated(
+    recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
+) -> "Recipe":
+    """Read a recipe for a command that evaluates, as ``load``.
+
+    Raises:
+        ConfigError: as ``load``; or a setting that evaluations do not read is overridden.
+    """
+    for setting in settings or ():
+        key, _, value = setting.partition("=")
+        if key.strip() == "sample.temperature":
+            raise ConfigError(f"sample.temperature is not read by evaluations: set evaluate.temperatures=[{value.strip()}]")
+    return load(recipe, settings, model=model, archive=archive, seed=seed)
 
 
 def seeded(recipe: "Recipe", seed: int) -> "Recipe":

@@ -7,7 +7,7 @@ import typer
 
 from upsolve.cli.app import ArchiveName, Fresh, ModelName, Out, RecipeFile, Seed, Settings, app, show_results
 from upsolve.cli.progress import bars
-from upsolve.cli.recipes import load
+from upsolve.cli.recipes import load, load_evaluated
 from upsolve.errors import ConfigError
 
 __all__ = ["evaluate", "report", "run", "sample", "train"]
@@ -17,7 +17,7 @@ AnyRecipe = Annotated[
     typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file; else the defaults.", metavar="RECIPE"),
 ]
 KS = (1, 2, 4, 8, 10, 16, 32, 64, 100)
-"""The k of pass@k that a report shows, up to the fewest samples of a task."""
+"""The k of pass@k that a report shows, up to the number of samples of a task."""
 
 
 @app.command()
@@ -31,12 +31,12 @@ def run(
     settings: Settings = None,
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
-    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.experiment import run_recipe
 
     with bars() as progress:
         before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
-    show_results((before, after), loaded.ks)
+    show_results((before, after), loaded.evaluate.ks)
     typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
 
 
@@ -104,21 +104,28 @@ def evaluate(
     seed: Seed = None,
     settings: Settings = None,
 ) -> None:
-    """Evaluate a model on the held-out tasks of an archive. Rerun the same command to resume."""
-    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    """Evaluate a model at several temperatures on the held-out tasks of an archive. Rerun the same command to resume."""
+    loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
-    from upsolve.evaluate.benchmarks import evaluate_model
-    from upsolve.evaluate.runs import save_evaluation
+    from upsolve.evaluate.benchmarks import held_out, sweep_model
+    from upsolve.evaluate.runs import save_sweep
 
     split = split_archive(open_archive(loaded.data.archive), loaded.data)
-    tasks = split.tasks[loaded.evaluate.split][: loaded.evaluate.tasks or None]
-    keep = out / f"{name}.samples.jsonl"
-    keep.parent.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
-        result, _, _ = evaluate_model(loaded, tasks, model=loaded.model.name, name=name, keep=keep, progress=progress)
-    save_evaluation(result, out / f"{name}.json")
-    show_results((result,), loaded.ks)
+        sweep = sweep_model(
+            held_out(split, loaded.data.archive, loaded.evaluate),
+            model=loaded.model,
+            sample=loaded.sample,
+            verify=loaded.verify,
+            evaluate=loaded.evaluate,
+            name=name,
+            keep=out / f"{name}.samples.jsonl",
+            progress=progress,
+        )
+    save_sweep(sweep, out / f"{name}.json")
+    show_results((sweep,), loaded.evaluate.ks)
     typer.echo(f"evaluation: {out / f'{name}.json'}")
 
 
@@ -128,13 +135,11 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file, or a folder for report.html.")] = Path("report.html"),
 ) -> None:
     """Compare evaluations: tables in the terminal, and one self-contained HTML page."""
-    from upsolve.evaluate.runs import load_evaluation
+    from upsolve.evaluate.runs import load_sweep
     from upsolve.report.html import ReportContent, write_report
 
-    runs = tuple(load_evaluation(path) for path in evaluations)
-    fewest = min((score.samples for run in runs for score in run.scores if score.samples), default=1)
-    ks = tuple(k for k in KS if k <= fewest)
+    sweeps = tuple(load_sweep(path) for path in evaluations)
     page = out / "report.html" if out.is_dir() else out
-    show_results(runs, ks)
-    write_report(page, ReportContent(" and ".join(run.name for run in runs), runs, ks))
+    show_results(sweeps, KS)
+    write_report(page, ReportContent(" and ".join(sweep.name for sweep in sweeps), sweeps, KS))
     typer.echo(f"report: {page}")

@@ -10,11 +10,12 @@ import yaml
 from pydantic import ValidationError
 
 from upsolve.config.contradictions import advantage_problems, reward_problems, run_problems, select_problems
+from upsolve.config.evaluation import EvalConfig
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
-from upsolve.config.running import DataConfig, EvalConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
+from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
 from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError
@@ -57,11 +58,6 @@ class Recipe(Strict):
     evaluate: EvalConfig = EvalConfig()
     seed: int = 0
     """Seed of everything random in training; grouping and sampling have their own."""
-
-    @property
-    def ks(self) -> tuple[int, ...]:
-        """The k of pass@k for which there are samples enough."""
-        return tuple(k for k in self.evaluate.ks if k <= self.sample.samples)
 
 
 def check_recipe(recipe: Recipe) -> None:

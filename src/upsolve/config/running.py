@@ -1,4 +1,4 @@
-"""What a run works with: model, groups, optimiser, monitors, sampler, judge, evaluation."""
+"""What a run works with: model, groups, optimiser, monitors, sampler, judge."""
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -9,7 +9,6 @@ from upsolve.plugins import named
 
 __all__ = [
     "DataConfig",
-    "EvalConfig",
     "ModelConfig",
     "MonitorConfig",
     "OptimConfig",
@@ -186,7 +185,7 @@ class SampleConfig(RecordConfig):
     samples: int = Field(default=8, ge=1)
     """Attempts sampled for each task."""
     temperature: float = Field(default=0.8, ge=0)
-    """Sampling temperature; 0: greedy."""
+    """Sampling temperature of ``upsolve sample``; 0: greedy. Evaluations take ``evaluate.temperatures`` instead."""
     top_p: float = Field(default=0.95, gt=0, le=1)
     """Nucleus: sample from the smallest set of tokens with this mass (1904.09751); 1: from all."""
     max_tokens: int = Field(default=200, ge=1)
@@ -226,14 +225,3 @@ class VerifyConfig(Strict):
     """Worker processes on this machine, or tasks of a Ray cluster."""
     cache: bool = True
     """Cache verdicts by content (code, tests, limits, judge)."""
-
-
-class EvalConfig(Strict):
-    """Evaluation before and after training."""
-
-    split: Literal["dev", "test"] = "test"
-    """Tasks to evaluate on."""
-    tasks: int = Field(default=0, ge=0)
-    """Most tasks; 0: all of the split."""
-    ks: tuple[int, ...] = (1, 4, 8)
-    """The k of pass@k."""

@@ -1,140 +1,198 @@
-"""Sample a policy on tasks, judge the samples, score them."""
+"""Evaluate a model on tasks: at one temperature, or at several of which the best is chosen on dev tasks."""
 
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from upsolve.config import Recipe
+from upsolve.archive.split import Split
+from upsolve.config import EvalConfig, ModelConfig, SampleConfig, VerifyConfig
 from upsolve.evaluate.diagnostics import score_tasks
+from upsolve.evaluate.likelihood import heldout_likelihood
+from upsolve.evaluate.samples import SampledModel, sample_rows
+from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
 from upsolve.files import write_text
-from upsolve.policy.engines import sampler
 from upsolve.progress import OnProgress, no_progress
-from upsolve.types import Attempt, Evaluation, Task, Verdict, content_id
-from upsolve.verify.limits import judging_of
-from upsolve.verify.pool.pool import verify
+from upsolve.types import Attempt, Evaluation, Group, Task, Verdict
 
-__all__ = ["evaluate_model"]
+__all__ = ["HeldOut", "evaluate_model", "held_out", "sweep_model"]
 
-PORTION = 128
-"""Tasks sampled between two writes; an interrupt writes as well."""
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Tasks that the policy is not trained on."""
+
+    archive: str
+    """Name or folder of their archive."""
+    split: str
+    """Split of the measured tasks: ``test`` or ``dev``."""
+    dev: tuple[Task, ...]
+    """Tasks on which temperatures are chosen."""
+    test: tuple[Task, ...]
+    """Tasks to measure on."""
+    stored: tuple[Group, ...] = ()
+    """Judged attempts of the archive at these, for ``Sweep.heldout_logp``."""
+
+
+def held_out(split: Split, archive: str, config: EvalConfig) -> HeldOut:
+    """Return the tasks of a split that an evaluation takes."""
+    dev, test = split.tasks["dev"], split.tasks[config.split]
+    chosen = tuple(test[: config.tasks or None])
+    names = {task.task_id for task in chosen}
+    stored = tuple(group for group in split.groups[config.split] if group.task.task_id in names)
+    return HeldOut(archive, config.split, tuple(dev[: config.dev_tasks or None]), chosen, stored)
+
+
+@dataclass(slots=True)
+class Measurement:
+    """The samples of one model, kept until all of its evaluations are done."""
+
+    model: SampledModel
+    """The model."""
+    name: str
+    """Label of the evaluations."""
+    keep: Path | None
+    """JSONL file for the judged samples; unfinished ones are kept in folders beside it."""
+    rows: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    """Judged samples, for ``keep``."""
+    folders: list[Path] = field(default_factory=list[Path])
+    """Folders of unfinished samples."""
+
+    def evaluate(
+        self, tasks: Sequence[Task], config: SampleConfig, task_set: str, report: OnProgress
+    ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
+        """Sample, judge and score tasks at one temperature."""
+        started = time.monotonic()
+        folder = self.keep and self.keep.with_name(f"{self.keep.stem}.{self.model.fingerprint(tasks, config)}")
+        attempts = self.model.attempts(tasks, config, folder, report)
+        verdicts = self.model.verdicts(tasks, attempts, report)
+        if folder:
+            self.folders.append(folder)
+            self.rows += sample_rows(attempts, verdicts, task_set=task_set, temperature=config.temperature)
+        evaluation = Evaluation(
+            name=self.name,
+            model=self.model.model.name,
+            tasks=task_set,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            seed=config.seed,
+            max_tokens=config.max_tokens,
+            scores=score_tasks(tasks, attempts, verdicts),
+            wall_seconds=time.monotonic() - started,
+        )
+        return evaluation, attempts, verdicts
+
+    def finish(self) -> None:
+        """Write the judged samples, remove the unfinished ones, and drop the model from memory."""
+        self.model.release()
+        if self.keep:
+            write_text(self.keep, "".join(json.dumps(row) + "\n" for row in self.rows))
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def evaluate_model(
-    recipe: Recipe,
     tasks: Sequence[Task],
     *,
-    model: str,
-    name: str,
+    model: ModelConfig,
+    sample: SampleConfig,
+    verify: VerifyConfig,
+    name: str = "model",
+    task_set: str = "",
     keep: Path | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
-    """Sample a model on tasks, judge the samples, and score every task.
+    """Sample a model on tasks at ``sample.temperature``, judge the samples, and score every task.
 
     With ``keep``, a call that is interrupted keeps the samples of the tasks it has finished, and the same call resumes after them.
 
     Args:
-        recipe: its ``sample`` and ``verify`` stages are used.
         tasks: tasks to sample.
-        model: name or folder.
+        model: name or folder, and precision.
+        sample: engine, number of samples, temperature, nucleus, length limit and seed.
+        verify: limits of the judge.
         name: label in tables.
+        task_set: name of the tasks in the evaluation, such as ``embedded:test``.
         keep: JSONL file for the judged samples, one a line; until it is complete, samples are kept in a folder beside it. None keeps none.
         progress: called with the stage (``sample``, ``verify``), samples done, and samples in all.
 
     Returns:
         The evaluation, and the samples with their verdicts.
     """
-    started = time.monotonic()
-    report = progress or no_progress
-    unfinished = keep and keep.with_name(f"{keep.stem}.{fingerprint(recipe, tasks, model)}")
-    attempts = draw_samples(recipe, tasks, model, unfinished, report)
-    verdicts = judge_samples(recipe, tasks, attempts, report)
-    if keep and unfinished:
-        write_samples(keep, attempts, verdicts)
-        shutil.rmtree(unfinished, ignore_errors=True)
-    config = recipe.sample
-    evaluation = Evaluation(
-        name=name,
-        model=model,
-        tasks=f"{recipe.data.archive}:{recipe.evaluate.split}",
-        temperature=config.temperature,
-        top_p=config.top_p,
-        seed=config.seed,
-        max_tokens=config.max_tokens,
-        scores=score_tasks(tasks, attempts, verdicts),
-        wall_seconds=time.monotonic() - started,
+    measurement = Measurement(SampledModel(model, sample, verify), name, keep)
+    result = measurement.evaluate(tasks, sample, task_set, progress or no_progress)
+    measurement.finish()
+    return result
+
+
+def sweep_model(
+    tasks: HeldOut,
+    *,
+    model: ModelConfig,
+    sample: SampleConfig,
+    verify: VerifyConfig,
+    evaluate: EvalConfig,
+    name: str = "model",
+    keep: Path | None = None,
+    progress: OnProgress | None = None,
+) -> Sweep:
+    """Evaluate a model at several temperatures; the model is loaded once.
+
+    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at the best
+    temperature for pass@1, at the best one for pass@k (k = ``dev_samples``), and at the highest; once at temperature 0. An interrupted
+    call resumes as that of ``evaluate_model``.
+
+    Args:
+        tasks: dev tasks to choose on, test tasks to measure on.
+        model: name or folder, and precision.
+        sample: engine, number of samples on test tasks, nucleus, length limit and seed; its temperature is not read.
+        verify: limits of the judge.
+        evaluate: temperatures, and samples on dev tasks.
+        name: label in tables.
+        keep: JSONL file for all judged samples, each with its split and temperature. None keeps none.
+        progress: called with name, split, temperature and stage, samples done, and samples in all.
+    """
+    measurement = Measurement(SampledModel(model, sample, verify), name, keep)
+
+    def measured(temperature: float, *, dev: bool) -> Evaluation:
+        # another seed on dev tasks: other samples, should both be of the same tasks
+        samples, seed = (evaluate.dev_samples, sample.seed + 1) if dev else (sample.samples, sample.seed)
+        split = "dev" if dev else tasks.split
+        report = labelled(progress or no_progress, f"{name}: {split}, {temperature_name(temperature)}")
+        config = at(sample, temperature, samples=samples, seed=seed)
+        return measurement.evaluate(tasks.dev if dev else tasks.test, config, f"{tasks.archive}:{split}", report)[0]
+
+    temperatures = usable_temperatures(evaluate, tasks.dev)
+    dev = tuple(measured(temperature, dev=True) for temperature in temperatures) if len(temperatures) > 1 else ()
+    best, many = (best_temperature(dev, k) if dev else temperatures[0] for k in (1, evaluate.dev_samples))
+    wanted = {best, many, temperatures[-1], *(t for t in temperatures if t == 0)}
+    test = {temperature: measured(temperature, dev=False) for temperature in sorted(wanted)}
+    measurement.finish()
+    logp = (
+        heldout_likelihood(tasks.stored, model, most=evaluate.likelihood_tasks)
+        if sample.engine == "transformers"
+        else (None, 0)
     )
-    return evaluation, attempts, verdicts
+    return Sweep(name, dev, test[best], test[many], test[temperatures[-1]], test.get(0.0), *logp)
 
 
-def fingerprint(recipe: Recipe, tasks: Sequence[Task], model: str) -> str:
-    """Return the content id of all that decides what is sampled; of a folder of weights, when it was made."""
-    made = str(Path(model).stat().st_mtime_ns) if Path(model).exists() else ""
-    asked = [text for task in tasks for text in (task.task_id, task.prompt)]
-    return content_id(model, made, str(recipe.model.bf16), recipe.sample.model_dump_json(), *asked)
+def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
+    """Return the temperatures to sample at; the lowest one alone, with a warning, where there is no task to choose on."""
+    lowest, *others = config.temperatures
+    if others and not dev:
+        warnings.warn(f"no dev task to choose a temperature on (data.dev): measuring at {lowest:g} alone", stacklevel=3)
+        return [lowest]
+    return [lowest, *others]
 
 
-def draw_samples(
-    recipe: Recipe, tasks: Sequence[Task], model: str, unfinished: Path | None, report: OnProgress
-) -> list[Attempt]:
-    """Return the samples in the order of the tasks; whatever stops this, tasks with all of their samples are kept in the folder."""
-    wanted, total = recipe.sample.samples, len(tasks) * recipe.sample.samples
-    found = read_samples(unfinished)
-    missing = [task for task in tasks if task.task_id not in found]
-    if not missing:
-        return [attempt for task in tasks for attempt in found[task.task_id]]
-    draw = sampler(recipe.sample, recipe.model.at(model))
-    for start in range(0, len(missing), PORTION):
-        portion, before = missing[start : start + PORTION], wanted * len(found)
-        drawn: dict[str, list[Attempt]] = {}
-        try:
-            for one in draw(
-                portion,
-                config=recipe.sample,
-                author=model,
-                on_done=lambda done, before=before: report("sample", before + done, total),
-            ):
-                drawn.setdefault(one.task_id, []).append(replace(one, token_ids=None, token_logps=None))
-        finally:
-            complete = {name: samples for name, samples in drawn.items() if len(samples) == wanted}
-            found |= complete
-            keep_samples(unfinished, complete)
-    return [attempt for task in tasks for attempt in found[task.task_id]]
+def at(sample: SampleConfig, temperature: float, *, samples: int, seed: int) -> SampleConfig:
+    """Return the settings for one temperature; greedy decoding gives the same attempt every time, so one is enough."""
+    return sample.model_copy(update={"temperature": temperature, "samples": samples if temperature else 1, "seed": seed})
 
 
-def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
-    """Return the samples by task that an earlier call has left."""
-    found: dict[str, list[Attempt]] = {}
-    for file in sorted(folder.glob("*.jsonl")) if folder else ():
-        for line in file.read_text(encoding="utf-8").splitlines():
-            attempt = Attempt(**json.loads(line))
-            found.setdefault(attempt.task_id, []).append(attempt)
-    return found
-
-
-def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) -> None:
-    """Write samples into the next file of a folder; nothing without a folder, or without samples."""
-    if folder and samples:
-        rows = [json.dumps(asdict(attempt)) + "\n" for attempts in samples.values() for attempt in attempts]
-        write_text(folder / f"{len([*folder.glob('*.jsonl')]):08d}.jsonl", "".join(rows))
-
-
-def judge_samples(recipe: Recipe, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
-    """Return their verdicts, with Ruff's findings whatever else the recipe asks for."""
-    judging = judging_of(recipe.verify)
-    by_id = {task.task_id: task for task in tasks}
-    done = iter(range(1, len(attempts) + 1))
-    return verify(
-        [(by_id[attempt.task_id], attempt) for attempt in attempts],
-        replace(judging, analyses=tuple(sorted({*judging.analyses, "lint"}))),
-        on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
-    )
-
-
-def write_samples(file: Path, attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> None:
-    """Write samples with their status, one JSON object a line."""
-    with file.open("w", encoding="utf-8") as out:
-        for attempt, verdict in zip(attempts, verdicts, strict=True):
-            out.write(json.dumps({**asdict(attempt), "status": verdict.status, "error": verdict.error_message}) + "\n")
+def labelled(progress: OnProgress, label: str) -> OnProgress:
+    """Return a callback that puts a label before the stage."""
+    return lambda what, done, total: progress(f"{label}: {what}", done, total)

@@ -1,4 +1,4 @@
-"""Two evaluations over the same tasks -> a verdict: gain, loss, or neither."""
+"""The paired difference of two evaluations over the same tasks: a gain, a loss, or neither."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from typing import Literal
 
 from upsolve.evaluate.intervals import Paired, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.sweep import temperature_name
 from upsolve.types import Evaluation
 
-__all__ = ["DECIDABLE", "Comparison", "compare", "drops"]
+__all__ = ["DECIDABLE", "Comparison", "compare", "drops", "points"]
 
 Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
 DECIDABLE = 6
-"""Fewest tasks for a verdict: with n tasks the sign-flip test's smallest p-value is 2 / 2**n, below 0.05 from 6 tasks on."""
+"""Fewest tasks for an outcome: with n tasks the sign-flip test's smallest p-value is 2 / 2**n, below 0.05 from 6 tasks on."""
 DROP = 0.03
 """Smallest fall of pass@k within a difficulty, as a share, that is called out."""
 FEW = 30
@@ -37,8 +38,8 @@ class Comparison:
     """Mean difference with its 95 % interval over tasks and its p-value; None without shared tasks."""
     left_out: tuple[str, ...]
     """Tasks for which pass@k is undefined in one of the two (unscored, or fewer than k samples), sorted."""
-    temperature: float
-    """Sampling temperature of the second evaluation, >= 0."""
+    temperatures: tuple[float | None, float | None]
+    """Sampling temperatures of the two, >= 0; None where folds with different ones are pooled."""
 
     @property
     def outcome(self) -> Outcome:
@@ -52,7 +53,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        """The verdict first, in one short sentence."""
+        """The outcome first, in one short sentence."""
         said = {"gain": "Gain", "loss": "Loss", "undecided": "No difference shown", "too few tasks": "Too few tasks to tell"}
         if self.paired is None:
             return f"{said[self.outcome]}: pass@{self.k} is undefined for every task in one of the two"
@@ -69,11 +70,26 @@ class Comparison:
         if change.tasks < DECIDABLE:
             return counts
         interval = f"95 % interval over tasks [{points(change.low)}, {points(change.high)}]"
-        return f"{interval}; {counts}; permutation p = {self.paired.p_value:.4f}; temperature {self.temperature:g}"
+        return f"{interval}; {counts}; permutation p = {self.paired.p_value:.4f}; {self.where}"
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader must know before believing the verdict."""
+    def where(self) -> str:
+        """The temperature, or both where they differ."""
+        before, after = (temperature_name(temperature) for temperature in self.temperatures)
+        return before if before == after else f"{before} and {after}"
+
+    @property
+    def change(self) -> str:
+        """The difference with its interval, in points: ``+14.0 [+9.6, +18.9]``; a dash without shared tasks."""
+        if self.paired is None:
+            return "–"
+        change = self.paired.difference
+        interval = f" [{points(change.low)}, {points(change.high)}]" if change.tasks >= DECIDABLE else " (no interval)"
+        return points(change.mean) + interval
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What makes the figures unreliable: few tasks, tasks left out."""
         told: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW:
@@ -83,12 +99,19 @@ class Comparison:
             told.append(
                 f"{len(self.left_out)} tasks left out, unscored or with fewer than {self.k} samples in one run: {names}"
             )
-        if self.outcome == "gain" and self.temperature >= WARM:
-            told.append(
-                f"Measured at temperature {self.temperature:g} only. A model that is surer of what it could do already gains here, too: "
-                "compare at sample.temperature=0 and 0.2 before calling this a better model."
-            )
         return tuple(told)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The doubts, and for a gain at one high temperature what it may be."""
+        before, after = self.temperatures
+        if self.outcome != "gain" or before != after or after is None or after < WARM:
+            return self.doubts
+        return (
+            *self.doubts,
+            f"Measured at temperature {after:g} only. A model that is surer of what it could do already gains here, too: "
+            "compare at more evaluate.temperatures before calling this a better model.",
+        )
 
     def text(self) -> str:
         """Return headline, details and warnings, a line each."""
@@ -111,11 +134,12 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
     first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
     shared = [score.task_id for score in before.scores if score.task_id in first and score.task_id in second]
     left_out = tuple(sorted({score.task_id for score in before.scores} - {*shared}))
+    temperatures = (before.temperature, after.temperature)
     if not shared:
-        return Comparison(before.name, after.name, k, (float("nan"), float("nan")), None, left_out, after.temperature)
+        return Comparison(before.name, after.name, k, (float("nan"), float("nan")), None, left_out, temperatures)
     paired = paired_difference({name: first[name] for name in shared}, {name: second[name] for name in shared})
     means = (sum(first[name] for name in shared) / len(shared), sum(second[name] for name in shared) / len(shared))
-    return Comparison(before.name, after.name, k, means, paired, left_out, after.temperature)
+    return Comparison(before.name, after.name, k, means, paired, left_out, temperatures)
 
 
 def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
-"""Intervals over tasks: a task, not a sample, is what is drawn anew (clustered by task)."""
+"""Intervals and tests over tasks: tasks, not samples, are resampled (clustered by task)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Estimate", "Paired", "mean_interval", "over_seeds", "paired_difference"]
+__all__ = ["Estimate", "Paired", "mcnemar", "mean_interval", "over_seeds", "paired_difference"]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -37,7 +38,9 @@ class Paired:
     worse: int
     """Tasks that went down."""
     p_value: float
-    """Two-sided sign-flip permutation test of no difference, Monte Carlo with 10,000 draws."""
+    """Two-sided sign-flip permutation test of no difference, Monte Carlo with 10,000 permutations."""
+    deviation: float
+    """Sample standard deviation of the differences over tasks; nan for one task."""
 
 
 def mean_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Estimate:
@@ -76,7 +79,19 @@ def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *
         better=int((change > 0).sum()),
         worse=int((change < 0).sum()),
         p_value=float((extreme.sum() + 1) / (RESAMPLES + 1)),
+        deviation=float(change.std(ddof=1)) if change.size > 1 else float("nan"),
     )
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Return the two-sided p-value of McNemar's exact test: min(1, 2 P(X <= min(gained, lost))), X ~ Binomial(gained + lost, 1/2).
+
+    Args:
+        gained: tasks that only the second model solves, >= 0.
+        lost: tasks that only the first model solves, >= 0.
+    """
+    tried = gained + lost
+    return min(1.0, 2 * sum(math.comb(tried, count) for count in range(min(gained, lost) + 1)) / 2**tried)
 
 
 def over_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

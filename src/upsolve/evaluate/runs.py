@@ -1,4 +1,8 @@
-"""Evaluation <-> JSON file."""
+"""Evaluations and sweeps <-> JSON files.
+
+A sweep is version 2: its evaluations once each, and which of them is the best, the greedy one, ... Version 1 is one evaluation, as
+``save_evaluation`` writes it, and runs before version 0.3 did; it is read as a sweep of one temperature.
+"""
 
 import json
 from dataclasses import asdict
@@ -6,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.errors import ArchiveError
+from upsolve.evaluate.sweep import Sweep, single
 from upsolve.files import write_text
 from upsolve.types import Evaluation, TaskScore
 
-__all__ = ["load_evaluation", "save_evaluation"]
+__all__ = ["load_evaluation", "load_sweep", "save_evaluation", "save_sweep"]
 
-VERSION = 1
+VERSION, SWEEP_VERSION = 1, 2
+PARTS = ("best", "many", "hot", "greedy")
+"""Fields of a sweep that are an evaluation of the test tasks; several may be the same one."""
 
 
 def save_evaluation(evaluation: Evaluation, path: str | Path) -> None:
@@ -20,19 +27,71 @@ def save_evaluation(evaluation: Evaluation, path: str | Path) -> None:
 
 
 def load_evaluation(path: str | Path) -> Evaluation:
-    """Read an evaluation.
+    """Read an evaluation at one temperature.
 
     Raises:
-        ArchiveError: it is not there, damaged, or of an unknown version; names the file.
+        ArchiveError: it does not exist, is damaged, or of another version; names the file.
     """
+    data = read_json(path, "evaluation")
+    if (version := data.pop("version", None)) == SWEEP_VERSION:
+        raise ArchiveError(f"{path}: evaluations at several temperatures; read it by load_sweep")
+    if version != VERSION:
+        raise ArchiveError(f"{path}: not an evaluation of version {VERSION}, but {version}")
     try:
-        data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-        version = data.pop("version")
-        if version != VERSION:
-            raise ArchiveError(f"{path}: version {version}, this program knows {VERSION}")
-        data["scores"] = tuple(TaskScore(**score) for score in data["scores"])
-        return Evaluation(**data)
-    except FileNotFoundError as error:
-        raise ArchiveError(f"{path}: no such evaluation") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return evaluation_of(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArchiveError(f"{path}: not an evaluation: {error}") from error
+
+
+def save_sweep(sweep: Sweep, path: str | Path) -> None:
+    """Write a sweep, atomically."""
+    places = {part: getattr(sweep, part) for part in PARTS}
+    test = [*{id(one): one for one in places.values() if one is not None}.values()]
+    data = {
+        "version": SWEEP_VERSION,
+        "name": sweep.name,
+        "dev": [asdict(one) for one in sweep.dev],
+        "test": [asdict(one) for one in test],
+        **{part: None if one is None else next(i for i, e in enumerate(test) if e is one) for part, one in places.items()},
+        "heldout_logp": sweep.heldout_logp,
+        "heldout_tasks": sweep.heldout_tasks,
+    }
+    write_text(Path(path), json.dumps(data, indent=1))
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Read a sweep, or an evaluation at one temperature as a sweep in which nothing was chosen.
+
+    Raises:
+        ArchiveError: it does not exist, is damaged, or of another version; names the file.
+    """
+    data = read_json(path, "evaluation")
+    if data.get("version") != SWEEP_VERSION:
+        return single(load_evaluation(path))
+    try:
+        test = [evaluation_of(one) for one in data["test"]]
+        places: dict[str, Any] = {part: None if data[part] is None else test[data[part]] for part in PARTS}
+        dev = tuple(evaluation_of(one) for one in data["dev"])
+        logp, tasks = data["heldout_logp"], data["heldout_tasks"]
+        return Sweep(data["name"], dev, heldout_logp=logp, heldout_tasks=tasks, **places)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ArchiveError(f"{path}: not an evaluation: {error}") from error
+
+
+def evaluation_of(data: dict[str, Any]) -> Evaluation:
+    """Return the evaluation of a JSON object."""
+    data["scores"] = tuple(TaskScore(**score) for score in data["scores"])
+    return Evaluation(**data)
+
+
+def read_json(path: str | Path, what: str) -> dict[str, Any]:
+    """Return the JSON object of a file; ArchiveError names the file."""
+    try:
+        data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{path}: no such {what}") from error
+    except (OSError, ValueError) as error:
+        raise ArchiveError(f"{path}: not an {what}: {error}") from error
+    if not isinstance(data, dict):
+        raise ArchiveError(f"{path}: not an {what}, but a {type(data).__name__}")
+    return data

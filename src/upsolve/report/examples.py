@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from upsolve.types import Task
+from upsolve.evaluate.sweep import Sweep
+from upsolve.types import Evaluation, Task
 
 __all__ = ["Example", "pick_examples"]
 
@@ -33,19 +34,19 @@ class Example:
     """Its status."""
 
 
-def pick_examples(before: Path, after: Path, tasks: Sequence[Task], *, each: int = EACH) -> tuple[Example, ...]:
-    """Return examples from two files of judged samples, the largest changes of the pass rate first.
+def pick_examples(folder: Path, sweeps: tuple[Sweep, Sweep], tasks: Sequence[Task], *, each: int = EACH) -> tuple[Example, ...]:
+    """Return examples from the judged samples of two sweeps at their best temperatures, the largest changes of the pass rate first.
 
     Of a task that got worse, a passed program of the base and a failed one of the trained model are shown; of one that got better,
     the other way round.
 
     Args:
-        before: JSONL file of the base's samples, as ``evaluate_model`` writes it.
-        after: the same of the trained model.
-        tasks: tasks of both.
+        folder: of a run; the samples are in its ``NAME.samples.jsonl``, as ``sweep_model`` writes them.
+        sweeps: the base and the trained model.
+        tasks: the measured tasks.
         each: most tasks that got worse, and most that got better.
     """
-    first, second = samples_of(before), samples_of(after)
+    first, second = (samples_of(folder / f"{sweep.name}.samples.jsonl", sweep.best) for sweep in sweeps)
     change = {
         t.task_id: rate(second[t.task_id]) - rate(first[t.task_id]) for t in tasks if t.task_id in first and t.task_id in second
     }
@@ -55,12 +56,17 @@ def pick_examples(before: Path, after: Path, tasks: Sequence[Task], *, each: int
     return (*found, *(example(t, first, second, worse=False) for t in better[:each]))
 
 
-def samples_of(file: Path) -> dict[str, list[Sample]]:
-    """Return code and status of the samples of every task; none if the file does not exist."""
+def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
+    """Return code and status of the samples of every task in an evaluation; none if the file does not exist.
+
+    Samples of earlier versions do not say where they are from: there was one evaluation a file.
+    """
     found: dict[str, list[Sample]] = {}
+    wanted = (evaluation.tasks, evaluation.temperature)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         row = json.loads(line)
-        found.setdefault(row["task_id"], []).append((row["code"], row["status"]))
+        if "task_set" not in row or (row["task_set"], row["temperature"]) == wanted:
+            found.setdefault(row["task_id"], []).append((row["code"], row["status"]))
     return found
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from upsolve.evaluate.comparison import compare, drops
+from upsolve.evaluate.capability import capability
+from upsolve.evaluate.comparison import drops
+from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.files import write_text
 from upsolve.report.examples import Example
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, training_curves
-from upsolve.report.tables import change_table, pass_table, profile_table, reward_tables
+from upsolve.report.tables import result_tables, reward_tables
 from upsolve.reward.formula import Rewarded
-from upsolve.types import Evaluation
 
 __all__ = ["ReportContent", "write_report"]
 
@@ -23,10 +24,10 @@ class ReportContent:
 
     title: str
     """Headline."""
-    evaluations: tuple[Evaluation, ...]
-    """The first is the baseline; may be empty."""
+    sweeps: tuple[Sweep, ...]
+    """Models at several temperatures; the first is the baseline; may be empty."""
     ks: tuple[int, ...] = (1,)
-    """The k of pass@k."""
+    """The k of pass@k; those above the number of samples are left out."""
     training: tuple[Mapping[str, float], ...] = ()
     """Metrics of every optimizer step."""
     rewarded: tuple[Rewarded, ...] = ()
@@ -39,28 +40,34 @@ class ReportContent:
     """Attempts shown side by side."""
 
 
+def pictures_of(content: ReportContent) -> dict[str, str]:
+    """Return the pictures of a report as SVG, by title."""
+    sweeps, pictures = content.sweeps, dict[str, str]()
+    if sweeps:
+        pictures["pass@1 by difficulty, each at its own best temperature"] = pass_by_difficulty([one.best for one in sweeps])
+        pictures[f"Outcomes of the samples, {temperature_name(sweeps[-1].hot.temperature)}"] = outcomes(
+            [one.hot for one in sweeps]
+        )
+    if len(sweeps) > 1:
+        pictures["Change in pass@1, task by task, each at its own best temperature"] = change_by_task(
+            sweeps[0].best, sweeps[-1].best
+        )
+    if content.training:
+        pictures["Training"] = training_curves(content.training)
+    return pictures
+
+
 def write_report(path: str | Path, content: ReportContent) -> None:
     """Write the page, atomically."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    runs = list(content.evaluations)
-    pictures: dict[str, str] = {}
-    k, ks = (content.ks or (1,))[0], content.ks or (1,)
-    if runs:
-        pictures[f"pass@{k} by difficulty"] = pass_by_difficulty(runs, k)
-        pictures["Outcomes of the samples"] = outcomes(runs)
-    if len(runs) > 1:
-        pictures[f"Change in pass@{k}, task by task"] = change_by_task(runs[0], runs[-1], k)
-    if content.training:
-        pictures["Training"] = training_curves(content.training)
-    tables = [pass_table(runs, ks)] if runs else []
-    tables += [change_table(runs[0], other) for other in runs[1:]]
-    tables += [profile_table(runs)] if runs else []
+    sweeps, ks = content.sweeps, defined_ks(content.sweeps, content.ks)
+    tables = result_tables(sweeps, ks) if sweeps else []
     tables += reward_tables(content.rewarded) if content.rewarded else []
     text = page.get_template("report.html.j2").render(
         content=content,
-        comparisons=[(compare(runs[0], other, k), drops(runs[0], other, ks)) for other in runs[1:]],
+        changes=[(capability(sweeps[0], other, max(ks)), drops(sweeps[0].many, other.many, ks)) for other in sweeps[1:]],
         tables=tables,
-        pictures=pictures,
+        pictures=pictures_of(content),
     )
     write_text(Path(path), text)

@@ -4,14 +4,26 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsolve.evaluate.comparison import DECIDABLE
+from upsolve.evaluate.capability import Capability, capability
+from upsolve.evaluate.comparison import DECIDABLE, Comparison
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Evaluation, Status, TaskScore
 
-__all__ = ["Table", "change_table", "difficulties", "pass_table", "profile_table", "reward_tables"]
+__all__ = [
+    "Table",
+    "capability_table",
+    "change_table",
+    "difficulties",
+    "pass_table",
+    "profile_table",
+    "result_tables",
+    "reward_tables",
+    "temperature_table",
+]
 
 ERRORS = 8
 """Exceptions that a profile shows, the most frequent ones of every evaluation."""
@@ -29,6 +41,20 @@ class Table:
     """Column names."""
     rows: tuple[tuple[str, ...], ...]
     """Cells."""
+
+
+def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Table]:
+    """Return what the models pass: against the first one, by temperature, by difficulty, and the profile of their samples."""
+    ks = defined_ks(sweeps, ks)
+    tables = [capability_table(capability(sweeps[0], other, max(ks))) for other in sweeps[1:]]
+    if any(sweep.dev for sweep in sweeps):
+        tables.append(temperature_table(sweeps))
+    tables.append(pass_table([sweep.best for sweep in sweeps], [1], at="each at its best temperature for pass@1"))
+    if many := [k for k in ks if k > 1]:
+        tables.append(pass_table([sweep.many for sweep in sweeps], many, at="each at its best temperature for it"))
+    tables += [change_table(sweeps[0].best, other.best) for other in sweeps[1:]]
+    tables.append(profile_table([sweep.hot for sweep in sweeps]))
+    return tables
 
 
 def percent(value: float | None) -> str:
@@ -50,8 +76,56 @@ def difficulties(scores: Sequence[TaskScore]) -> list[str]:
     return sorted(labels, key=lambda name: known.index(name) if name in known else len(known))
 
 
-def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int]) -> Table:
-    """Return pass@k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task."""
+def capability_table(change: Capability) -> Table:
+    """Return what tells capability from temperature: two models, and their paired difference."""
+    before, after = change.before, change.after
+    rows = [comparison_row("pass@1, each at its own best temperature", change.best, own=True)]
+    if change.greedy:
+        rows.append(comparison_row("pass@1, greedy", change.greedy))
+    rows.append(comparison_row(f"pass@1, {temperature_name(change.hot.temperatures[1])}", change.hot))
+    if change.many.k > 1:
+        rows.append(comparison_row(f"pass@{change.many.k}, each at its own best temperature", change.many, own=True))
+    both = change.solved
+    changed = f"{both.gained} gained, {both.lost} lost; McNemar p = {both.p_value:.3f}"
+    rows.append((f"tasks solved in {both.samples} samples", str(both.before), str(both.after), changed))
+    logps, entropies = (
+        (before.heldout_logp, after.heldout_logp),
+        [weighted_mean(e.hot.scores, "mean_entropy") for e in (before, after)],
+    )
+    if None not in logps:
+        rows.append(number_row("log-probability of held-out passed programs, nats a token", *logps))
+    rows.append(number_row(f"entropy of the samples, {temperature_name(after.hot.temperature)}, nats", *entropies))
+    header = ("measure", before.name, after.name, "difference, with 95 % interval over tasks")
+    return Table("Capability and temperature, %", header, tuple(rows))
+
+
+def comparison_row(label: str, found: Comparison, *, own: bool = False) -> tuple[str, ...]:
+    """Return the row of a comparison; ``own``: with the temperature of each."""
+    names = [f" ({temperature_name(one)})" if own else "" for one in found.temperatures]
+    cells = [f"{percent(mean)}{name}" for mean, name in zip(found.means, names, strict=True)]
+    return (label, *cells, found.change)
+
+
+def number_row(label: str, before: float | None, after: float | None) -> tuple[str, ...]:
+    """Return the row of two numbers and their difference."""
+    change = "–" if before is None or after is None else f"{after - before:+.3f}"
+    return (label, number(before, 3), number(after, 3), change)
+
+
+def temperature_table(sweeps: Sequence[Sweep]) -> Table:
+    """Return pass@1 in percent of every sweep's dev tasks at each temperature; the best ones are chosen from it."""
+    temperatures = sorted({one.temperature for sweep in sweeps for one in sweep.dev if one.temperature is not None})
+    rows: list[tuple[str, ...]] = []
+    for temperature in temperatures:
+        found = [next((one for one in sweep.dev if one.temperature == temperature), None) for sweep in sweeps]
+        values = [list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in found]
+        rows.append((temperature_name(temperature), *(cell(mean_interval(some)) if some else "–" for some in values)))
+    tasks = max((len(one.scores) for sweep in sweeps for one in sweep.dev), default=0)
+    return Table(f"pass@1 on {tasks} dev tasks, %: where temperatures are chosen", ("", *(s.name for s in sweeps)), tuple(rows))
+
+
+def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str = "") -> Table:
+    """Return pass@k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task; ``at`` ends the title."""
     rows: list[tuple[str, ...]] = []
     for label in ["all", *[name for name in difficulties(evaluations[0].scores) if name]]:
         for k in ks:
@@ -62,7 +136,9 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int]) -> Table:
                 cells.append(cell(mean_interval(values)) if values else "undefined (n < k)")
             tasks = sum(label in ("all", s.difficulty) for s in evaluations[0].scores)
             rows.append((f"{label} ({tasks})", f"pass@{k}", *cells))
-    return Table("pass@k, %, with 95 % intervals over tasks", ("tasks", "measure", *(e.name for e in evaluations)), tuple(rows))
+    title = "pass@k, %, with 95 % intervals over tasks" + (f", {at}" if at else "")
+    names = [f"{one.name}, {temperature_name(one.temperature)}" for one in evaluations]
+    return Table(title, ("tasks", "measure", *names), tuple(rows))
 
 
 def change_table(before: Evaluation, after: Evaluation) -> Table:
@@ -97,7 +173,7 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
         ("samples", *(str(sum(sum(s.statuses.values()) for s in e.scores)) for e in evaluations)),
         ("mean length, tokens", *(number(weighted_mean(e.scores, "mean_tokens")) for e in evaluations)),
         ("mean entropy, nats", *(number(weighted_mean(e.scores, "mean_entropy"), 3) for e in evaluations)),
-        ("cut at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
+        ("truncated at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
     ]
     for mix_of, most in ((outcome_mix, None), (error_mix, ERRORS)):
         mixes = [mix_of(e.scores) for e in evaluations]
@@ -109,7 +185,8 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
         for name in dict.fromkeys(name for mix in linted for name in mix)
     ]
     rows.append(("wall time, s", *(number(e.wall_seconds, 0) for e in evaluations)))
-    return Table("Profile of the samples", ("", *(e.name for e in evaluations)), tuple(rows))
+    names = [f"{one.name}, {temperature_name(one.temperature)}" for one in evaluations]
+    return Table("Profile of the samples", ("", *names), tuple(rows))
 
 
 def number(value: float | None, digits: int = 1) -> str:

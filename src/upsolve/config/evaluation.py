@@ -1,0 +1,42 @@
+"""How a policy is evaluated: tasks, temperatures, samples."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from upsolve.config.strict import Strict
+
+__all__ = ["EvalConfig"]
+
+
+class EvalConfig(Strict):
+    """Evaluation before and after training, at several temperatures."""
+
+    split: Literal["dev", "test"] = "test"
+    """Tasks to measure on; with ``dev`` the temperatures are chosen on other samples of the same tasks."""
+    tasks: int = Field(default=0, ge=0)
+    """Most tasks to measure on; 0: all of the split."""
+    temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.2, 0.6, 1.0)
+    """Sampling temperatures; 0: greedy, one sample a task. Each model's best one is chosen on dev tasks; with a single one, nothing is
+    chosen, and a change of capability cannot be told from one of temperature."""
+    dev_tasks: int = Field(default=64, ge=0)
+    """Most dev tasks on which the best temperatures are chosen; 0: all of the split."""
+    dev_samples: int = Field(default=4, ge=1)
+    """Samples a dev task at each temperature above 0; ``sample.samples`` is their number on the tasks that are measured."""
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4, 8)
+    """The k of pass@k."""
+    likelihood_tasks: int = Field(default=64, ge=0)
+    """Most held-out tasks whose stored attempts that passed are scored for their log-probability (engine ``transformers``); 0: none."""
+
+    @field_validator("temperatures")
+    @classmethod
+    def temperatures_rise(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
+        """Return them sorted, each once."""
+        return tuple(sorted(set(temperatures)))
+
+    @model_validator(mode="after")
+    def has_a_temperature(self) -> Self:
+        """Refuse an evaluation at no temperature."""
+        if not self.temperatures:
+            raise ValueError("temperatures: name one at least, such as [0]")
+        return self

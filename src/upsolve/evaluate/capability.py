@@ -1,0 +1,181 @@
+"""Two models at several temperatures: is the second one more capable, or only surer?
+
+Training on a model's own samples makes its distribution sharper, which raises pass@1 at temperature 1 as lowering the temperature
+would; nothing was learned then. So models are compared at the temperature that is best for each of them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from upsolve.evaluate.comparison import DECIDABLE, Comparison, compare
+from upsolve.evaluate.intervals import mcnemar
+from upsolve.evaluate.power import detectable
+from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.types import Evaluation
+
+__all__ = ["Capability", "Conclusion", "Solved", "capability", "conclude", "solved"]
+
+Conclusion = Literal["more capable", "surer only", "no change", "worse", "too few tasks", "one temperature"]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Tasks that are solved by at least one of their samples."""
+
+    before: int
+    """Tasks that the first model solves."""
+    after: int
+    """Tasks that the second one solves."""
+    gained: int
+    """Tasks that only the second one solves."""
+    lost: int
+    """Tasks that only the first one solves."""
+    samples: int
+    """Fewest samples of a task in either."""
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value of McNemar's exact test."""
+        return mcnemar(self.gained, self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What changed from one sweep to another over the same test tasks."""
+
+    before: Sweep
+    """The baseline."""
+    after: Sweep
+    """The other model."""
+    best: Comparison
+    """pass@1, each model at its own best temperature."""
+    greedy: Comparison | None
+    """pass@1 of greedy decoding; None where one of the two was not measured so."""
+    hot: Comparison
+    """pass@1 at the highest temperature."""
+    many: Comparison
+    """pass@k, each model at its own best temperature for it."""
+    solved: Solved
+    """Tasks solved by any sample, in the evaluations of ``many``."""
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The rule's answer, see ``conclude``."""
+        if not self.before.dev or not self.after.dev:
+            return "one temperature"
+        return conclude(self.best, self.greedy, self.hot)
+
+    @property
+    def sentence(self) -> str:
+        """The conclusion in one sentence, with the figures that decide it."""
+        return {
+            "more capable": f"More capable: {told(self.best, own=True)}{self.greedily}.",
+            "surer only": f"Surer only, not more capable: {told(self.hot)}, but {told(self.best, own=True)}.",
+            "no change": f"No change in capability shown: {told(self.best, own=True)}{self.greedily}; {seen(self.best)}.",
+            "worse": f"Worse: {told(self.best, own=True)}{self.greedily}.",
+            "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
+            "one temperature": f"At one temperature alone, so capability cannot be told from temperature: {told(self.best)}.",
+        }[self.conclusion]
+
+    @property
+    def greedily(self) -> str:
+        """The change of greedy decoding, where it is not the best temperature of both anyway."""
+        if self.greedy is None or self.best.temperatures == (0, 0):
+            return ""
+        return f"; greedily {self.greedy.change}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the sentence."""
+        warnings = [*self.best.doubts]
+        if self.greedy and self.greedy.outcome == "loss" and self.conclusion != "worse":
+            warnings.append(f"Greedy decoding falls: {told(self.greedy)}.")
+        if self.many.k > 1 and self.many.outcome == "loss":
+            warnings.append(f"pass@{self.many.k} falls: {told(self.many, own=True)}.")
+        return tuple(warnings)
+
+
+def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
+    """Compare two models at each one's best temperatures, over the same test tasks.
+
+    Args:
+        before: the baseline.
+        after: the other model.
+        k: the k of ``many``.
+
+    Raises:
+        ValueError: they were measured on different tasks; names some.
+    """
+    greedy = compare(before.greedy, after.greedy) if before.greedy and after.greedy else None
+    return Capability(
+        before,
+        after,
+        best=compare(before.best, after.best),
+        greedy=greedy,
+        hot=compare(before.hot, after.hot),
+        many=compare(before.many, after.many, k),
+        solved=solved(before.many, after.many),
+    )
+
+
+def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Conclusion:
+    """Return what changed, by this rule, in this order; a gain (loss) is a paired interval above (below) zero and p < 0.05.
+
+    1. ``too few tasks``: fewer than 6 have pass@1 in both.
+    2. ``worse``: at each model's own best temperature, pass@1 is a loss.
+    3. ``more capable``: there it is a gain, and greedy decoding is not a loss.
+    4. ``surer only``: neither, and it is a gain at the highest temperature alone.
+    5. ``no change``: everything else.
+
+    Greedy decoding vetoes a gain only if its own interval lies below zero: one answer a task is so noisy (+-7 points on 104 tasks) that
+    asking for proof that it does not fall would refuse every true gain of less than that.
+    """
+    if best.outcome == "too few tasks":
+        return "too few tasks"
+    if best.outcome == "loss":
+        return "worse"
+    if best.outcome == "gain":
+        return "no change" if greedy and greedy.outcome == "loss" else "more capable"
+    return "surer only" if hot.outcome == "gain" else "no change"
+
+
+def solved(before: Evaluation, after: Evaluation) -> Solved:
+    """Return how many tasks are solved by any sample of the two, over the tasks with scored samples in both."""
+    first, second = ({score.task_id: score for score in one.scores if score.samples} for one in (before, after))
+    pairs = [(first[name], second[name]) for name in first if name in second]
+    return Solved(
+        before=sum(a.passed > 0 for a, _ in pairs),
+        after=sum(b.passed > 0 for _, b in pairs),
+        gained=sum(b.passed > 0 and not a.passed for a, b in pairs),
+        lost=sum(a.passed > 0 and not b.passed for a, b in pairs),
+        samples=min((score.samples for pair in pairs for score in pair), default=0),
+    )
+
+
+def told(comparison: Comparison, *, own: bool = False) -> str:
+    """Return a comparison as a clause: from what to what, at which temperatures, the difference with its interval."""
+    first, second = (f"{100 * mean:.1f}" for mean in comparison.means)
+    names = [temperature_name(temperature) for temperature in comparison.temperatures]
+    if own:
+        return (
+            f"pass@{comparison.k} at each model's own best temperature goes from {first} % ({names[0]}) to {second} % ({names[1]}), "
+            f"{comparison.change} points"
+        )
+    place = "greedily" if comparison.temperatures == (0, 0) else f"at {comparison.where}"
+    return f"{place} pass@{comparison.k} goes from {first} to {second} %, {comparison.change} points"
+
+
+def seen(comparison: Comparison) -> str:
+    """Return what difference the tasks of a comparison could have shown."""
+    paired = comparison.paired
+    if paired is None or not paired.deviation > 0:
+        return "no task differs"
+    return (
+        f"{paired.difference.tasks} tasks show a difference of {100 * detectable(paired.difference.tasks, paired.deviation):.1f} "
+        "points in 80 % of cases"
+    )
+
+
+def tasks_of(comparison: Comparison) -> str:
+    """Return the number of tasks of a comparison."""
+    return f"{comparison.paired.difference.tasks if comparison.paired else 0} tasks"

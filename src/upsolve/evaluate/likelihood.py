@@ -1,0 +1,55 @@
+"""How likely a model finds held-out programs that passed: knowledge that no sampling temperature changes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from upsolve.config import ModelConfig
+from upsolve.policy.model import load_codec, load_model
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.groups import passed
+from upsolve.train.pack import pack
+from upsolve.train.reference_scorer import padded_scores
+from upsolve.types import Attempt, Group
+
+__all__ = ["heldout_likelihood"]
+
+LONGEST = 2048
+"""Most tokens of prompt and program together; longer ones are left out."""
+
+
+def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, most: int) -> tuple[float | None, int]:
+    """Return mean log pi(o | q) / |o| at temperature 1, nats a token, over one stored attempt o that passed for each task q.
+
+    Args:
+        groups: judged attempts at held-out tasks; of each, the first attempt that passed is scored.
+        model: name or folder, and precision.
+        most: most tasks; 0: none.
+
+    Returns:
+        The mean over tasks, None if no attempt passed, and the number of tasks.
+
+    Raises:
+        ModelError: the model or its tokenizer cannot be loaded.
+    """
+    programs = [(group.task, attempt) for group in groups if (attempt := first_passed(group)) is not None][:most]
+    if not programs:
+        return None, 0
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if model.bf16 else torch.float32
+    policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline).eval()
+    codec = load_codec(model.name, offline=model.offline)
+    means: list[float] = []
+    for task, attempt in programs:
+        prompt, ids = codec.prompt(task).ids_P, codec.ids_of(attempt)
+        if ids and len(prompt) + len(ids) <= LONGEST:
+            encoded = EncodedGroup(prompt, (EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)),))
+            with torch.inference_mode():
+                means.append(float(padded_scores(policy, pack([[encoded]])).logp_T.mean()))
+    return (float(np.mean(means)) if means else None), len(means)
+
+
+def first_passed(group: Group) -> Attempt | None:
+    """Return the first attempt of a group that passed; None if none did."""
+    return next((one for one, verdict in zip(group.attempts, group.verdicts, strict=True) if passed(verdict)), None)

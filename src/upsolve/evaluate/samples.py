@@ -1,0 +1,109 @@
+"""Sample a model on tasks and judge the samples. A call that was interrupted resumes after the tasks it has finished."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+
+from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
+from upsolve.files import write_text
+from upsolve.policy.engines import sampler
+from upsolve.policy.request import Sampler
+from upsolve.progress import OnProgress
+from upsolve.types import Attempt, Task, Verdict, content_id
+from upsolve.verify.limits import judging_of
+from upsolve.verify.pool.pool import verify
+
+__all__ = ["PORTION", "SampledModel", "sample_rows"]
+
+PORTION = 128
+"""Tasks sampled between two writes; an interrupt writes as well."""
+
+
+class SampledModel:
+    """A model that is sampled and whose samples are judged; it is loaded once, when the first sample is missing."""
+
+    def __init__(self, model: ModelConfig, sample: SampleConfig, verify: VerifyConfig) -> None:
+        self.model, self.sample, self.verify = model, sample, verify
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The model, loaded."""
+        return sampler(self.sample, self.model)
+
+    def release(self) -> None:
+        """Drop the loaded model from memory."""
+        self.__dict__.pop("sampler", None)
+
+    def fingerprint(self, tasks: Sequence[Task], config: SampleConfig) -> str:
+        """Return the content id of everything that decides the samples; of a folder of weights, the time of its last change."""
+        name = self.model.name
+        changed = str(Path(name).stat().st_mtime_ns) if Path(name).exists() else ""
+        prompts = [text for task in tasks for text in (task.task_id, task.prompt)]
+        return content_id(name, changed, str(self.model.bf16), config.model_dump_json(), *prompts)
+
+    def attempts(
+        self, tasks: Sequence[Task], config: SampleConfig, unfinished: Path | None, report: OnProgress
+    ) -> list[Attempt]:
+        """Return ``config.samples`` attempts a task, in the order of the tasks.
+
+        Whatever stops this, tasks with all of their samples are kept in the folder ``unfinished``, and not sampled again.
+        """
+        found = read_samples(unfinished)
+        missing = [task for task in tasks if task.task_id not in found]
+        total = len(tasks) * config.samples
+        for start in range(0, len(missing), PORTION):
+            before, sampled = len(found) * config.samples, dict[str, list[Attempt]]()
+            try:
+                for one in self.sampler(
+                    missing[start : start + PORTION],
+                    config=config,
+                    author=self.model.name,
+                    on_done=lambda done, before=before: report("sample", before + done, total),
+                ):
+                    sampled.setdefault(one.task_id, []).append(replace(one, token_ids=None, token_logps=None))
+            finally:
+                complete = {name: samples for name, samples in sampled.items() if len(samples) == config.samples}
+                found |= complete
+                keep_samples(unfinished, complete)
+        return [attempt for task in tasks for attempt in found[task.task_id]]
+
+    def verdicts(self, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
+        """Return the verdicts of attempts, in their order, always with Ruff's findings."""
+        judging = judging_of(self.verify)
+        by_id = {task.task_id: task for task in tasks}
+        done = iter(range(1, len(attempts) + 1))
+        return verify(
+            [(by_id[attempt.task_id], attempt) for attempt in attempts],
+            replace(judging, analyses=tuple(sorted({*judging.analyses, "lint"}))),
+            on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
+        )
+
+
+def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
+    """Return the samples by task that an earlier call has left."""
+    found: dict[str, list[Attempt]] = {}
+    for file in sorted(folder.glob("*.jsonl")) if folder else ():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            attempt = Attempt(**json.loads(line))
+            found.setdefault(attempt.task_id, []).append(attempt)
+    return found
+
+
+def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) -> None:
+    """Write samples into the next file of a folder; nothing without a folder, or without samples."""
+    if folder and samples:
+        rows = [json.dumps(asdict(attempt)) + "\n" for attempts in samples.values() for attempt in attempts]
+        write_text(folder / f"{len([*folder.glob('*.jsonl')]):08d}.jsonl", "".join(rows))
+
+
+def sample_rows(
+    attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, task_set: str, temperature: float
+) -> list[dict[str, object]]:
+    """Return one JSON object a judged sample: the attempt, its status and error, the task set and the temperature."""
+    where = {"task_set": task_set, "temperature": temperature}
+    return [
+        {**asdict(attempt), "status": verdict.status, "error": verdict.error_message, **where}
+        for attempt, verdict in zip(attempts, verdicts, strict=True)
+    ]

@@ -1,0 +1,136 @@
+"""Which sentence opens a report, worked by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from upsolve.evaluate.capability import capability, conclude, solved
+from upsolve.evaluate.comparison import compare
+from upsolve.evaluate.sweep import Sweep, best_temperature, defined_ks, pooled, single
+from upsolve.types import Evaluation, TaskScore
+
+
+def evaluation(passed, *, samples=8, temperature=1.0, name="m", first=0):
+    scores = tuple(
+        TaskScore(f"t{first + i}", "", samples, c, {"passed": c, "failed": samples - c}, mean_entropy=0.5)
+        for i, c in enumerate(passed)
+    )
+    return Evaluation(name, "model", "x:test", temperature, 1.0, 0, 100, scores, 2.0)
+
+
+def sweep(name, *, greedy, hot, dev=(0.0, 1.0)):
+    """Greedy and temperature 1 on 40 tasks; greedy is the best."""
+    first, last = (evaluation(x, samples=n, temperature=t, name=name) for x, n, t in ((greedy, 1, 0.0), (hot, 8, 1.0)))
+    chosen = tuple(evaluation([1], samples=1, temperature=t) for t in dev)
+    return Sweep(name, chosen, first, last, last, first)
+
+
+HALF, MORE, LESS = [1] * 20 + [0] * 20, [1] * 32 + [0] * 8, [1] * 8 + [0] * 32
+COLD, WARM = [2] * 40, [5] * 40
+BASE = sweep("base", greedy=HALF, hot=COLD)
+
+
+@pytest.mark.parametrize(
+    ("greedy", "hot", "conclusion"),
+    [
+        (MORE, WARM, "more capable"),
+        (MORE, COLD, "more capable"),
+        (HALF, WARM, "surer only"),
+        (HALF, COLD, "no change"),
+        (LESS, WARM, "worse"),
+    ],
+)
+def test_the_conclusion_is_about_each_models_best_temperature(greedy, hot, conclusion):
+    assert capability(BASE, sweep("trained", greedy=greedy, hot=hot)).conclusion == conclusion
+
+
+def test_a_gain_is_vetoed_by_a_fall_of_greedy_decoding_alone():
+    up, down, same = (compare(evaluation(HALF, samples=1), evaluation(x, samples=1)) for x in (MORE, LESS, HALF))
+    assert conclude(up, same, same) == conclude(up, None, down) == "more capable"
+    assert conclude(up, down, up) == "no change", "neither more capable nor surer alone"
+    assert conclude(same, down, up) == "surer only" and conclude(same, up, down) == "no change"
+    assert conclude(down, up, up) == "worse"
+    few = compare(evaluation([0] * 5), evaluation([8] * 5))
+    assert conclude(few, up, up) == "too few tasks"
+
+
+def test_the_sentence_has_the_figures_that_decide():
+    better = capability(BASE, sweep("trained", greedy=MORE, hot=WARM))
+    # 12 of 40 tasks up, none down: +30 points
+    assert better.sentence.startswith(
+        "More capable: pass@1 at each model's own best temperature goes from 50.0 % (greedy) to 80.0 % (greedy), +30.0 [+"
+    )
+    surer = capability(BASE, sweep("trained", greedy=HALF, hot=WARM)).sentence
+    assert surer.startswith(
+        "Surer only, not more capable: at T 1 pass@1 goes from 25.0 to 62.5 %, +37.5 [+37.5, +37.5] points, but"
+    )
+    assert surer.endswith("goes from 50.0 % (greedy) to 50.0 % (greedy), +0.0 [+0.0, +0.0] points.")
+    # one task up, one down: sd of the differences sqrt(2 / 39), so 2.80 * 0.2265 / sqrt(40) = 10.0 points
+    swapped = [1] * 19 + [0] + [1] + [0] * 19
+    none = capability(BASE, sweep("trained", greedy=swapped, hot=COLD)).sentence
+    assert none.startswith("No change in capability shown: ") and none.endswith(
+        "40 tasks show a difference of 10.0 points in 80 % of cases."
+    )
+    assert capability(BASE, BASE).sentence.endswith("; no task differs.")
+    few = Sweep("few", BASE.dev, *[evaluation([1] * 5)] * 3)
+    assert capability(few, few).sentence == "Too few tasks to tell: pass@1 of both is known for 5 tasks, 6 are needed."
+
+
+def test_one_temperature_says_that_it_cannot_tell():
+    old = [single(evaluation(passed, name=name)) for name, passed in (("base", COLD), ("trained", WARM))]
+    assert capability(*old).conclusion == "one temperature"
+    assert capability(*old).sentence.startswith(
+        "At one temperature alone, so capability cannot be told from temperature: at T 1"
+    )
+    assert single(evaluation(HALF, samples=1, temperature=0.0)).greedy is not None
+
+
+def test_tasks_solved_by_one_and_not_by_the_other():
+    found = solved(evaluation([0, 0, 3, 8, 1, 0]), evaluation([1, 8, 0, 8, 1, 0]))
+    assert (found.before, found.after, found.gained, found.lost, found.samples) == (3, 4, 2, 1, 8)
+    assert found.p_value == 1.0, "2 * (1 + 3) / 8"
+
+
+def test_a_fall_of_pass_at_k_is_a_warning():
+    before, after = sweep("base", greedy=HALF, hot=[1] * 40), sweep("trained", greedy=MORE, hot=[8] * 20 + [0] * 20)
+    (warning,) = capability(before, after, 8).warnings
+    assert warning.startswith("pass@8 falls: ") and "100.0 % (T 1) to 50.0 % (T 1)" in warning
+
+
+def test_the_best_temperature_is_that_of_the_highest_mean():
+    runs = [
+        evaluation([1, 0], samples=1, temperature=0.0),
+        evaluation([4, 0], samples=8, temperature=0.2),
+        evaluation([3, 2], samples=8, temperature=1.0),
+    ]
+    assert best_temperature(runs) == 0.0
+    assert best_temperature(runs[1:]) == 1.0, "5 of 16 beat 4 of 16"
+    assert best_temperature(runs, 8) == 1.0, "both tasks are solved; greedy decoding has no pass@8"
+    assert best_temperature([runs[1], replace(runs[1], temperature=0.1)]) == 0.1, "the lowest of equals"
+    assert best_temperature(runs[:1], 8) == 0.0
+
+
+def test_folds_are_pooled_over_their_tasks():
+    one, two = (
+        Sweep("trained", (evaluation([1]),), best, many, many, None, logp, tasks)
+        for best, many, logp, tasks in (
+            (evaluation([8, 0], temperature=0.2), evaluation([8, 0]), -1.0, 1),
+            (evaluation([4], temperature=0.6, first=2), evaluation([2], first=2), -0.5, 3),
+        )
+    )
+    found = pooled([one, two])
+    assert [score.passed for score in found.best.scores] == [8, 0, 4] and found.best.temperature is None
+    assert found.hot.temperature == 1.0 and found.greedy is None and found.best.wall_seconds == 4.0
+    assert (found.heldout_logp, found.heldout_tasks) == (pytest.approx(-0.625), 4)
+    with pytest.raises(ValueError, match="a test task is in two folds"):
+        pooled([one, one])
+    with pytest.raises(ValueError, match="same temperatures"):
+        pooled([one, single(evaluation([4], first=9))])
+    with pytest.raises(ValueError, match="no folds"):
+        pooled([])
+    assert "(each fold's own T)" in capability(found, found).sentence or capability(found, found).conclusion == "too few tasks"
+
+
+def test_ks_above_the_samples_are_left_out():
+    assert defined_ks([BASE], (1, 4, 8, 16)) == (1, 4, 8)
+    assert defined_ks([single(evaluation(HALF, samples=1))], (4, 8)) == (1,)
