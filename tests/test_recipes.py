@@ -32,6 +32,7 @@ def test_the_documented_recipes_are_there():
     wanted |= {"rlvr_tests", "rlvr_lint", "rlvr_both", "dpo", "dpo_focal", "kto", "rank"}
     wanted |= {"sql_sft", "sql_rloo", "maxrl", "rft", "nft", "pkpo", "passk", "rspo", "unlikeliness", "gfpo"}
     assert {path.stem for path in FILES} == wanted
+    wanted |= {"ssd", "placebo", "inverted", "format_only"}
     text = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text()
     assert all(f"`{name}`" in text for name in wanted)
 

@@ -75,6 +75,11 @@ class RewardConfig(Strict):
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])
     """How a component's value is assigned to tokens, where not by the component's own default."""
+    verdicts: Literal["as_judged", "shuffled", "inverted", "ignored", "format"] = "as_judged"
+    """Control runs (docs/evaluation.md): the judge's verdicts; the same shuffled within each group; inverted; every attempt passed; passed
+    if it has the format of an answer and compiles."""
+    verdicts_seed: int = 0
+    """``verdicts: shuffled``: seed of the permutations."""
     mask_unexecuted: bool = False
     """Mask the tokens of statements that no test executed, where executed lines are known (StepCoder, 2402.01391)."""
 
@@ -88,6 +93,15 @@ class RewardConfig(Strict):
         """Refuse a length whose free limit is not below its upper one."""
         if not 0 <= self.length[0] < self.length[1]:
             raise ValueError(f"length: two rising numbers of characters, not {self.length}")
+        return self
+
+    @model_validator(mode="after")
+    def seed_is_read(self) -> Self:
+        """Refuse a seed of permutations where nothing is permuted."""
+        if self.verdicts_seed and self.verdicts != "shuffled":
+            raise ValueError(
+                f"verdicts_seed has no effect with verdicts: {self.verdicts}; remove it, or set verdicts: shuffled"
+            )
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from upsolve.config import RewardConfig
 from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.reward.components import CLOCK_SECONDS, Component
+from upsolve.reward.controls import controlled
 from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part
 from upsolve.types import Group, Status, Verdict
@@ -22,6 +23,8 @@ __all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "check_rewards", "
 IN_PROCESS = "in_process"
 """Label of a verdict that the attempt could have decided itself (docs/threat-model.md)."""
 TRUNCATED = "truncated"
+CONTROL = "control run, verdicts"
+"""Begins the name under which ``Rewarded.flagged`` counts verdicts that are not the judge's."""
 Terms = Mapping[str, tuple[Component, float]]
 """Components with their weights, by name."""
 
@@ -47,7 +50,8 @@ class Rewarded:
 def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | None = None) -> Rewarded:
     """Return r_i = sum over components k of w_k v_k(i) for every judged attempt i of a group.
 
-    Attempts that are unjudged, unscored or lack what a component reads are left out, never 0. The rules for truncated and hacked
+    In a control run (``config.verdicts``) the verdicts are not the judge's, those of the returned group neither. Attempts that are
+    unjudged, unscored or lack what a component reads are left out, never 0. The rules for truncated and hacked
     attempts come first.
 
     Args:
@@ -58,10 +62,13 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
     Raises:
         ValueError: a component's value is outside of its range.
     """
+    group = controlled(group, config)
     kept: list[int] = []
     parts: list[tuple[Part, ...]] = []
     left_out: Counter[str] = Counter()
     flagged: Counter[str] = Counter()
+    if config.verdicts != "as_judged":
+        flagged[f"{CONTROL} {config.verdicts}"] = sum(v is not None and v.status is not Status.UNSCORED for v in group.verdicts)
     terms = terms_of(config)
     baseline = baseline_seconds(group, config.efficiency, baselines or {}) if "efficiency" in terms else None
     for index in range(len(group.attempts)):

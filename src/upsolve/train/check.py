@@ -1,5 +1,6 @@
 """Checks of a recipe against its archive, before a model is loaded."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -16,6 +17,8 @@ from upsolve.verify.pool.pool import verify
 
 __all__ = ["check_run", "checked_rewarder"]
 
+LOGGER = logging.getLogger("upsolve.train")
+
 
 def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Processes) -> Callable[[Group], Rewarded]:
     """Return the function that rewards a group, after ``check_run``; references are judged where the reward needs their times.
@@ -26,6 +29,8 @@ def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Process
     """
     if not groups:
         raise TrainingError(f"no group to train on: no task of {recipe.data.archive} is in the training split (data.train)")
+    if recipe.reward.verdicts != "as_judged" and processes.is_main:
+        LOGGER.warning("reward.verdicts: %s: a control run, whose rewards are not the judge's", recipe.reward.verdicts)
     judge = partial(verify, how=judging_of(recipe.verify))
     baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
     check_run(recipe, groups, baselines)
