@@ -161,7 +161,14 @@ def test_only_the_run_itself_takes_the_whole_recipe():
 
 
 WHOLE_RECIPE = {
-    *("experiment.run_recipe", "train.loop.train", "train.loop.prepare", "train.setup.parts_of", "train.run.start_run"),
+    *(
+        "experiment.run_recipe",
+        "experiment.run_folds",
+        "train.loop.train",
+        "train.loop.prepare",
+        "train.setup.parts_of",
+        "train.run.start_run",
+    ),
     *("train.check.check_run", "train.check.checked_rewarder", "train.memory.memory_of"),
     *("train.run_folder.claim", "train.run_folder.claim_run", "train.run_folder.changed_keys"),
 }

@@ -15,7 +15,7 @@ from upsolve.archive.store import open_archive
 from upsolve.cli.main import main
 from upsolve.cli.progress import line_reporter
 from upsolve.cli.recipes import load
-from upsolve.config.recipe import RECIPES
+from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe
 from upsolve.errors import ConfigError
 from upsolve.evaluate.runs import save_evaluation
 from upsolve.types import Evaluation, TaskScore
@@ -114,6 +114,31 @@ def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):
     assert f"report: {tmp_path / 'report.html'}" in here(
         "report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path
     )
+
+
+def test_runs_are_compared_with_their_controls(here, tmp_path):
+    scores = [tuple(TaskScore(f"t{i}", "", 8, c, {"passed": c}) for i in range(40)) for c in (2, 6, 4)]
+    for name, trained in (("rloo", scores[1]), ("placebo", scores[2])):
+        for file, some in (("base", scores[0]), ("trained", trained)):
+            save_evaluation(Evaluation(file, "m", "x:test", 1.0, 1.0, 0, 8, some), tmp_path / name / f"{file}.json")
+        dump_recipe(load_recipe(name), tmp_path / name / "recipe.yaml")
+    said = plain(here("compare", tmp_path / "rloo", tmp_path / "placebo"))
+    assert row("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001") in said and "pass@1 on 40 tasks" in said
+    assert "no base.json, so this is no finished run" in here("compare", tmp_path, code=2)
+
+
+def test_power_says_how_many_tasks_a_difference_needs(here):
+    said = here("power", "--tasks", 104, "--rate", 0.298)
+    # 2.80 * sqrt(2 * 0.298 * 0.702 * 0.35) / sqrt(104) = 10.5 points
+    assert (
+        said.startswith("104 tasks, one greedy answer each, show a difference of 10.5 points")
+        and "   5 points need    460 tasks" in said
+    )
+    assert "--rate, --correlation: a pass rate in (0, 1)" in here("power", "--rate", 1, code=2)
+
+
+def test_a_temperature_that_evaluations_do_not_read_is_refused(here):
+    assert "set evaluate.temperatures=[0.2]" in here("eval", "--set", "sample.temperature=0.2", code=2)
 
 
 def test_errors_are_one_message_and_no_traceback(tmp_path):

@@ -14,10 +14,10 @@ import torch
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import EvalConfig, ModelConfig, Recipe, RewardConfig, SampleConfig, VerifyConfig, recipe_yaml
-from upsolve.errors import TrainingError
-from upsolve.evaluate.benchmarks import HeldOut, held_out, sweep_model
+from upsolve.errors import ConfigError, TrainingError
+from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.runs import load_sweep, save_sweep
-from upsolve.evaluate.sweep import Sweep
+from upsolve.evaluate.sweep import Sweep, pooled
 from upsolve.progress import OnProgress, no_progress
 from upsolve.report.examples import pick_examples
 from upsolve.report.html import ReportContent, write_report
@@ -32,11 +32,11 @@ from upsolve.types import Group
 from upsolve.verify.limits import judging_of
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["run_recipe"]
+__all__ = ["run_folds", "run_recipe"]
 
 MEASURED = (
     *("model.name", "model.bf16", "data.archive", "data.train", "data.dev", "sample"),
-    *("data.split", "data.split_by", "data.split_seed"),
+    *("data.split", "data.split_by", "data.split_seed", "data.folds", "data.fold"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
     *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
 )
@@ -137,6 +137,44 @@ def run_recipe(
         write_report(place / "report.html", replace(content, **told))
     processes.wait()
     return before, after, trained
+
+
+def run_folds(
+    recipe: Recipe, folder: str | Path, folds: int, *, progress: OnProgress | None = None, fresh: bool = False
+) -> tuple[Sweep, Sweep]:
+    """Cross-fit: run a recipe once for each fold of the archive's tasks, and pool the folds' test tasks, so that each task is measured once.
+
+    Args:
+        recipe: all settings.
+        folder: for a folder ``fold-I`` of every run, and base.json, trained.json and report.html of all.
+        folds: number of folds, >= 2.
+        progress: called with fold and stage, units done, and units in all.
+        fresh: remove earlier runs in the folder first.
+
+    Returns:
+        The base and the trained models over all tasks.
+
+    Raises:
+        ConfigError: fewer than two folds.
+        TrainingError: a fold's folder holds results of another recipe.
+    """
+    if folds < 2:
+        raise ConfigError(f"--folds: at least 2, got {folds}")
+    place, sweeps = Path(folder), list[tuple[Sweep, Sweep]]()
+    for fold in range(folds):
+        data = recipe.data.model_copy(update={"folds": folds, "fold": fold})
+        report = labelled(progress or no_progress, f"fold {fold + 1} of {folds}")
+        before, after, _ = run_recipe(
+            recipe.model_copy(update={"data": data}), place / f"fold-{fold}", progress=report, fresh=fresh
+        )
+        sweeps.append((before, after))
+    whole = pooled([before for before, _ in sweeps]), pooled([after for _, after in sweeps])
+    if Processes().is_main:
+        for sweep in whole:
+            save_sweep(sweep, place / f"{sweep.name}.json")
+        title = f"{recipe.name}: before and after training, {folds} folds"
+        write_report(place / "report.html", ReportContent(title, whole, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe)))
+    return whole
 
 
 def remove_evaluation(folder: Path) -> None:

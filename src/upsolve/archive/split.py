@@ -221,20 +221,44 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) 
     Raises:
         ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split; ``data.split_by`` does not fit the tasks.
     """
-    shares = {"train": data.train, "dev": data.dev, "test": 1 - data.train - data.dev}
-    if shares["test"] <= 0:
-        raise ConfigError("data.train + data.dev must be below 1: the rest is the test split")
     ranked = data.split == "ranked" or archive.path == EMBEDDED
-    tasks = split_tasks(archive.tasks(), shares, seed=data.split_seed, ranked=ranked, by=data.split_by)
+    tasks = tasks_of(archive.tasks(), data, ranked=ranked)
     report_leaks(tasks)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
-    groups: dict[str, list[Group]] = {split: [] for split in shares}
+    groups: dict[str, list[Group]] = {split: [] for split in tasks}
     for group in judged_groups(archive, data.judge):
         groups[split_of[group.task.task_id]].append(group)
     if untried:
         tried = {group.task.task_id for group in groups["train"]}
         groups["train"] += [Group(task, (), ()) for task in tasks["train"] if task.task_id not in tried]
     return Split(tasks, groups)
+
+
+def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[str, list[Task]]:
+    """Return the tasks of each split: by shares or, with ``data.folds``, one fold as the test split.
+
+    Every task is in the test split of exactly one fold. ``dev`` is taken from the others by a hash of another seed.
+
+    Raises:
+        ConfigError: no test task is left, or the tasks record their split themselves.
+    """
+    if not data.folds:
+        shares = {"train": data.train, "dev": data.dev, "test": 1 - data.train - data.dev}
+        if shares["test"] <= 0:
+            raise ConfigError("data.train + data.dev must be below 1: the rest is the test split")
+        return split_tasks(tasks, shares, seed=data.split_seed, ranked=ranked, by=data.split_by)
+    if data.split_by and RECORDED.keys() & set(field_values(tasks, data.split_by).values()):
+        raise ConfigError(
+            f"data.folds: the tasks record their split in {data.split_by!r}; leave out data.split_by or data.folds"
+        )
+    folds = {f"fold {number}": 1 / data.folds for number in range(data.folds)}
+    parts = split_tasks(tasks, folds, seed=data.split_seed, ranked=ranked, by=data.split_by)
+    test = parts.pop(f"fold {data.fold}")
+    others = {task.task_id for part in parts.values() for task in part}
+    dev = data.dev / (1 - 1 / data.folds)
+    rest = [task for task in tasks if task.task_id in others]
+    shares = {"train": 1 - dev, "dev": dev}
+    return {**split_tasks(rest, shares, seed=data.split_seed + 1, ranked=ranked, by=data.split_by), "test": test}
 
 
 def judged_groups(archive: Archive, judge: str) -> list[Group]:

@@ -1,4 +1,4 @@
-"""Commands around a model: run, train, sample, eval, report."""
+"""Commands around a model: run, train, sample, eval."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,14 +10,12 @@ from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.errors import ConfigError
 
-__all__ = ["evaluate", "report", "run", "sample", "train"]
+__all__ = ["evaluate", "run", "sample", "train"]
 
 AnyRecipe = Annotated[
     str | None,
     typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file; else the defaults.", metavar="RECIPE"),
 ]
-KS = (1, 2, 4, 8, 10, 16, 32, 64, 100)
-"""The k of pass@k that a report shows, up to the number of samples of a task."""
 
 
 @app.command()
@@ -28,12 +26,24 @@ def run(
     model: ModelName = "",
     seed: Seed = None,
     fresh: Fresh = False,
+    folds: Annotated[
+        int,
+        typer.Option(
+            help="Train and measure this number of times, each on other test tasks, and pool them: for small archives."
+        ),
+    ] = 0,
     settings: Settings = None,
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
-    from upsolve.experiment import run_recipe
+    from upsolve.experiment import run_folds, run_recipe
 
+    if folds:
+        with bars() as progress:
+            before, after = run_folds(loaded, out, folds, progress=progress, fresh=fresh)
+        show_results((before, after), loaded.evaluate.ks)
+        typer.echo(f"report: {out / 'report.html'}    models: {out / 'fold-*/training/model'}")
+        return
     with bars() as progress:
         before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
     show_results((before, after), loaded.evaluate.ks)
@@ -127,19 +137,3 @@ def evaluate(
     save_sweep(sweep, out / f"{name}.json")
     show_results((sweep,), loaded.evaluate.ks)
     typer.echo(f"evaluation: {out / f'{name}.json'}")
-
-
-@app.command()
-def report(
-    evaluations: Annotated[list[Path], typer.Argument(help="Evaluations (JSON), the baseline first.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file, or a folder for report.html.")] = Path("report.html"),
-) -> None:
-    """Compare evaluations: tables in the terminal, and one self-contained HTML page."""
-    from upsolve.evaluate.runs import load_sweep
-    from upsolve.report.html import ReportContent, write_report
-
-    sweeps = tuple(load_sweep(path) for path in evaluations)
-    page = out / "report.html" if out.is_dir() else out
-    show_results(sweeps, KS)
-    write_report(page, ReportContent(" and ".join(sweep.name for sweep in sweeps), sweeps, KS))
-    typer.echo(f"report: {page}")

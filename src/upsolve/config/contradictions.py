@@ -58,7 +58,11 @@ def select_problems(
 
 def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, monitor: MonitorConfig) -> Iterator[str]:
     """Yield what the source of groups, the split and the monitors cannot do."""
-    if data.train + data.dev >= 1:
+    if data.folds == 1 or data.fold >= max(1, data.folds):
+        yield f"data.folds: at least 2, and data.fold below it; got folds {data.folds}, fold {data.fold}"
+    if data.folds and data.dev + 1 / data.folds >= 1:
+        yield f"data.dev: {data.dev} and a fold of {1 / data.folds:.2f} leave nothing to train on"
+    if data.train + data.dev >= 1 and not data.folds:
         yield f"data: train {data.train} and dev {data.dev} together must be below 1; the rest is the test split"
     if advantage.needs_values and not source.rounds:
         yield f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind"

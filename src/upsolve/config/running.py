@@ -73,6 +73,11 @@ class DataConfig(Strict):
     Where its values are train, dev (validation) and test, they are the split, as a source records it. Empty: by task."""
     split_seed: int = 0
     """Seed of the split by task."""
+    folds: int = Field(default=0, ge=0)
+    """K folds of the tasks for cross-fitting: the test split is one of them, ``dev`` is a share of all tasks, the rest is trained on and
+    ``train`` is not read; 0: none. ``upsolve run --folds K`` runs all of them and pools their test tasks."""
+    fold: int = Field(default=0, ge=0)
+    """Which of the folds is the test split, from 0."""
     judge: str = ""
     """Whose verdicts count, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored one,
     and ours before a recorded one only where it rests on as many tests."""

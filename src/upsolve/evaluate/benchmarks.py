@@ -18,7 +18,7 @@ from upsolve.files import write_text
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Evaluation, Group, Task, Verdict
 
-__all__ = ["HeldOut", "evaluate_model", "held_out", "sweep_model"]
+__all__ = ["HeldOut", "evaluate_model", "held_out", "labelled", "sweep_model"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from upsolve.evaluate.intervals import Paired, paired_difference
+from upsolve.evaluate.intervals import Estimate, Paired, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.sweep import temperature_name
 from upsolve.types import Evaluation
 
-__all__ = ["DECIDABLE", "Comparison", "compare", "drops", "points"]
+__all__ = ["DECIDABLE", "Comparison", "compare", "drops", "interval_text"]
 
 Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
 DECIDABLE = 6
@@ -83,9 +83,7 @@ class Comparison:
         """The difference with its interval, in points: ``+14.0 [+9.6, +18.9]``; a dash without shared tasks."""
         if self.paired is None:
             return "–"
-        change = self.paired.difference
-        interval = f" [{points(change.low)}, {points(change.high)}]" if change.tasks >= DECIDABLE else " (no interval)"
-        return points(change.mean) + interval
+        return interval_text(self.paired.difference)
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -116,6 +114,12 @@ class Comparison:
     def text(self) -> str:
         """Return headline, details and warnings, a line each."""
         return "\n".join(line for line in (self.headline, self.details, *self.warnings) if line)
+
+
+def interval_text(change: Estimate) -> str:
+    """Return a difference of shares with its interval, in points; no interval where there are too few tasks for one."""
+    interval = f"[{points(change.low)}, {points(change.high)}]" if change.tasks >= DECIDABLE else "(no interval)"
+    return f"{points(change.mean)} {interval}"
 
 
 def points(value: float) -> str:

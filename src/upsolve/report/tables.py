@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import DECIDABLE, Comparison
+from upsolve.evaluate.comparison import DECIDABLE, Comparison, interval_text
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
+from upsolve.evaluate.gains import RunResult, worth_of_verdicts
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
@@ -22,7 +23,9 @@ __all__ = [
     "profile_table",
     "result_tables",
     "reward_tables",
+    "runs_table",
     "temperature_table",
+    "worth_table",
 ]
 
 ERRORS = 8
@@ -55,6 +58,38 @@ def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Table]:
     tables += [change_table(sweeps[0].best, other.best) for other in sweeps[1:]]
     tables.append(profile_table([sweep.hot for sweep in sweeps]))
     return tables
+
+
+def runs_table(runs: Sequence[RunResult]) -> Table:
+    """Return what each run's model passes beside the base, in percent, and the conclusion about it; the base is that of the first run."""
+    changes = [capability(run.before, run.after) for run in runs]
+    first = runs[0].before
+    rows = [("base", *pass_cells(first), "", "")]
+    rows += [
+        (run.name, *pass_cells(run.after), change.best.change, change.conclusion)
+        for run, change in zip(runs, changes, strict=True)
+    ]
+    header = ("run", "best temperature", "greedy", temperature_name(first.hot.temperature), "to its base, each at its best", "")
+    return Table(f"pass@1 on {len(first.best.scores)} tasks, %", header, tuple(rows))
+
+
+def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
+    """Return pass@1 at the best temperature, greedily, and at the highest."""
+    best, greedy, hot = (
+        list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in (sweep.best, sweep.greedy, sweep.hot)
+    )
+    cells = [percent(sum(values) / len(values)) if values else "–" for values in (best, greedy, hot)]
+    return f"{cells[0]} ({temperature_name(sweep.best.temperature)})", cells[1], cells[2]
+
+
+def worth_table(runs: Sequence[RunResult]) -> Table:
+    """Return gain(method) - gain(control) in points for every run and every control."""
+    rows = [
+        (one.method, one.control, interval_text(one.paired.difference), f"{one.paired.p_value:.4f}")
+        for one in worth_of_verdicts(runs)
+    ]
+    header = ("run", "control", "gain beyond the control, points", "p")
+    return Table("What the verdicts are worth: pass@1, each model at its best temperature", header, tuple(rows))
 
 
 def percent(value: float | None) -> str:

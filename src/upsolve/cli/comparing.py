@@ -1,0 +1,93 @@
+"""Commands over finished evaluations: report, compare, power."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upsolve.cli.app import app, show, show_results
+from upsolve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from upsolve.evaluate.gains import RunResult
+
+__all__ = ["compare", "power", "report"]
+
+KS = (1, 2, 4, 8, 10, 16, 32, 64, 100)
+"""The k of pass@k that a report shows, up to the number of samples of a task."""
+DIFFERENCES = (0.02, 0.03, 0.05, 0.10, 0.15)
+"""Differences, as shares, for which `power` says how many tasks they need."""
+
+
+@app.command()
+def report(
+    evaluations: Annotated[list[Path], typer.Argument(help="Evaluations (JSON), the baseline first.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file, or a folder for report.html.")] = Path("report.html"),
+) -> None:
+    """Compare evaluations: tables in the terminal, and one self-contained HTML page."""
+    from upsolve.evaluate.runs import load_sweep
+    from upsolve.report.html import ReportContent, write_report
+
+    sweeps = tuple(load_sweep(path) for path in evaluations)
+    page = out / "report.html" if out.is_dir() else out
+    show_results(sweeps, KS)
+    write_report(page, ReportContent(" and ".join(sweep.name for sweep in sweeps), sweeps, KS))
+    typer.echo(f"report: {page}")
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of finished runs; controls among them, such as that of `placebo`.")
+    ],
+) -> None:
+    """Compare runs with their base and with controls: what a method gains, and what of it the verdicts are worth."""
+    from upsolve.report.tables import runs_table, worth_table
+
+    found = [run_result(folder) for folder in runs]
+    try:
+        show(runs_table(found))
+        show(worth_table(found))
+    except ValueError as error:
+        raise ConfigError(f"cannot be compared: {error}") from error
+
+
+def run_result(folder: Path) -> "RunResult":
+    """Read the results of `upsolve run`, with or without `--folds`.
+
+    Raises:
+        ConfigError: the folder has none.
+    """
+    from upsolve.config import load_recipe
+    from upsolve.evaluate.gains import RunResult
+    from upsolve.evaluate.runs import load_sweep
+
+    if missing := [name for name in ("base.json", "trained.json") if not (folder / name).exists()]:
+        raise ConfigError(f"{folder}: no {missing[0]}, so this is no finished run of `upsolve run`")
+    own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.exists()), None)
+    recipe = load_recipe(own)
+    name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
+    return RunResult(name, recipe.reward.verdicts, load_sweep(folder / "base.json"), load_sweep(folder / "trained.json"))
+
+
+@app.command()
+def power(
+    tasks: Annotated[int, typer.Option(help="Tasks to measure on.", min=1)] = 100,
+    rate: Annotated[float, typer.Option(help="Pass rate of the model, greedy, between 0 and 1.")] = 0.3,
+    correlation: Annotated[
+        float | None, typer.Option(help="Of the answers of two models to a task; 0.65 was observed before and after training.")
+    ] = None,
+) -> None:
+    """Say what difference a number of tasks can show, and how many tasks a difference needs."""
+    from upsolve.evaluate.power import CORRELATION, answer_deviation, detectable, tasks_needed
+
+    try:
+        deviation = answer_deviation(rate, CORRELATION if correlation is None else correlation)
+    except ValueError as error:
+        raise ConfigError(f"--rate, --correlation: {error}") from error
+    seen = 100 * detectable(tasks, deviation)
+    typer.echo(
+        f"{tasks} tasks, one greedy answer each, show a difference of {seen:.1f} points in 80 % of cases (paired, p < 0.05)"
+    )
+    for difference in DIFFERENCES:
+        typer.echo(f"{100 * difference:4.0f} points need {tasks_needed(difference, deviation):6} tasks")

@@ -1,0 +1,62 @@
+"""Gains of several runs over their base, and what of a gain the verdicts are worth."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from upsolve.evaluate.intervals import Paired, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.sweep import Sweep
+
+__all__ = ["RunResult", "Worth", "gains", "worth_of_verdicts"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run's base and trained model."""
+
+    name: str
+    """Label of the run."""
+    verdicts: str
+    """``reward.verdicts`` of its recipe: ``as_judged``, or which control it is."""
+    before: Sweep
+    """The base."""
+    after: Sweep
+    """The trained model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a run gains beyond a control."""
+
+    method: str
+    """The run that was trained on the judge's verdicts."""
+    control: str
+    """The control run."""
+    paired: Paired
+    """gain(method) - gain(control) in pass@1, paired by task."""
+
+
+def gains(run: RunResult) -> Mapping[str, float]:
+    """Return the change of pass@1 of each task, base and trained model each at its own best temperature, in [-1, 1]."""
+    before, after = task_pass_at_k(run.before.best.scores, 1), task_pass_at_k(run.after.best.scores, 1)
+    return {name: after[name] - before[name] for name in before if name in after}
+
+
+def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
+    """Compare the gain of every run with that of every control, over the tasks that both could score.
+
+    Raises:
+        ValueError: two runs share no task.
+    """
+    judged = [run for run in runs if run.verdicts == "as_judged"]
+    controls = [run for run in runs if run.verdicts != "as_judged"]
+    found: list[Worth] = []
+    for method, control in product(judged, controls):
+        mine, theirs = gains(method), gains(control)
+        shared = [name for name in mine if name in theirs]
+        if not shared:
+            raise ValueError(f"{method.name} and {control.name} were measured on different tasks")
+        paired = paired_difference({name: theirs[name] for name in shared}, {name: mine[name] for name in shared})
+        found.append(Worth(method.name, control.name, paired))
+    return tuple(found)
