@@ -71,4 +71,8 @@ class TrainingError(UpsolveError):
 
 
 class CollapseError(TrainingError):
-    """The policy collapsed."""
+    """The policy collapsed; with ``ahead``, a signal says that it is about to, and its weights are still good."""
+
+    def __init__(self, message: str, *, ahead: bool = False) -> None:
+        super().__init__(message)
+        self.ahead = ahead

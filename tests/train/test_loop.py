@@ -135,6 +135,14 @@ def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
     assert trained.steps < 6 and (trained.folder / "model.safetensors").exists()
 
 
+def test_a_sign_of_collapse_stops_the_run_with_its_last_weights(tiny_model, tmp_path):
+    monitor = {**SETTINGS["monitor"], "eval_every": 1, "max_logit_variance": 1.001, "max_likelihood_drop": 99, "min_entropy": 0}
+    optim = {**SETTINGS["optim"], "lr": 0.05}
+    trained = run(recipe_for(tiny_model, monitor=monitor, optim=optim), tmp_path / "run")
+    assert "max_logit_variance" in trained.collapsed and trained.kept_step == trained.steps < 6
+    assert (trained.folder / "model.safetensors").exists()
+
+
 def test_a_folder_of_another_recipe_is_refused(tiny_model, tmp_path):
     run(recipe_for(tiny_model), tmp_path / "run")
     with pytest.raises(TrainingError, match=r"another recipe \(seed was 0, now 1\)"):

@@ -68,5 +68,8 @@ def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageCon
         yield f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind"
     if "k" in advantage.record.options and advantage.settings["k"] >= data.group_size:
         yield f"advantage.options.k: {advantage.settings['k']} of the {data.group_size} attempts of a group (data.group_size) leave nothing to compare"
+    limits = [name for name in ("max_logit_variance", "max_negative_gap") if getattr(monitor, name) is not None]
+    if limits and not (monitor.heldout and monitor.stop_on_collapse):
+        yield f"monitor.{limits[0]}: needs held-out attempts and stop_on_collapse; set monitor.heldout, monitor.stop_on_collapse: true"
     if monitor.keep == "best" and not monitor.heldout:
         yield "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last"

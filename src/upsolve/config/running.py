@@ -137,6 +137,12 @@ class MonitorConfig(Strict):
     """A collapse: mean log-probability of held-out passed attempts fell by more than this, nats a token, since the start."""
     min_entropy: float = Field(default=0.02, ge=0)
     """A collapse: mean token entropy of a step below this, nats."""
+    max_logit_variance: float | None = Field(default=None, gt=1)
+    """Stop before a collapse, with the last weights: the logit variance on held-out attempts grew to more than this multiple of its value
+    at the start (a sign of 2609.11956); null: no limit, since no value is known to fit all models."""
+    max_negative_gap: float | None = Field(default=None, gt=0)
+    """Stop before a collapse, with the last weights: held-out failed attempts lost more log-probability, relative to passed ones, than this
+    since the start, nats a token (a sign of 2609.11956); null: no limit."""
     max_drift: float = Field(default=0.5, gt=0)
     """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
     keep: Literal["last", "best"] = "last"

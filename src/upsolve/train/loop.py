@@ -45,7 +45,7 @@ def train(
         TrainingError: no group has a gradient, or the folder holds another run.
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
-    place, processes, collapsed = Path(folder), Processes(), ""
+    place, processes, collapsed, usable = Path(folder), Processes(), "", True
     if done := processes.from_main(lambda: claim_run(place, recipe, fresh=fresh)):
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
@@ -59,8 +59,8 @@ def train(
                 for batches, lr in run.remaining(now):
                     run.record(parts.learner.step(batches, now.scores, lr))  # step
         except CollapseError as error:
-            collapsed = str(error)
-        return run.finish(collapsed)
+            collapsed, usable = str(error), error.ahead
+        return run.finish(collapsed, usable=usable)
 
 
 def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:

@@ -72,21 +72,25 @@ def read_log(file: Path) -> list[dict[str, float]]:
 
 
 def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[PackedBatch]) -> dict[str, float]:
-    """Return mean log-probabilities per token of held-out attempts, nats: passed, failed, and the difference (``heldout_margin``).
+    """Return mean log-probabilities per token of held-out attempts, nats: passed, failed, and the difference (``heldout_margin``); and the
+    variance of the logits over the vocabulary, mean over their tokens.
 
     In the batches, passed attempts have advantage 1, failed ones -1.
     """
     passed: list[float] = []
     failed: list[float] = []
+    variance: list[float] = []
     for batch in batches:
         with torch.no_grad():  # not inference_mode: parameters that FSDP2 gathers in it cannot be trained
-            logp = score(batch).logp_T.float().cpu().numpy()
+            scores = score(batch)
+        logp = scores.logp_T.float().cpu().numpy()
+        variance += scores.logit_variance_T.tolist()
         sizes = np.bincount(batch.attempt_T)
         means = np.bincount(batch.attempt_T, weights=logp) / sizes
         up = batch.advantages_T[np.cumsum(sizes) - 1] > 0
         passed += means[up].tolist()
         failed += means[~up].tolist()
-    row: dict[str, float] = {}
+    row = {"heldout_logit_variance": float(np.mean(variance))} if variance else dict[str, float]()
     if passed:
         row["heldout_passed_logp"] = float(np.mean(passed))
     if failed:
@@ -138,4 +142,31 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
         raise CollapseError(
             f"step {step}: held-out passed attempts fell from {then:.3f} to {now:.3f} nats a token, "
             f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
+        )
+    check_signals(row, start, config)
+
+
+def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:
+    """Check the row of a step for the two signs that precede a collapse (2609.11956); arguments as those of ``check_health``.
+
+    Raises:
+        CollapseError: ``ahead`` is set: the held-out logit variance is more than ``max_logit_variance`` times that of the start, or the
+            margin between passed and failed held-out attempts grew by more than ``max_negative_gap`` because the failed ones fell.
+    """
+    step = int(row["step"])
+    now, then = row.get("heldout_logit_variance"), start.get("heldout_logit_variance")
+    limit = config.max_logit_variance
+    if limit is not None and now is not None and then and now > limit * then:
+        raise CollapseError(
+            f"step {step}: held-out logit variance grew from {then:.2f} to {now:.2f}, more than monitor.max_logit_variance {limit} times",
+            ahead=True,
+        )
+    gap, failed = (
+        row[name] - start[name] if name in row and name in start else 0.0 for name in ("heldout_margin", "heldout_failed_logp")
+    )
+    if config.max_negative_gap is not None and failed < 0 and gap > config.max_negative_gap:
+        raise CollapseError(
+            f"step {step}: held-out failed attempts fell by {-failed:.3f} nats a token and the gap to passed ones grew by {gap:.3f}, "
+            f"more than monitor.max_negative_gap {config.max_negative_gap}",
+            ahead=True,
         )

@@ -204,8 +204,12 @@ class Run:
         if self.learner.processes.is_main:
             replace_folder(folder, lambda place: self.learner.save(policy, place))
 
-    def finish(self, collapsed: str) -> Trained:
+    def finish(self, collapsed: str, *, usable: bool) -> Trained:
         """Write the last or the best weights to model/, write summary.json, and remove checkpoint and best weights. Collective.
+
+        Args:
+            collapsed: why the run was stopped early; empty if it was not.
+            usable: True if the last weights are good.
 
         Raises:
             TrainingError: no step was done, or the run collapsed and no earlier weights were kept (``monitor.keep: last``).
@@ -213,10 +217,10 @@ class Run:
         if not self.progress.step:
             raise TrainingError(f"no group to train on: {self.counts(self.now)[1]}; {EQUAL}")
         monitor, progress, processes, best = self.monitor, self.progress, self.learner.processes, self.folder / BEST
-        keep_best = processes.from_main(lambda: best.exists() and (monitor.keep == "best" or bool(collapsed)))
+        keep_best = processes.from_main(lambda: best.exists() and (monitor.keep == "best" or not usable))
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path))
-        elif collapsed and not keep_best:
+        elif not usable and not keep_best:
             raise TrainingError(f"{collapsed}; no earlier weights were kept (monitor.keep: best keeps them)")
         elif not keep_best:
             self.save(self.folder / MODEL)

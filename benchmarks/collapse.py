@@ -1,0 +1,94 @@
+"""Ten epochs on one archive, and what stops before the collapse: python benchmarks/collapse.py WORK [--seed N] [--epochs N]
+
+`rloo` at 5e-5 over the same attempts again and again, held-out signals every other step and a snapshot every epoch or so, whose greedy pass
+rate is measured on test tasks. The run is made without stops, so that both sides of a limit are seen; the table says at which step each
+limit would have stopped it and what was lost afterwards. A run that was stopped resumes.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from machine import machine
+
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import open_archive
+from upsolve.config import MonitorConfig, load_recipe
+from upsolve.errors import CollapseError
+from upsolve.evaluate.benchmarks import evaluate_model
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.train.loop import train
+from upsolve.train.monitor import check_health
+
+TASKS = 40
+LIMITS = {
+    "max_logit_variance": (1.1, 1.25, 1.5, 2.0),
+    "max_negative_gap": (0.25, 0.5, 1.0, 2.0),
+    "max_likelihood_drop": (0.25, 0.5, 1.0),
+}
+SETTINGS = (
+    *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "data.authors=[smollm2-135m]", "data.groups_per_task=1"),
+    *("optim.lr=5e-5", "optim.schedule=constant", "optim.tokens_per_step=2048", "optim.tokens_per_batch=2048"),
+    *("monitor.eval_every=2", "monitor.heldout=24", "monitor.stop_on_collapse=false", "monitor.save_every=10"),
+    *("sample.samples=1", "sample.temperature=0", "sample.max_tokens=160"),
+)
+
+
+def measured(recipe, tasks, model, file):
+    """Return the greedy pass rate of a model, in percent, measured once."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        stages = {"model": recipe.model.at(str(model)), "sample": recipe.sample, "verify": recipe.verify}
+        save_evaluation(evaluate_model(tasks, **stages, name=file.stem)[0], file)
+    values = task_pass_at_k(load_evaluation(file).scores, 1).values()
+    return round(100 * sum(values) / len(values), 1)
+
+
+def stopped_at(rows, config):
+    """Return the first step at which a limit would have stopped the run; None if none would."""
+    start = next((row for row in rows if "heldout_margin" in row), {})
+    for row in rows:
+        try:
+            check_health({"entropy": 1.0, **row}, start, config)
+        except CollapseError:
+            return int(row["step"])
+    return None
+
+
+def main(job):
+    """Train, measure the snapshots, and write the table."""
+    epochs = [f"optim.epochs={job.epochs}", f"monitor.snapshot_every={job.every}", f"seed={job.seed}", f"data.seed={job.seed}"]
+    recipe = load_recipe("rloo", [*SETTINGS, *epochs])
+    split = split_archive(open_archive(recipe.data.archive), recipe.data)
+    tasks, place = split.tasks["test"][:TASKS], job.work / f"seed-{job.seed}"
+    trained = train(recipe, split.groups["train"], split.groups["dev"], place / "training")
+    folders = {0: recipe.model.name}
+    folders |= {int(folder.name): folder for folder in sorted((place / "training" / "snapshots").iterdir())}
+    greedy = {step: measured(recipe, tasks, folder, place / "greedy" / f"{step:06d}.json") for step, folder in folders.items()}
+    signals = ("heldout_logit_variance", "heldout_margin", "heldout_passed_logp", "heldout_failed_logp", "entropy")
+    rows = [
+        {"step": int(row["step"]), **{name: round(row[name], 4) for name in signals}}
+        for row in trained.metrics
+        if "heldout_margin" in row
+    ]
+    stops = {
+        f"{name} {limit}": stopped_at(
+            trained.metrics, MonitorConfig(**{"max_likelihood_drop": 1e9, "min_entropy": 0, name: limit})
+        )
+        for name, limits in LIMITS.items()
+        for limit in limits
+    }
+    found = {"machine": machine(), "seed": job.seed, "epochs": job.epochs, "steps": trained.steps, "tasks": len(tasks)}
+    found |= {"greedy pass@1 by step, %": greedy, "stopped at step": stops, "signals": rows}
+    (job.work / f"collapse-{job.seed}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({name: found[name] for name in ("steps", "greedy pass@1 by step, %", "stopped at step")}, indent=1))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--every", type=int, default=20, help="steps between snapshots")
+    main(parser.parse_args())
