@@ -1,7 +1,7 @@
 """Evaluations and sweeps <-> JSON files.
 
 A sweep is version 2: its evaluations once each, and which of them is the best, the greedy one, ... Version 1 is one evaluation, as
-``save_evaluation`` writes it, and runs before version 0.3 did; it is read as a sweep of one temperature.
+``save_evaluation`` writes it, and runs of earlier versions did; it is read as a sweep of one temperature.
 """
 
 import json
