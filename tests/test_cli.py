@@ -79,7 +79,7 @@ def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypa
     said = here("memory", "demo", "--model", tiny_model)
     assert all(word in said for word in ("weights", "optimiser", "gradients", "activations", "peak"))
     monkeypatch.setattr("upsolve.train.memory.available_bytes", lambda: 1000)
-    assert "does not fit: lower optim.tokens_per_batch" in here("memory", "demo", "--model", tiny_model, code=1)
+    assert "does not fit: needs" in here("memory", "demo", "--model", tiny_model, code=1)
 
 
 def test_ingest_verify_look_and_export(archive, tmp_path):
@@ -240,7 +240,7 @@ def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
 
 
 def test_an_interrupt_says_how_far_the_run_is(here, monkeypatch):
-    def stop(_recipe):
+    def stop(_recipe, _groups):
         raise KeyboardInterrupt("stopped after step 3; run the same command to resume")
 
     monkeypatch.setattr("upsolve.train.memory.memory_of", stop)

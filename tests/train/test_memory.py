@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +14,15 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from upsolve.config import ModelConfig, OptimConfig, SampleConfig
 from upsolve.policy.attention import TREE
+from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.memory import activation_bytes, plan_memory
+from upsolve.train.memory import activation_bytes, plan_memory, recomputed_bytes
 from upsolve.train.pack import pack
 from upsolve.train.shapes import GroupShape, ModelShape, shape_of
 
 SIZES = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
-SMALL = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32)
+SMALL = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32, linear=600)
 
 
 def batch_of(prompt, attempts, length, groups):
@@ -29,32 +31,66 @@ def batch_of(prompt, attempts, length, groups):
 
 
 def planned(model, batch, group, **settings):
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    shape = ModelShape(parameters, model.config.num_hidden_layers, 576, 9, 576, 192, 1536, 49152)
+    trained, base = (sum(p.numel() for p in model.parameters() if p.requires_grad is flag) for flag in (True, False))
+    linear = sum(p.numel() for p in linear_parameters(model) if p.requires_grad is not bool(base))
+    sizes = {"parameters": base or trained, "adapters": trained if base else 0, "linear": linear}
+    shape = ModelShape(
+        **sizes, layers=model.config.num_hidden_layers, hidden=576, heads=9, queries=576, keys=192, mlp=1536, vocabulary=49152
+    )
     optim = OptimConfig(tokens_per_batch=batch.ids_BL.size)
     return plan_memory(shape, model=ModelConfig(**settings), optim=optim, group=group).peak_bytes
 
 
-@pytest.mark.parametrize("bf16", [True, False])
-def test_the_plan_is_what_pytorch_counts(bf16):
-    """Two micro-batches and a step of AdamW, on tensors that have sizes and no storage."""
-    batch = batch_of(700, 8, 200, 1)
+class Tracker(MemTracker):
+    """Counts models with frozen parameters, too, of which no gradient can be hooked; gradients count as activations then."""
+
+    def _track_module_params_and_buffers(self, module, install_grad_hooks=True):  # noqa: ARG002
+        return super()._track_module_params_and_buffers(module, install_grad_hooks=False)
+
+
+def fake_policy(layers, config):
+    """Return a policy as ``load_policy`` makes it, of tensors that have sizes and no storage."""
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, num_hidden_layers=layers, tie_word_embeddings=True))
+    model = rounded(with_adapters(model, config, seed=0), config)
+    if config.gradient_checkpointing:
+        checkpoint_layers(model, "llama")
     with FakeTensorMode(allow_non_fake_inputs=True):
-        model = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, num_hidden_layers=2, tie_word_embeddings=True))
-        model.set_attn_implementation(TREE)
-        optimizer, tracker = torch.optim.AdamW(model.parameters()), MemTracker()
+        fakes = [torch.empty(parameter.shape, dtype=parameter.dtype) for parameter in model.parameters()]
+    model = with_weights(model, fakes).train()
+    model.set_attn_implementation(TREE)
+    return model, fakes[0].fake_mode
+
+
+WAYS = [
+    *[(True, 0, False), (False, 0, False), (True, 16, True)],
+    *[
+        pytest.param(*way, marks=pytest.mark.slow)
+        for way in [(True, 0, True), (True, 16, False), (False, 16, False), (False, 0, True)]
+    ],
+]
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize(("bf16", "rank", "checkpointing"), WAYS)
+def test_the_plan_is_what_pytorch_counts(bf16, rank, checkpointing):
+    """Two micro-batches and a step of AdamW."""
+    settings = {"bf16": bf16, "lora_rank": rank, "gradient_checkpointing": checkpointing}
+    batch = batch_of(700, 8, 200, 1)
+    model, mode = fake_policy(2, ModelConfig(**settings))
+    with mode:
+        optimizer, tracker = torch.optim.AdamW(trainable(model)), Tracker()
         tracker.track_external(model, optimizer)
         with tracker:
             for _ in range(2):
                 for _ in range(2):
-                    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=bf16, cache_enabled=not checkpointing):
                         scores = token_scores(model, batch)
                     scores.logp_T.mean().backward()
                     tracker.reset_mod_stats()
                 optimizer.step()
                 optimizer.zero_grad()
         (counted,) = tracker.get_tracker_snapshot("peak").values()
-    assert planned(model, batch, GroupShape(700, 8, 200), bf16=bf16) == pytest.approx(counted["Total"], rel=0.15)
+    assert planned(model, batch, GroupShape(700, 8, 200), **settings) == pytest.approx(counted["Total"], rel=0.15)
 
 
 MEASURE = """
@@ -98,8 +134,23 @@ def test_the_plan_is_what_a_process_takes():
 
 def test_activations_by_hand():
     """A token and layer: 20 * 8 + 6 * (8 + 4) + 8 * 16 = 360 bytes; 5 tokens, 2 layers, and 2 bytes for each of 1,000 parameters."""
-    assert activation_bytes(SMALL, 5, bf16=True) == 5 * 2 * 360 + 2000
-    assert activation_bytes(SMALL, 5, bf16=False) == 5 * 2 * (24 * 8 + 8 * 12 + 16 * 16)
+    assert activation_bytes(SMALL, 5, ModelConfig()) == 5 * 2 * 360 + 2000
+    assert activation_bytes(SMALL, 5, ModelConfig(bf16=False)) == 5 * 2 * (24 * 8 + 8 * 12 + 16 * 16)
+    recomputed = ModelConfig(
+        gradient_checkpointing=True
+    )  # the inputs of both layers, and copies of what is not in a linear layer
+    assert activation_bytes(SMALL, 5, recomputed) == 5 * 2 * 4 * 8 + 2 * 400
+    assert recomputed_bytes(SMALL, 5, recomputed) == 5 * 360 + 2 * 600 // 2 and recomputed_bytes(SMALL, 5, ModelConfig()) == 0
+
+
+def test_frozen_weights_take_half():
+    """With adapters: 600 of 1,000 parameters in bfloat16, no reference beside them."""
+    shape, group, optim = replace(SMALL, adapters=10), GroupShape(10, 4, 20), OptimConfig(tokens_per_batch=64)
+    for bf16, weights in ((True, 2 * 600 + 4 * 400), (False, 4000)):
+        plan = plan_memory(shape, model=ModelConfig(lora_rank=2, bf16=bf16), optim=optim, group=group, reference=True)
+        rows = {row.name: row.bytes for row in plan.rows}
+        assert (rows["weights"], rows["adapters"], rows["gradients"], rows["optimiser"]) == (weights, 40, 40, 80)
+        assert "reference" not in rows
 
 
 def test_what_a_recipe_adds():
@@ -114,7 +165,7 @@ def test_what_a_recipe_adds():
         SMALL, model=model, optim=optim, group=group, reference=True, rollout=SampleConfig(batch=1000), processes=4
     )
     rows = {row.name: row.bytes for row in more.rows}
-    assert (rows["weights"], rows["optimiser"], rows["reference"], rows["sampling copy"]) == (1000, 2000, 4000, 2000)
+    assert (rows["weights"], rows["optimiser"], rows["reference"], rows["sampling copy"]) == (1000, 2000, 4000 - 2 * 600, 2000)
     assert rows["key-value cache"] == 1000 * (10 + 200) * 2 * 2 * 4 * 2  # sequences, tokens, layers, both, K, bytes
     assert more.peak_bytes == more.held("always") + more.held("sampling")
 
@@ -124,6 +175,7 @@ def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
     shape = shape_of(tiny_model, ModelConfig())
     assert (shape.layers, shape.hidden, shape.heads, shape.keys, shape.mlp) == (2, 32, 4, 16, 64)
     assert shape.trained == shape.parameters
+    assert shape.linear == shape.parameters - 258 * 32 - 5 * 32  # embedding, norms
     adapted = shape_of(tiny_model, ModelConfig(lora_rank=2))
     linear = 2 * (2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (64 + 32))  # rank * (in + out): q, o, k, v, gate, up, down
     assert (adapted.parameters, adapted.trained) == (shape.parameters, 2 * linear)

@@ -34,7 +34,11 @@ class ModelConfig(Strict):
     lora_alpha: float = Field(default=32.0, gt=0)
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
     bf16: bool = True
-    """Compute in bfloat16 (weights that are trained stay in float32)."""
+    """Compute in bfloat16. Weights that are trained stay in float32; of those that are not (with adapters, or of the reference), the
+    matrices of linear layers are stored in bfloat16."""
+    gradient_checkpointing: bool = False
+    """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
+    time. Changes no gradient."""
     offline: bool = False
     """Use only what is on this machine: no request to the model hub (as the environment variable HF_HUB_OFFLINE=1 does)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
@@ -178,8 +182,10 @@ class VllmConfig(Strict):
 
     gpus: int = Field(default=1, ge=1)
     """Devices that share the model (tensor parallel)."""
-    memory: float = Field(default=0.9, gt=0, le=1)
-    """Share of each device's memory that vLLM may use."""
+    memory: float | None = Field(default=None, gt=0, le=1)
+    """Share of each device's memory that vLLM may use; null: 0.9, and beside a policy in training what the trainer leaves free."""
+    sleep: bool = True
+    """Beside a policy in training, on GPUs: free the memory of weights and cache while the trainer steps (vLLM's sleep mode)."""
     context_tokens: int = Field(default=0, ge=0)
     """Longest prompt and attempt together, tokens; 0: the model's maximum."""
     compile: bool = True

@@ -1,10 +1,13 @@
 """Load and save a policy: the model and its tokenizer."""
 
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
@@ -15,13 +18,20 @@ from upsolve.policy.locate import locate
 from upsolve.policy.tokens import Codec
 
 __all__ = [
+    "adapters_off",
+    "checkpoint_layers",
     "frozen_copy",
+    "linear_parameters",
     "load_codec",
     "load_model",
+    "load_policy",
+    "rounded",
     "save_model",
+    "start_copy",
     "trainable",
     "value_head",
     "with_adapters",
+    "with_weights",
 ]
 
 
@@ -91,15 +101,108 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     torch.manual_seed(seed)
     alpha: Any = config.lora_alpha  # peft says int, and only divides it
     settings = LoraConfig(r=config.lora_rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
-    return get_peft_model(model, settings)
+    adapted: Any = get_peft_model(model, settings)
+    for layer in adapter_layers(adapted):
+        layer.cast_input_dtype_enabled = (
+            not config.bf16
+        )  # autocast casts inputs; PEFT's cast to float32 before it would keep copies
+    return adapted
+
+
+def adapter_layers(model: Any) -> list[Any]:
+    """Return the layers that hold adapters."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+
+
+def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
+    """Load a model to train: float32, with its adapters if there are any, and activation checkpointing if asked for.
+
+    With adapters and ``bf16`` the frozen matrices of linear layers are stored in bfloat16: autocast rounds them in every pass anyway, so
+    that all results are the same bit for bit, in half of the memory. Embeddings, norms and adapters stay in float32.
+
+    Args:
+        config: which model, its adapters and precision.
+        seed: of the adapters' initial weights.
+        device: where it goes.
+
+    Raises:
+        ModelError: it cannot be found or read, or has no activation checkpointing.
+    """
+    model = rounded(with_adapters(load_model(config.name, offline=config.offline), config, seed=seed), config)
+    if config.gradient_checkpointing:
+        checkpoint_layers(model, config.name)
+    return model.to(device)
+
+
+def rounded(model: Any, config: ModelConfig) -> Any:
+    """Return a model, with frozen matrices of linear layers in bfloat16 where the run computes so."""
+    for parameter in linear_parameters(model) if config.bf16 else ():
+        if not parameter.requires_grad:
+            parameter.data = parameter.data.to(torch.bfloat16)
+    return model
+
+
+def checkpoint_layers(model: Any, name: str) -> None:
+    """Let the backward pass recompute every decoder layer from its input, of which alone the forward pass keeps a copy (1604.06174)."""
+    enable: Any = (
+        getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    )  # transformers < 5.20
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        raise ModelError(f"model {name}: {error} Set model.gradient_checkpointing: false") from error
+
+
+def linear_parameters(model: Any) -> list[nn.Parameter]:
+    """Return the weights and biases of linear layers, without a head that shares its matrix with the embedding."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    layers = (module for module in model.modules() if isinstance(module, nn.Linear))
+    return [parameter for layer in layers for parameter in layer.parameters(recurse=False) if id(parameter) not in embeddings]
+
+
+@contextmanager
+def adapters_off(model: Any) -> Generator[None]:
+    """Let a model with adapters compute as its base for a while.
+
+    Unlike PEFT's ``disable_adapter`` it leaves ``requires_grad`` of the adapters alone, which FSDP2 reads only once.
+    """
+    layers = adapter_layers(model)
+    for layer in layers:
+        layer._disable_adapters = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
+
+
+def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:
+    """Return a copy of a model with other weights, in the order of its parameters; tied weights stay tied, buffers are copied."""
+    pairs = zip(model.parameters(), weights, strict=True)
+    return deepcopy(model, {id(old): nn.Parameter(new.detach(), requires_grad=old.requires_grad) for old, new in pairs})
 
 
 def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
-    """Return a frozen copy in another dtype, adapters merged into the weights."""
-    copied = deepcopy(model)
-    if hasattr(copied, "merge_and_unload"):
+    """Return a frozen copy with its weights in another dtype, adapters merged into them.
+
+    Buffers keep their dtype: bfloat16 would round rotary frequencies by up to 0.4 %, which adds up over positions.
+    """
+    adapted = hasattr(model, "merge_and_unload")
+    copied = with_weights(model, (old.clone() if adapted else old.to(dtype, copy=True) for old in model.parameters()))
+    if adapted:
         copied = copied.merge_and_unload()
-    return copied.to(dtype).requires_grad_(False).eval()
+        for parameter in copied.parameters():
+            parameter.data = parameter.data.to(dtype)
+    return copied.requires_grad_(False).eval()
+
+
+def start_copy(model: Any, *, bf16: bool) -> Any:
+    """Return a frozen copy that computes the same; with ``bf16`` (under autocast) matrices of linear layers are stored as it rounds them."""
+    rounded = {id(parameter) for parameter in linear_parameters(model)} if bf16 else set[int]()
+    weights = (old.to(torch.bfloat16) if id(old) in rounded else old.clone() for old in model.parameters())
+    return with_weights(model, weights).requires_grad_(False).eval()
 
 
 def value_head(model: Any) -> torch.nn.Linear:

@@ -23,17 +23,20 @@ __all__ = ["Vllm", "VllmFollower"]
 
 CHUNK = 1024
 """Requests given to vLLM at a time."""
+MEMORY = 0.9
+"""Share of a device's memory that vLLM uses where it is alone."""
 
 
 class Vllm:
     """Sample a model by vLLM (``upsolve.policy.request.Sampler``)."""
 
-    def __init__(self, config: VllmConfig, model: ModelConfig) -> None:
+    def __init__(self, config: VllmConfig, model: ModelConfig, *, sleeps: bool = False) -> None:
         """Load a model.
 
         Args:
             config: devices and memory.
             model: ``name``, ``bf16`` and ``offline`` are read; a .gguf file or adapters are written out for vLLM first.
+            sleeps: whether ``sleep`` frees memory; on GPUs only.
 
         Raises:
             ModelError: vLLM is not installed, or the model cannot be loaded.
@@ -42,7 +45,7 @@ class Vllm:
             vllm: Any = import_module("vllm")
         except ImportError as error:
             raise ModelError(f"sample.engine=vllm: it cannot be imported ({error}); `pip install vllm`") from error
-        self.settings_of = vllm.SamplingParams
+        self.settings_of, self.sleeps, self.asleep = vllm.SamplingParams, sleeps, False
         self.model, self.codec = model.name, load_codec(model.name, offline=model.offline)
         dtype = torch.bfloat16 if model.bf16 else torch.float32
         with TemporaryDirectory() as place:
@@ -51,9 +54,10 @@ class Vllm:
                     model=plain_folder(model, dtype, place),
                     dtype=str(dtype).removeprefix("torch."),
                     tensor_parallel_size=config.gpus,
-                    gpu_memory_utilization=config.memory,
+                    gpu_memory_utilization=config.memory or MEMORY,
                     max_model_len=config.context_tokens or None,
                     enforce_eager=not config.compile,
+                    **({"enable_sleep_mode": True} if sleeps else {}),
                     **whole_prefill(),
                 )
             except (OSError, RuntimeError, ValueError) as error:
@@ -83,9 +87,20 @@ class Vllm:
                 on_done(done)
 
     def reload(self) -> None:
-        """Load the weights from the folder again and drop the prefix cache, which belongs to the old weights."""
+        """Wake up, load the weights from the folder again and drop the prefix cache, which belongs to the old weights."""
+        if self.asleep:
+            self.llm.wake_up(tags=["weights"])
         self.llm.collective_rpc("reload_weights")
+        if self.asleep:  # only now: weights and cache need not be there while the weights are loaded
+            self.llm.wake_up(tags=["kv_cache"])
+        self.asleep = False
         self.llm.reset_prefix_cache()
+
+    def sleep(self) -> None:
+        """Free the memory of weights and cache, where ``sleeps``; ``reload`` allocates it again."""
+        if self.sleeps and not self.asleep:
+            self.llm.sleep(level=2)  # 2: weights are not kept on the host, they are reloaded anyway
+            self.asleep = True
 
     def settings(self, request: Request, config: SampleConfig) -> Any:
         """Return vLLM's sampling parameters of a request."""
@@ -117,7 +132,7 @@ class Vllm:
 
 
 class VllmFollower:
-    """Sample the policy in training: every call writes its weights to a folder and loads them into vLLM."""
+    """Sample the policy in training: every call writes its weights to a folder and loads them into vLLM, which sleeps between calls."""
 
     def __init__(self, model: ModelConfig, folder: Path) -> None:
         """Name the folder the weights are written to; vLLM is loaded at the first call, in the precision of ``model.bf16``."""
@@ -142,11 +157,23 @@ class VllmFollower:
         if not tasks:
             return iter(())
         save_model(model, codec, self.folder)
+        model.to("cpu")  # the copy was made to be written
+        on_gpu = torch.cuda.is_available()
+        if on_gpu:
+            torch.cuda.empty_cache()  # vLLM is another process: it cannot use what PyTorch's allocator keeps here
         if self.engine is None:
-            self.engine = Vllm(config.vllm, self.model.at(str(self.folder)))
+            self.engine = Vllm(config.vllm, self.model.at(str(self.folder)), sleeps=config.vllm.sleep and on_gpu)
         else:
             self.engine.reload()
-        return self.engine(tasks, config=config, author=author, on_done=on_done)
+        return then_sleep(self.engine, self.engine(tasks, config=config, author=author, on_done=on_done))
+
+
+def then_sleep(engine: Vllm, attempts: Iterator[Attempt]) -> Iterator[Attempt]:
+    """Yield attempts, then let the engine sleep, also where the sampling ends early."""
+    try:
+        yield from attempts
+    finally:
+        engine.sleep()
 
 
 def whole_prefill() -> dict[str, bool]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.allocator import keep_memory
-from upsolve.policy.model import frozen_copy, load_codec, load_model, save_model, value_head, with_adapters
+from upsolve.policy.model import adapters_off, frozen_copy, load_codec, load_policy, save_model, start_copy, value_head
 from upsolve.train import checkpoint
 from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.logprobs import TokenScores
@@ -56,7 +56,7 @@ class Learner:
         self.config, self.objective, self.optim, self.seed, self.values = model, objective, optim, seed, values
         self.codec = load_codec(model.name, offline=model.offline)
         self.processes = processes or Processes()
-        self.model: Any = load_model(model.name, device=str(self.processes.device), offline=model.offline)
+        self.model: Any = load_policy(model, seed=seed, device=str(self.processes.device))
         self.attention: str = self.model.config._attn_implementation
         self.value_head: Any = None
         self.frozen: Any = None
@@ -75,21 +75,23 @@ class Learner:
         return f"{way}, attention {self.model.config._attn_implementation}"
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Return the autocast context of the run."""
-        return torch.autocast(self.processes.device.type, torch.bfloat16) if self.config.bf16 else nullcontext()
+        """Return the autocast context of the run; it caches no rounded weights where layers are recomputed, or all would stay in memory."""
+        if not self.config.bf16:
+            return nullcontext()
+        kind = self.processes.device.type
+        return torch.autocast(kind, torch.bfloat16, cache_enabled=not self.config.gradient_checkpointing)
 
     def start_training(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
-        """Add adapters and value head, place the policy on the processes, make the optimizer, and resume from a folder's checkpoint.
+        """Add the value head, place the policy on the processes, make the optimizer, and resume from a folder's checkpoint.
 
         Args:
             folder: the run's folder.
-            keep_start: keep a copy of the frozen start: attempts of later rounds are scored under it.
+            keep_start: attempts of later rounds are scored under the frozen start: keep a copy, or with adapters switch these off.
         """
-        if keep_start:
-            self.frozen = frozen_copy(self.model, torch.float32)
+        if keep_start and not self.config.lora_rank:
+            self.frozen = start_copy(self.model, bf16=self.config.bf16)
         if self.values:
             self.value_head = value_head(self.model)
-        self.model = with_adapters(self.model, self.config, seed=self.seed)
         self.model.train()
         self.placed = self.place()
         return checkpoint.restore(folder, self.placed, self.example)
@@ -137,12 +139,13 @@ class Learner:
 
     def read(self, batches: Sequence[PackedBatch], *, frozen: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return log-probabilities and values of attempts by content key, under the current policy or the frozen start. Collective."""
-        model = self.frozen if frozen else self.model
+        model = self.frozen if frozen and self.frozen is not None else self.model
         mine = list(batches[self.processes.index :: self.processes.count])
         if self.needs_dummy(len(batches)):
             mine.append(batches[0])  # another process scores the same attempts
         model.eval()
-        found = read_attempts(mine, lambda batch: self.score_under(model, batch))
+        with adapters_off(model) if frozen and model is self.model else nullcontext():
+            found = read_attempts(mine, lambda batch: self.score_under(model, batch))
         self.model.train()
         every = self.processes.gather([found])
         return {k: v for logps, _ in every for k, v in logps.items()}, {k: v for _, values in every for k, v in values.items()}

@@ -168,6 +168,7 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
     picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
     target, weight = torch.from_numpy(batch.target_T).to(hidden.device), head.weight_VD
     kind = hidden.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    autocast = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if autocast else torch.promote_types(picked.dtype, weight.dtype)
     logp, entropy, variance = ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, head.scale, head.cap)
     return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked, value_head))

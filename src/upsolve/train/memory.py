@@ -4,26 +4,42 @@ Legend: N parameters, L layers, D hidden size, Q and K width of all query heads 
 V vocabulary, T tokens of the largest micro-batch, S sampled sequences decoded at once.
 """
 
+import logging
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
+from upsolve.errors import ConfigError
 from upsolve.policy.model import load_codec
 from upsolve.train.logprobs import CHUNK
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
+from upsolve.types import Group
 from upsolve.verify.resources import usable_memory
 
-__all__ = ["MemoryPlan", "MemoryRow", "activation_bytes", "available_bytes", "head_bytes", "memory_of", "plan_memory"]
+__all__ = [
+    "MemoryPlan",
+    "MemoryRow",
+    "activation_bytes",
+    "announce",
+    "available_bytes",
+    "beside_trainer",
+    "head_bytes",
+    "memory_of",
+    "plan_memory",
+    "recomputed_bytes",
+]
 
 GIB = 2**30
-SEEN_GROUPS = 500
-"""Groups of an archive whose lengths are measured."""
+LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
+RESERVE, LEAST = 0.06, 0.1
+"""Shares of a GPU: what neither trainer nor vLLM may count on, and the least that vLLM is started with."""
+LOGGER = logging.getLogger("upsolve.train")
 SCORES = 3
 """Copies of the attention scores of one group held at once: before the softmax, after it, and their gradient."""
-HEAD_COPIES = 5
-"""Arrays [CHUNK, V] of float32 that the head holds at once: logits, log-softmax, softmax and two products."""
+HEAD_COPIES = 4
+"""Arrays [CHUNK, V] of float32 that the head holds at once: logits, log-softmax, softmax and a product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,8 @@ class MemoryRow:
     """When it is allocated: ``always``, ``step`` or ``sampling``."""
     note: str
     """How the size is computed."""
+    fix: str = ""
+    """Setting of the recipe that makes it smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +75,56 @@ class MemoryPlan:
         parts = ", ".join(f"{row.name} {row.bytes / GIB:.2f}" for row in self.rows)
         return f"memory, GiB on one device: {self.peak_bytes / GIB:.2f} at the peak ({parts})"
 
+    def warning(self, available: int) -> str:
+        """Return a warning that this will not fit, naming what makes the largest parts at the peak smaller; "" where it fits."""
+        if self.peak_bytes <= available:
+            return ""
+        phase = max(("step", "sampling"), key=self.held)
+        largest = sorted((row for row in self.rows if row.phase in ("always", phase) and row.fix), key=lambda row: -row.bytes)
+        advice = "; ".join(f"{row.name} {row.bytes / GIB:.2f}: {row.fix}" for row in largest[:3])
+        return f"needs {self.peak_bytes / GIB:.2f} GiB, {available / GIB:.2f} are available. Largest parts: {advice}"
+
     def held(self, phase: str) -> int:
         """Return the bytes of a phase."""
         return sum(row.bytes for row in self.rows if row.phase == phase)
 
 
-def activation_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
-    """Return the activations kept for the backward pass, bytes: T L times the bytes below, and bfloat16 copies of the weights.
+def layer_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
+    """Return the activations of one layer that the backward pass needs, bytes.
 
-    A gated decoder under autocast keeps, per token and layer, 20 D (two norms: input and normalised input in float32, the input of
-    the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
-    bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I. Attention weights
-    are recomputed.
+    A gated decoder under autocast keeps, per token, 20 D (two norms: input and normalised input in float32, the input
+    of the products in bfloat16), 6 Q + 6 K (queries and keys after their rotation in float32, values and the attention's output in
+    bfloat16) and 8 I (gate, activation, other branch and product in bfloat16); in float32 24 D + 8 Q + 8 K + 16 I, with adapters 20 D.
+    Attention weights are recomputed.
     """
     d, q, k, i = shape.hidden, shape.queries, shape.keys, shape.mlp
-    token = 20 * d + 6 * (q + k) + 8 * i if bf16 else 24 * d + 8 * (q + k) + 16 * i
-    copies = 2 * shape.parameters if bf16 else 0
-    return tokens * shape.layers * token + copies
+    return tokens * (20 * d + 6 * (q + k) + 8 * i if bf16 else (20 if shape.adapters else 24) * d + 8 * (q + k) + 16 * i)
+
+
+def activation_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
+    """Return the activations kept for the backward pass, bytes, with bfloat16 copies of the weights that autocast makes.
+
+    ``layer_bytes`` for every layer; with ``gradient_checkpointing`` only the input of every layer, 4 D per token.
+    """
+    halved = (
+        shape.linear if model.gradient_checkpointing or shape.adapters else 0
+    )  # rounded for one layer at a time, or stored so
+    copies = 2 * (shape.parameters - halved) if model.bf16 else 0
+    layer = 4 * shape.hidden * tokens if model.gradient_checkpointing else layer_bytes(shape, tokens, bf16=model.bf16)
+    return shape.layers * layer + copies
+
+
+def recomputed_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
+    """Return the memory of one layer while it is recomputed, bytes; 0 without ``gradient_checkpointing``."""
+    if not model.gradient_checkpointing:
+        return 0
+    rounded = 0 if shape.adapters or not model.bf16 else 2 * shape.linear // shape.layers
+    return layer_bytes(shape, tokens, bf16=model.bf16) + rounded
+
+
+def start_bytes(shape: ModelShape, *, rounded: bool) -> int:
+    """Return the bytes of the frozen start: 4 a parameter; 2 of those of linear layers where they are stored ``rounded``."""
+    return 4 * shape.parameters - (2 * shape.linear if rounded else 0)
 
 
 def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
@@ -109,48 +160,90 @@ def plan_memory(
         model: precision, adapters, sharding.
         optim: token budget of a micro-batch, ``tokens_per_batch``.
         group: the largest group.
-        reference: a frozen copy of the start is kept (objectives with a reference, online).
+        reference: attempts are scored under the frozen start (objectives with a reference, online).
         rollout: how the policy is sampled; None: offline.
         processes: number of ranks over which ``model.shard`` shards weights, gradients and moments.
     """
     share = processes if model.shard != "none" else 1
-    tokens = max(optim.tokens_per_batch, group.tokens)
-    copies = 2 if model.bf16 else 4
+    copies, start = 2 if model.bf16 else 4, start_bytes(shape, rounded=model.bf16)
+    weights = start if shape.adapters else 4 * shape.parameters
     fixed = [
-        MemoryRow("weights", 4 * shape.parameters // share, "always", "4 bytes a parameter"),
+        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes a parameter", SHARD),
         MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes a parameter of LoRA"),
-        MemoryRow("optimiser", 8 * shape.trained // share, "always", "AdamW: 8 bytes a trained parameter"),
-        MemoryRow("reference", 4 * shape.parameters if reference else 0, "always", "frozen start, 4 bytes a parameter"),
+        MemoryRow(
+            "optimiser", 8 * shape.trained // share, "always", "AdamW: 8 bytes a trained parameter", f"{LORA}, or {SHARD}"
+        ),
+        MemoryRow(
+            "reference", start if reference and not shape.adapters else 0, "always", "frozen start; with adapters none", LORA
+        ),
+        MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter", LORA),
     ]
-    held = max(head_bytes(shape, tokens, bf16=model.bf16), attention_bytes(shape, group.pairs))
-    step = [
-        MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter"),
-        MemoryRow("activations", activation_bytes(shape, tokens, bf16=model.bf16), "step", f"a micro-batch of {tokens} tokens"),
-        MemoryRow("logits or attention scores", held, "step", f"{CHUNK} tokens, or a group of {group.tokens}, at once"),
-    ]
-    rows = [*fixed, *step, *sampling_rows(shape, rollout, group, copies)]
+    tokens = max(optim.tokens_per_batch, group.tokens)
+    rows = [*fixed, *pass_rows(shape, tokens, model, group), *sampling_rows(shape, rollout, group, copies)]
     return MemoryPlan(tuple(row for row in rows if row.bytes))
 
 
-def memory_of(recipe: Recipe) -> MemoryPlan:
-    """Return the memory of a recipe's run, for its model and the largest of the first ``SEEN_GROUPS`` groups of its archive."""
+def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:
+    """Return what a forward and backward pass holds: activations of all layers, and the larger of the head and of one layer."""
+    smaller = "optim.tokens_per_batch" if model.gradient_checkpointing else "model.gradient_checkpointing: true"
+    layer = attention_bytes(shape, group.pairs) + recomputed_bytes(shape, tokens, model)
+    held = max(head_bytes(shape, tokens, bf16=model.bf16), layer)
+    what = f"scores of {CHUNK} tokens, or of a group of {group.tokens} in attention"
+    return (
+        MemoryRow("activations", activation_bytes(shape, tokens, model), "step", f"a micro-batch of {tokens} tokens", smaller),
+        MemoryRow("logits or one layer", held, "step", what, "data.max_tokens"),
+    )
+
+
+def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1) -> MemoryPlan:
+    """Return the plan of a recipe's run from the sizes of its model and of the largest of these groups.
+
+    Raises:
+        ModelError: the model's configuration or tokenizer cannot be loaded.
+    """
     rollout = recipe.source.rollout if recipe.source.rounds else None
-    data = recipe.data
-    groups = [*islice(open_archive(data.archive).groups(), SEEN_GROUPS)]
+    model, data, longest = recipe.model, recipe.data, rollout.max_tokens if rollout else 0
+    codec = load_codec(model.name, offline=model.offline)
     return plan_memory(
-        shape_of(recipe.model.name, recipe.model),
-        model=recipe.model,
+        shape_of(model.name, model),
+        model=model,
         optim=recipe.optim,
-        group=group_shape(
-            groups,
-            load_codec(recipe.model.name),
-            attempts=data.group_size,
-            max_tokens=data.max_tokens,
-            longest=rollout.max_tokens if rollout else 0,
-        ),
+        group=group_shape(groups, codec, attempts=data.group_size, max_tokens=data.max_tokens, longest=longest),
         reference=recipe.objective.needs_reference and rollout is not None,
         rollout=rollout,
+        processes=processes,
     )
+
+
+def announce(plan: MemoryPlan) -> None:
+    """Log what a run will hold, before anything of it is allocated, and warn where that is more than there is."""
+    LOGGER.info(plan.text())
+    if problem := plan.warning(available_bytes()):
+        warnings.warn(problem, stacklevel=2)
+
+
+def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
+    """Return how the policy is sampled, with the share of the GPU that vLLM may use beside the trainer, unless the recipe says it.
+
+    While vLLM samples the trainer holds weights, optimizer state and reference; where vLLM does not sleep, its training step as well.
+    ``RESERVE`` of the memory is left to CUDA's contexts and to fragments.
+
+    Raises:
+        ConfigError: too little is left.
+    """
+    import torch
+
+    if rollout.engine != "vllm" or rollout.vllm.memory is not None or not torch.cuda.is_available():
+        return rollout
+    total = torch.cuda.mem_get_info()[1]
+    held = plan.held("always") + (0 if rollout.vllm.sleep else plan.held("step"))
+    share = math.floor(100 * (1 - RESERVE - held / total)) / 100
+    if share < LEAST:
+        raise ConfigError(
+            f"source.rollout.engine: vllm has {share:.0%} of {total / GIB:.0f} GiB beside a trainer that holds {held / GIB:.2f}; train "
+            "adapters (model.lora_rank), shard the trainer (model.shard), or set source.rollout.vllm.memory"
+        )
+    return rollout.model_copy(update={"vllm": rollout.vllm.model_copy(update={"memory": share})})
 
 
 def available_bytes() -> int:
@@ -166,8 +259,11 @@ def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupS
         return ()
     length = group.prompt + rollout.max_tokens
     cache = rollout.batch * length * shape.layers * 2 * shape.keys * width
+    fix = "source.rollout.batch"
     return (
         MemoryRow("sampling copy", width * shape.parameters, "sampling", f"{width} bytes a parameter"),
-        MemoryRow("key-value cache", cache, "sampling", f"{rollout.batch} sequences of {length} tokens"),
-        MemoryRow("sampling logits", 4 * rollout.batch * shape.vocabulary * 4, "sampling", f"{rollout.batch} rows, float32"),
+        MemoryRow("key-value cache", cache, "sampling", f"{rollout.batch} sequences of {length} tokens", fix),
+        MemoryRow(
+            "sampling logits", 4 * rollout.batch * shape.vocabulary * 4, "sampling", f"{rollout.batch} rows, float32", fix
+        ),
     )

@@ -6,8 +6,7 @@ passes.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from upsolve.config import OptimConfig
-from upsolve.policy.model import trainable
+from upsolve.policy.model import trainable, with_weights
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.processes import Processes
@@ -203,12 +202,6 @@ def zero_loss(scores: TokenScores) -> Tensor:
     """Return 0, with gradients of 0: the loss of a dummy micro-batch that keeps the collectives in step."""
     total = scores.logp_T.sum() if scores.values_T is None else scores.logp_T.sum() + scores.values_T.sum()
     return 0 * total
-
-
-def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:
-    """Return a copy of a model with other weights, in the order of its parameters; tied weights stay tied."""
-    pairs = zip(model.parameters(), weights, strict=True)
-    return deepcopy(model, {id(old): nn.Parameter(new.detach(), requires_grad=old.requires_grad) for old, new in pairs})
 
 
 def full_tensor(tensor: Tensor, *, keep: bool = True) -> Tensor:

@@ -20,9 +20,10 @@ Floats = NDArray[np.float32]
 
 
 def fingerprint(model: Any, precision: str) -> str:
-    """Return a content id of all weights and of the precision computed in."""
+    """Return a content id of all weights but those of adapters, and of the precision computed in."""
     digest = sha256(precision.encode())
-    for name, tensor in sorted(model.state_dict().items()):
+    weights = {name: tensor for name, tensor in model.state_dict().items() if ".lora_" not in name}
+    for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
         digest.update(tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:20]

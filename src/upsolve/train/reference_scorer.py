@@ -3,20 +3,23 @@
 Legend: S attempts, L longest prompt and attempt together, T attempt tokens, V vocabulary.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
+from upsolve.policy.model import trainable
 from upsolve.policy.tokens import Codec
 from upsolve.policy.varlen import VARLEN
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
@@ -40,8 +43,8 @@ TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
 ROUNDING = 2.0
 """How many times the plain way's own differences, where a run computes in another precision than that of its weights."""
-TOKENS = 48
-"""Longest attempt of the sample."""
+ATTEMPTS, PROMPT, TOKENS = 6, 64, 48
+"""Most attempts of the sample, and the most tokens of each and of its prompt: they bound the activations and logits of the check."""
 CHECKED = 2**22
 """Most elements of a gradient that are compared (16 MB): the check holds three such gradients, whatever the size of the model."""
 
@@ -76,10 +79,17 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
         ids_SL[s, :end] = (*prompt, *ids)
         mask_SL[s, :end] = 1
         source.append(s * longest + np.arange(len(prompt) - 1, end - 1))
-    given = {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
-    out = model(**given, use_cache=False, output_hidden_states=value_head is not None)
+    given: dict[str, Any] = {"use_cache": False, "output_hidden_states": value_head is not None}
+    given |= {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
+    first = min(map(len, prompts)) - 1  # the first state that predicts a token of an attempt
+    if "logits_to_keep" in inspect.signature(plain_model(model).forward).parameters:
+        given["logits_to_keep"] = longest - first
+    out = model(**given)
     source_T = torch.from_numpy(np.concatenate(source)).to(device)
-    logits_TV = out.logits.flatten(0, 1).index_select(0, source_T).float()
+    kept_T = source_T - (source_T // longest + 1) * (
+        longest - out.logits.shape[1]
+    )  # the first states of each row may be left out
+    logits_TV = out.logits.flatten(0, 1).index_select(0, kept_T).float()
     scores_TV = logits_TV.log_softmax(-1)
     logp_T = scores_TV.gather(-1, torch.from_numpy(batch.target_T).to(device)[:, None])[:, 0]
     with torch.no_grad():
@@ -91,13 +101,18 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
     return TokenScores(logp_T, entropy_T, variance_T, values_T)
 
 
+def plain_model(model: Any) -> Any:
+    """Return the model inside of its adapters, if it has any."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def sample_of(batch: PackedBatch) -> PackedBatch:
-    """Return a small batch to try a model on: the first tokens of up to six attempts."""
+    """Return a small batch to try a model on: the first tokens of a few attempts, after the last ones of their prompts."""
     sizes = np.bincount(batch.attempt_T)
     attempts = np.split(batch.target_T, np.cumsum(sizes)[:-1])
     by_prompt: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for prompt, ids in [*zip(prompts_of(batch), attempts, strict=True)][:6]:
-        by_prompt.setdefault(prompt, []).append(tuple(ids[:TOKENS].tolist()))
+    for prompt, ids in [*zip(prompts_of(batch), attempts, strict=True)][:ATTEMPTS]:
+        by_prompt.setdefault(prompt[-PROMPT:], []).append(tuple(ids[:TOKENS].tolist()))
     return pack([[group(prompt, tuple(some)) for prompt, some in by_prompt.items()]])
 
 
@@ -113,21 +128,54 @@ def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> Enc
 
 
 def checked_parameters(model: Any) -> list[nn.Parameter]:
-    """Return the parameters whose gradients are compared, at most ``CHECKED`` elements: the smallest ones, which are norms and biases.
+    """Return the trained parameters whose gradients are compared, at most ``CHECKED`` elements: the smallest, norms, biases or adapters.
 
     There is one in every layer, and the gradient of each passes through all attention after it: a wrong mask or position shows, and the
     check costs no copy of the model's gradients.
     """
     chosen: list[nn.Parameter] = []
     size = 0
-    for parameter in sorted(model.parameters(), key=nn.Parameter.numel):
-        if not parameter.is_floating_point():
-            continue
+    for parameter in sorted(trainable(model), key=nn.Parameter.numel):
         size += parameter.numel()
         if chosen and size > CHECKED:
             break
         chosen.append(parameter)
     return chosen
+
+
+class UpcastLinear(torch.autograd.Function):
+    """x W^T + b with a frozen W stored in less precision than x, computed in that of x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the product."""
+        ctx.save_for_backward(weight)
+        return functional.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of x."""
+        (weight,) = ctx.saved_tensors
+        return gradients[0] @ weight.to(gradients[0].dtype), None, None
+
+
+def upcast(layer: nn.Linear, x: Tensor) -> Any:
+    """Return the output of a linear layer, computed in the precision of x."""
+    return UpcastLinear.apply(x, layer.weight, layer.bias)
+
+
+@contextmanager
+def in_float32(model: Any) -> Generator[None]:
+    """Compute linear layers whose frozen weights are stored in less precision than the rest in the precision of the rest, for a while."""
+    dtype = model.get_input_embeddings().weight.dtype
+    layers: list[Any] = [one for one in model.modules() if isinstance(one, nn.Linear) and one.weight.dtype != dtype]
+    for layer in layers:
+        layer.forward = partial(upcast, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
 
 
 @contextmanager
@@ -188,7 +236,7 @@ def problem_of(model: Any, sample: PackedBatch, way: Scorer, exact: Reading, che
 def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = None) -> Scorer:
     """Try the packed ways on a sample, and return the first that agrees with the plain one.
 
-    Each has to come as near as ``TOLERANCE`` in the precision of the weights, and where a run computes in another ``precision``, as near
+    Each has to come as near as ``TOLERANCE`` in float32, and where a run computes in another ``precision``, as near
     as ``ROUNDING`` times what that costs the plain way; FlashAttention is only tried in the run's. Where none does, or they cannot be
     gone with this kind of model, a warning says why and the plain way is returned. The model is left with the attention of the way
     returned.
@@ -196,8 +244,9 @@ def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = 
     sample, before, problem = sample_of(batch), model.config._attn_implementation, ""
     was_training = model.training
     model.eval()
-    exact = reading(model, sample, padded_scores)
-    checks: list[tuple[Precision, float]] = [(nullcontext, TOLERANCE)]
+    with in_float32(model):
+        exact = reading(model, sample, padded_scores)
+    checks: list[tuple[Precision, float]] = [(partial(in_float32, model), TOLERANCE)]
     if precision is not None:
         with precision():
             rounding = apart(reading(model, sample, padded_scores), exact)

@@ -17,6 +17,7 @@ from upsolve.reward.formula import Rewarded
 from upsolve.train.encode import EncodedGroup, Encoding
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
+from upsolve.train.memory import announce, beside_trainer, memory_of
 from upsolve.train.pack import plan_steps
 from upsolve.train.processes import Processes
 from upsolve.train.reference_scorer import probe
@@ -66,6 +67,9 @@ def parts_of(
     if not recipe.source.rounds:
         check_offline(recipe.advantage, recipe.objective)
     online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
+    plan = memory_of(recipe, groups, processes=processes.count)
+    if processes.is_main:
+        announce(plan)
     learner = Learner(
         recipe.model, learning, recipe.optim, seed=recipe.seed, values=advantage.needs_values, processes=processes
     )
@@ -78,16 +82,17 @@ def parts_of(
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
     source.check()
+    rollout = beside_trainer(recipe.source.rollout, plan)
     judging = Rollouts(
         processes,
         rollouts,
-        recipe.source.rollout.model_copy(update={"samples": recipe.data.group_size}),
+        rollout.model_copy(update={"samples": recipe.data.group_size}),
         judging_for(recipe.verify, recipe.reward, processes),
         rewarder,
         f"{recipe.name}: policy in training",
         show if processes.is_main else no_progress,
     )
-    sampler = current_sampler(learner, recipe.source.rollout, folder / "policy")
+    sampler = current_sampler(learner, rollout, folder / "policy")
 
     def score(number: int, encoded: list[EncodedGroup]) -> tuple[list[EncodedGroup], FrozenScores]:
         file = folder / "rounds" / f"{number:08x}.npz"

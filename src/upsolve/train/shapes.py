@@ -6,15 +6,20 @@ V vocabulary, G attempts of a group.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Any
 
 from upsolve.config import ModelConfig
 from upsolve.errors import ModelError
+from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.tokens import Codec
 from upsolve.types import Group
 
 __all__ = ["GroupShape", "ModelShape", "group_shape", "shape_of", "sizes_of"]
+
+TOKENISED = 8
+"""Prompts and attempts of most characters, among which the one of most tokens is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class ModelShape:
     """V."""
     adapters: int = 0
     """Parameters of LoRA adapters; 0: every weight is trained."""
+    linear: int = 0
+    """Parameters of linear layers that share none with the embedding."""
 
     @property
     def trained(self) -> int:
@@ -82,16 +89,17 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from upsolve.policy.model import with_adapters
+    from upsolve.policy.model import linear_parameters, with_adapters
 
     with torch.device("meta"):
         blank: Any = AutoModelForCausalLM.from_config(config)
         blank.tie_weights()
         total = sum(parameter.numel() for parameter in blank.parameters())
+        linear = sum(parameter.numel() for parameter in linear_parameters(blank))
         adapted = with_adapters(blank, model, seed=0)
     learning = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
     text = config.get_text_config()
-    heads: int = text.num_attention_heads
+    heads: int = getattr(text, "num_attention_heads", None) or 1  # recurrent layers have none
     size: int = getattr(text, "head_dim", None) or text.hidden_size // heads
     return ModelShape(
         parameters=total,
@@ -103,6 +111,7 @@ def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
         mlp=getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size,
         vocabulary=text.vocab_size,
         adapters=learning if model.lora_rank else 0,
+        linear=linear,
     )
 
 
@@ -116,7 +125,7 @@ def config_of(name: str) -> Any:
 
     found = locate(name)
     try:
-        return AutoConfig.from_pretrained(found.where, **({"gguf_file": found.gguf.name} if found.gguf else {}))
+        return AutoConfig.from_pretrained(str(converted(found.gguf)) if found.gguf else found.where)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
 
@@ -131,7 +140,8 @@ def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tok
         max_tokens: limit of prompt and attempt together; longer attempts are left out of training.
         longest: limit of a sampled attempt, tokens; 0: offline.
     """
-    prompt = max((len(codec.prompt(group.task).ids_P) for group in groups), default=0)
-    stored = (len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts)
-    fitting = (length for length in stored if length + prompt <= max_tokens)
-    return GroupShape(prompt, attempts, max(longest, max(fitting, default=0)))
+    tasks = nlargest(TOKENISED, (group.task for group in groups), key=lambda task: len(task.prompt))
+    candidates = nlargest(TOKENISED, (one for group in groups for one in group.attempts), key=lambda one: len(one.code))
+    prompt = max((len(codec.prompt(task).ids_P) for task in tasks), default=0)
+    stored = max((len(codec.ids_of(attempt)) for attempt in candidates), default=0)
+    return GroupShape(prompt, attempts, max(longest, min(stored, max(0, max_tokens - prompt))))
