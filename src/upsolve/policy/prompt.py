@@ -17,7 +17,7 @@ CLOSE = "\n```"
 MARK = "```"
 """Stop string of the sampler."""
 
-QUERIES = {"sql": "SQLite", "sqlite": "SQLite", "sqlite3": "SQLite"}
+QUERIES = {"sql": "SQLite", "sqlite": "SQLite", "sqlite3": "SQLite", "duckdb": "DuckDB"}
 """Languages of queries -> the engine that runs them."""
 
 MAX_SHOWN = 3
@@ -26,7 +26,7 @@ MAX_SHOWN = 3
 
 def opening(task: Task) -> str:
     """Return the prefilled start of the answer, the line before the code."""
-    return f"```{task.language or 'python'}\n"
+    return f"```{'sql' if task.language in QUERIES else task.language or 'python'}\n"
 
 
 def messages(task: Task) -> list[dict[str, str]]:
@@ -91,7 +91,7 @@ def extract_code(completion: str, language: str = "") -> str:
         close = re.compile(rf"^[ \t]*{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
         end = close.search(completion, start)
         inside = completion[start : end.start() if end else len(completion)]
-        named = bool(language) and info.lower() == language
+        named = bool(language) and info.lower() in (language, *(["sql"] if language in QUERIES else []))
         blocks.append((named, re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE) if indent else inside))
         position = end.end() if end else len(completion)
     bare = bare_query(completion) if language in QUERIES and not blocks else completion

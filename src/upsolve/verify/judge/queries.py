@@ -19,8 +19,9 @@ from upsolve.verify.judge.outcomes import (
 )
 from upsolve.verify.judge.programs import Plan
 from upsolve.verify.judge.rows import rows_of
-from upsolve.verify.languages import Language, language
+from upsolve.verify.languages import ENGINES, Language, language
 from upsolve.verify.limits import Judging
+from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
@@ -54,7 +55,7 @@ def query_job(code: str, databases: Sequence[str], how: Judging, engine: str) ->
     each = how.limits.test_seconds
     job = {"kind": "queries", "engine": engine, "code": code, "databases": [*databases]}
     job |= {"test_seconds": 0 if isinf(each) else each, "output_bytes": how.limits.output_bytes}
-    return Job(job, None, how.limits.wall_seconds, profile="sql")
+    return Job(job, None, how.limits.wall_seconds, profile=profile_of(ENGINES[engine]) if ENGINES[engine] else "sql")
 
 
 def run_queries(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:

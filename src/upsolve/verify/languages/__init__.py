@@ -4,7 +4,7 @@ name: cpp                    # of attempts and tasks
 aliases: [c++]               # other names
 file: main.cpp               # file that the attempt is written to
 compile: [g++, ...]          # optional; or a check of the syntax
-engine: sqlite               # in place of run: attempts are queries, judged by their rows (judge/queries.py)
+engine: sqlite | duckdb      # in place of run: attempts are queries, judged by their rows (judge/queries.py)
 run: [./main]                # {memory_mb} stands for the memory limit
 version: [g++, --version]
 install: g++                 # Debian packages
@@ -31,14 +31,15 @@ from typing import Any
 
 from upsolve.errors import ConfigError
 from upsolve.types import content_id
+from upsolve.verify.sandbox.packages import missing_packages
 
-__all__ = ["PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
+__all__ = ["ENGINES", "PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 
 PYTHON = ("", "python", "python3", "py")
 """Names of Python, which has its own sandbox and no record here."""
 FOLDER = Path(__file__).parent
-ENGINES = ("sqlite",)
-"""Engines of queries."""
+ENGINES: Mapping[str, tuple[str, ...]] = {"sqlite": (), "duckdb": ("duckdb",)}
+"""Engines of queries -> the packages that they need, as ``upsolve packages`` installs them."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Search path of the sandbox, which cannot see home folders."""
 
@@ -101,7 +102,9 @@ class Language:
             raise ValueError("say either run or engine")
 
     def missing(self) -> str:
-        """Return the first tool that is not installed here; empty if all are."""
+        """Return the first tool, or package of an engine, that is not installed here; empty if all are."""
+        if self.engine:
+            return next(iter(missing_packages(ENGINES[self.engine])), "")
         return next((tool for tool in self.tools if shutil.which(tool, path=SYSTEM_PATH) is None), "")
 
     @property
@@ -206,6 +209,9 @@ def language(name: str) -> Language:
     known = languages()
     if name not in known:
         raise ValueError(f"language {name!r} is not known here; known: {', '.join(sorted({'python', *known}))}")
-    if tool := known[name].missing():
+    tool = known[name].missing()
+    if tool and known[name].engine:
+        raise ValueError(f"language {name}: no package {tool}: run `upsolve packages {tool}`")
+    if tool:
         raise ValueError(f"language {name}: no {tool} in {SYSTEM_PATH}: apt install {known[name].install}")
     return known[name]

@@ -14,8 +14,9 @@ from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.outcomes import JUDGE
-from upsolve.verify.languages import PYTHON, languages
+from upsolve.verify.languages import ENGINES, PYTHON, languages
 from upsolve.verify.limits import Judging
+from upsolve.verify.sandbox.packages import packages_folder
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
 
@@ -49,7 +50,8 @@ def runtime(name: str) -> str:
         return python_version()
     known = languages().get(name)
     if known and known.engine:
-        return repr((known, python_version(), sqlite3.sqlite_version))
+        found = [file.name for name in ENGINES[known.engine] for file in packages_folder().glob(f"{name}-*.dist-info")]
+        return repr((known, python_version(), sqlite3.sqlite_version, sorted(found)))
     return known.identity if known else ""
 
 

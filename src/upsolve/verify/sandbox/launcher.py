@@ -12,6 +12,7 @@ The first process stays outside of the pid namespace and ends with the second, i
 
 from __future__ import annotations
 
+import binascii
 import ctypes
 import json
 import os
@@ -205,7 +206,7 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     modules = {"packages": packages, "modules": setup.get("modules", [])}
     said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], **modules})
     server = os.memfd_create("server", 0)
-    os.write(server, zlib.decompress(bytes.fromhex(setup["server"])))
+    os.write(server, zlib.decompress(binascii.a2b_base64(setup["server"])))
     relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"
     flags = ["-I", "-S", "-B", "-X", "utf8", "-c", relay, said]
     os.execve(setup["executable"], [setup["executable"], *flags], {**os.environ, "LD_BIND_NOW": "1"})

@@ -1,5 +1,6 @@
 """A warm sandboxed process on our side: how it is started, and the messages and memory files we share with it."""
 
+import base64
 import fcntl
 import json
 import marshal
@@ -35,7 +36,18 @@ STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """A server forks, so the packages that it loads may start no threads; and an attempt has one core."""
-MODULES = ("values", "operations", "interpreter", "queries", "child", "world_host", "stand_ins", "exceptions", "tester")
+MODULES = (
+    "values",
+    "operations",
+    "interpreter",
+    "databases",
+    "queries",
+    "child",
+    "world_host",
+    "stand_ins",
+    "exceptions",
+    "tester",
+)
 """Modules of the server, each after those that it imports."""
 START = """
 import sys
@@ -119,7 +131,7 @@ class Server:
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
         """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
-        server = zlib.compress(bundle("server", *MODULES), 1).hex()
+        server = base64.b64encode(zlib.compress(bundle("server", *MODULES), 9)).decode()
         own = {
             "uid": FIRST_UID,
             "uids": UIDS,
