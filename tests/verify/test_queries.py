@@ -8,9 +8,11 @@ import pytest
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.plans import judge, judge_all
+from upsolve.verify.judge.queries import expected_rows, query_outcomes, with_column
 from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.sandbox.runner import Exit
 
 SCHEMA = """
 CREATE TABLE authors (id INTEGER PRIMARY KEY, name TEXT NOT NULL, country TEXT, born TEXT);
@@ -375,6 +377,66 @@ def test_a_task_that_is_none_leaves_the_attempt_unscored(change, words):
 def test_the_same_query_under_another_name_of_the_language():
     given = task([[5]])
     assert judge(given, Attempt("library", "SELECT count(*) FROM books", "sqlite")).status is Status.PASSED
+
+
+def test_the_rows_of_a_reference_are_those_that_tests_expect():
+    scripts = [SCHEMA + ROWS, SCHEMA]
+    query = "SELECT title, price, x'01', NULL FROM books WHERE year < 2006"
+    rows = '["Alpha",10.0,{"blob":"01"},null]\n["Beta",12.5,{"blob":"01"},null]\n["Gamma",null,{"blob":"01"},null]\n'
+    assert expected_rows(query, scripts) == [rows, ""]
+
+
+@pytest.mark.parametrize(
+    ("query", "script", "words"),
+    [
+        ("SELECT prize FROM books", SCHEMA, "the reference query fails: NoSuchColumn: test 1: no such column: prize"),
+        ("SELECT", SCHEMA, "the reference query fails: SyntaxError"),
+        ("DELETE FROM books", SCHEMA, "is refused"),
+        ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n", "", "OutputLimit"),
+        ("SELECT 1", "CREATE TABL x", 'database 1: near "TABL": syntax error'),
+    ],
+)
+def test_a_reference_that_cannot_be_used_is_refused(query, script, words):
+    with pytest.raises(ValueError, match=words):
+        expected_rows(query, [script])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"test": 0, "start": "a", "end": []}',
+        '{"test": 0, "end": 99999999}',
+        '{"test": "0", "rows": 1}',
+        '{"test": 0, "error": 7}',
+        '{"compile": 3}',
+        '{"compile": ["a", "b", 1, "c"]}',
+        '{"test": 0, "timeout": []}',
+        "[]",
+    ],
+)
+def test_records_of_any_form_are_data(line):
+    end = replace(FINISHED, results=f"{line}\n".encode(), stdout=b"[2]\n")
+    outcomes, _ = query_outcomes(task([[1]]), end)
+    assert outcomes[0] in (Status.FAILED, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.COMPILE_ERROR)
+    verdict = Verdict("", Status.COMPILE_ERROR, findings=(Finding("syntax", "", "", 1),))
+    assert with_column(verdict, end).findings[0].column == 1
+
+
+FINISHED = Exit(
+    returncode=0,
+    signal=0,
+    timed_out=False,
+    out_of_memory=False,
+    wall_seconds=0.1,
+    cpu_seconds=0.1,
+    memory_bytes=1,
+    results=b"",
+    stdout=b"",
+    stderr=b"",
+    output_exceeded=False,
+    layers=(),
+)
+"""How a run ends that has nothing to say."""
 
 
 def test_the_documented_task_is_judged(tmp_path):

@@ -60,7 +60,7 @@ def hinted(task: Task, share: float) -> Task:
     if not shown:
         return task
     begin = "\n".join(lines[:shown])
-    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these lines:\n```{task.language or 'python'}\n{begin}\n```"
+    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these lines:\n{opening(task)}{begin}\n```"
     return replace(task, task_id=f"{task.task_id}#hint{shown}", prompt=prompt)
 
 

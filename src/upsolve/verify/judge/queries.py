@@ -1,6 +1,6 @@
 """Plan for queries: run one against the database of every test, in one process, and compare the rows outside of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isinf
 from typing import Any
@@ -9,6 +9,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
     ENDED,
+    ClaimError,
     Outcomes,
     about,
     how_it_ended,
@@ -26,6 +27,10 @@ from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
 __all__ = ["expected_rows", "query_fault", "run_queries"]
+
+
+PLACES = ("test", "start", "end")
+"""Whole numbers of a record: which test, and where its rows begin and end in the output, bytes."""
 
 
 def query_fault(task: Task) -> str:
@@ -81,17 +86,21 @@ def expected_rows(query: str, databases: Sequence[str], how: Judging | None = No
     how = how or Judging()
     task = Task("reference", "", tuple(TestCase(TestKind.STDIO, database) for database in databases), compare="rows")
     (end,) = run_jobs([query_job(query, databases, how, language(name).engine)], how)
-    outcomes, errors = query_outcomes(task, end)
+    try:
+        outcomes, errors = query_outcomes(task, end)
+    except ClaimError as error:
+        raise ValueError(str(error)) from error
     if any(outcome not in (Status.PASSED, Status.FAILED) for outcome in outcomes):
         raise ValueError(f"the reference query fails: {errors[0][0]}: {errors[0][1]}")
-    return [end.stdout[record["start"] : record["end"]].decode("utf-8", "replace") for record in end.records if "end" in record]
+    return [rows_in(end, record) for record in end.records if "end" in record]
 
 
 def query_outcomes(task: Task, end: Exit) -> Outcomes:
     """Return the outcome of every test, and the errors."""
     if early := whole_program(end):
         return [early[0]] * len(task.tests), [early[1]]
-    by_test = {record["test"]: record for record in end.records if type(record.get("test")) is int}
+    known = [record for record in end.records if all(type(record.get(key, 0)) is int for key in PLACES)]
+    by_test = {record["test"]: record for record in known if "test" in record}
     outcomes: list[Status] = []
     errors: list[list[Any]] = []
     for index, test in enumerate(task.tests):
@@ -101,7 +110,7 @@ def query_outcomes(task: Task, end: Exit) -> Outcomes:
         elif record is None:
             outcome, error = how_it_ended(end)
         elif "end" in record:
-            outcome, error = output_outcome(task, index, end.stdout[record["start"] : record["end"]].decode("utf-8", "replace"))
+            outcome, error = output_outcome(task, index, rows_in(end, record))
         else:
             outcome, error = reported_outcome(record)
             error = [error[0], about(index, test, error[1]), error[2]]
@@ -110,8 +119,14 @@ def query_outcomes(task: Task, end: Exit) -> Outcomes:
     return outcomes, errors
 
 
+def rows_in(end: Exit, record: Mapping[str, Any]) -> str:
+    """Return the rows that a record stands for."""
+    return end.stdout[record.get("start", 0) : record["end"]].decode("utf-8", "replace")
+
+
 def with_column(found: Verdict, end: Exit) -> Verdict:
     """Put the column of a syntax error into its finding."""
-    places = [record["compile"][3] for record in end.records if "compile" in record]
-    findings = tuple(replace(finding, column=places[0] or 1) for finding in found.findings) if places else found.findings
+    said = [record["compile"] for record in end.records if isinstance(record.get("compile"), list)]
+    column = said[0][3] if said and len(said[0]) > 3 and type(said[0][3]) is int else 1
+    findings = tuple(replace(finding, column=max(1, column)) for finding in found.findings)
     return replace(found, findings=findings)
