@@ -20,7 +20,7 @@ from upsolve.config import Recipe, load_recipe
 from upsolve.verify.languages import read as read_language
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.pypi.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"(?P<before>(?:^<!--.*?-->\n+)*)^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!-- (not run|setup): ?(.*?)-->", re.DOTALL)
 PROGRAMS = {"accelerate", "curl", "docker", "git", "make", "openssl", "pip", "torchrun", "upsolve", "vllm"}

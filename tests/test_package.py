@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,12 +46,19 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
     }
 
 
+def test_the_description_on_a_package_index_has_no_relative_links():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / project["readme"]).read_text()
+    assert not [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")]
+    assert "<img" not in text and project["description"].split(" on ")[0] in text
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Folder with the wheel and the sdist, built from a copy of the source tree."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "src", folder / "tree" / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"):
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "README.pypi.md", "LICENSE", "CHANGELOG.md", "constraints.txt"):
         shutil.copy(ROOT / name, folder / "tree")
     shutil.copytree(ROOT / "docs", folder / "tree" / "docs")
     subprocess.run(
