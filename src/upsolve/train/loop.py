@@ -74,7 +74,7 @@ def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     )
     encoded, left_out = encode_groups(formed.groups, parts.encoding)
     encoded, scores = parts.score(number, encoded)
-    orders = (recipe.data.seed, number) if parts.online else None
-    steps = pack_round(encoded, recipe.optim, orders=orders, processes=parts.learner.processes.count)  # pack
+    orders, ranks = (recipe.data.seed, number) if parts.online else None, parts.learner.processes.count
+    steps = pack_round(encoded, recipe.optim, orders=orders, processes=ranks)  # pack
     metrics = round_metrics(judged.sampled, scores, seconds=time.monotonic() - started)
     return Round(number, steps, scores, len(encoded), formed.left_out + left_out, formed.flagged, metrics)
