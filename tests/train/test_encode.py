@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from upsolve.advantage.table import Advantage
-from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, RewardConfig
+from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
 from upsolve.train.groups import TrainGroup, behavior_logps
@@ -120,7 +120,9 @@ def by_logp(inputs, _config):
 def estimated(rewarded, data_seed=3):
     data, config = DataConfig(group_size=2, seed=data_seed), AdvantageConfig(kind=Advantage(by_logp))
     taken = RoundGroups(0, most_stored=1)
-    return advantages_of([rewarded], [rewarded], taken, data=data, advantage=config, objective=ObjectiveConfig())
+    return advantages_of(
+        [rewarded], [rewarded], taken, data=data, advantage=config, objective=ObjectiveConfig(), select=SelectConfig()
+    )
 
 
 def test_estimators_get_the_authors_log_probabilities_and_a_seed_for_the_group():

@@ -325,7 +325,9 @@ def test_authors_choose_among_stored_attempts_and_not_among_new_ones(tmp_path, o
         source = source_of(tmp_path / mix, judged_groups([5]), recipe)
         taken = rollouts_of(source, recipe).judge(source.groups(0), lambda: numbered)
         fresh, stored = ([reward(group, recipe.reward) for group in groups] for groups in (taken.sampled, taken.stored))
-        formed = advantages_of(fresh, stored, taken, data=recipe.data, advantage=recipe.advantage, objective=recipe.objective)
+        formed = advantages_of(
+            fresh, stored, taken, data=recipe.data, advantage=recipe.advantage, objective=recipe.objective, select=recipe.select
+        )
         assert {attempt.author for one in formed.groups for attempt in one.group.attempts} == authors
 
 

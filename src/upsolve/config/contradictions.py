@@ -52,6 +52,8 @@ def select_problems(
     kind, record = objective.kind, objective.record
     if select.weight and (advantage.needs_values or record.unit == "pair" or record.advantages in ("sign", "unread")):
         yield f"select.weight multiplies advantages, and advantage.kind {advantage.kind} with objective.kind {kind} does not read them so"
+    if select.reads_start and source.rounds:
+        yield "select: start_logp and start_min_logp are of stored attempts in offline training; online, read logp, the sampler's own"
     if select.order and (source.rounds or record.unit == "pair"):
         yield "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out"
 

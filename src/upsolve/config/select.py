@@ -33,6 +33,8 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "tokens": ("INTEGER", "tokens as sampled, NULL if not sampled"),
     "truncated": ("INTEGER", "1 if sampling stopped at the token limit"),
     "logp": ("REAL", "mean log-probability of its tokens under its author, nats, NULL if unknown"),
+    "start_logp": ("REAL", "mean log-probability of its tokens under the model that training starts from, nats; offline only"),
+    "start_min_logp": ("REAL", "the least log-probability of one of its tokens under that model, nats; offline only"),
     "entropy": ("REAL", "mean entropy of its author's distributions, nats, NULL if unknown"),
     "cpu_seconds": ("REAL", "processor time of judging it, NULL if unknown"),
     "memory_bytes": ("INTEGER", "its peak memory, NULL if unknown"),
@@ -83,6 +85,11 @@ class SelectConfig(Strict):
     def is_on(self) -> bool:
         """True if anything is selected, weighted or ordered."""
         return any(getattr(self, name) for name in QUERIES)
+
+    @property
+    def reads_start(self) -> bool:
+        """True if an expression names a column that the frozen start has to score attempts for."""
+        return any("start_logp" in text or "start_min_logp" in text for text in (getattr(self, name) for name in QUERIES))
 
     @model_validator(mode="after")
     def expressions_can_be_read(self) -> Self:

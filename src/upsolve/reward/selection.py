@@ -1,9 +1,9 @@
 """Rewarded groups -> those that are trained on, with weights and in order, as SQL expressions say (``select`` in a recipe)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,21 @@ from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Attempt, Group, Status, content_id
 
-__all__ = ["Selected", "choose"]
+__all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
+
+
+class Likelihood(NamedTuple):
+    """Of an attempt's tokens under a model, nats."""
+
+    mean: float
+    """Mean log-probability."""
+    least: float
+    """Log-probability of the least likely token."""
+
+
+Starts = Sequence[Sequence[Likelihood | None]] | None
+Likelihoods = Callable[[Sequence[Rewarded]], Sequence[Sequence[Likelihood | None]]]
+"""Takes groups, returns one list a group with one entry an attempt; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +39,14 @@ class Selected:
     """Groups left out, by reason."""
 
 
-def choose(rewarded: Sequence[Rewarded], config: SelectConfig, *, number: int = 0, seed: int = 0) -> Selected:
+def choose(
+    rewarded: Sequence[Rewarded],
+    config: SelectConfig,
+    *,
+    number: int = 0,
+    seed: int = 0,
+    likelihoods: Likelihoods | None = None,
+) -> Selected:
     """Apply the expressions of a recipe: first groups, then attempts, then weights and order of what stays.
 
     Columns such as ``reward_rank`` and ``passes`` are those of all rewarded attempts of a group, also after ``attempts`` left some out.
@@ -35,6 +56,7 @@ def choose(rewarded: Sequence[Rewarded], config: SelectConfig, *, number: int = 
         config: expressions over ``config.select.COLUMNS``.
         number: round or epoch, from 0.
         seed: of the column ``chance``.
+        likelihoods: of attempts under the frozen start, asked for if an expression names one of its columns; None: unknown.
 
     Raises:
         ConfigError: a weight is no finite number, or an expression fails on a value; names the expression.
@@ -42,7 +64,8 @@ def choose(rewarded: Sequence[Rewarded], config: SelectConfig, *, number: int = 
     if not config.is_on:
         return Selected(list(rewarded), Counter())
     try:
-        answers = asked(rewarded, config, number, seed)
+        starts = likelihoods(rewarded) if likelihoods and config.reads_start else None
+        answers = asked(rewarded, config, number, seed, starts)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     everything = {(g, i) for g, one in enumerate(rewarded) for i in range(len(one.rewards_G))}
@@ -59,16 +82,28 @@ def choose(rewarded: Sequence[Rewarded], config: SelectConfig, *, number: int = 
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
 
-def asked(rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int) -> dict[str, list[tuple[Any, ...]]]:
+def asked(
+    rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
+) -> dict[str, list[tuple[Any, ...]]]:
     """Return what every expression of a recipe gives, by its name."""
     insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
     with selection_table() as table:
         for group_id, one in enumerate(rewarded):
             shared = group_columns(one) | {"group_id": group_id, "round": number}
             for i, attempt in enumerate(one.group.attempts):
-                row = shared | attempt_columns(one, i) | {"place": i, "chance": chance(attempt, number, seed)}
+                row = (
+                    shared
+                    | attempt_columns(one, i)
+                    | start_columns(starts[group_id][i] if starts else None)
+                    | {"place": i, "chance": chance(attempt, number, seed)}
+                )
                 table.execute(insert, row)
         return {name: config.ask(table, name) for name in ("groups", "attempts", "weight", "order") if getattr(config, name)}
+
+
+def start_columns(found: Likelihood | None) -> dict[str, Any]:
+    """Return the columns of an attempt under the frozen start."""
+    return {"start_logp": found and found.mean, "start_min_logp": found and found.least}
 
 
 def group_columns(one: Rewarded) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import checked_rewarder
 from upsolve.train.encode import encode_groups
 from upsolve.train.processes import Processes
-from upsolve.train.rounds import Round, advantages_of, pack_round, round_metrics
+from upsolve.train.rounds import Round, pack_round, round_metrics
 from upsolve.train.run import OnStep, StopSignals, start_run
 from upsolve.train.run_folder import Trained, claim_run
 from upsolve.train.setup import Parts, parts_of
@@ -69,9 +69,7 @@ def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     judged = parts.judge(groups)  # judge: samples the round's tasks and judges the attempts; stored groups are judged already
     samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
     stored = [parts.reward(group) for group in judged.stored]
-    formed = advantages_of(  # advantage
-        samples, stored, judged, data=recipe.data, select=recipe.select, advantage=recipe.advantage, objective=recipe.objective
-    )
+    formed = parts.form(samples, stored, judged)  # advantage: of the groups and attempts that `select` keeps
     encoded, left_out = encode_groups(formed.groups, parts.encoding)
     encoded, scores = parts.score(number, encoded)
     orders, ranks = (recipe.data.seed, number) if parts.online else None, parts.learner.processes.count

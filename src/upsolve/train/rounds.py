@@ -10,7 +10,7 @@ import numpy as np
 
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimConfig, SelectConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.reward.selection import choose
+from upsolve.reward.selection import Likelihoods, choose
 from upsolve.train.encode import EncodedGroup
 from upsolve.train.groups import TrainGroups, draw_groups, whole_groups
 from upsolve.train.judging import sample_metrics
@@ -54,7 +54,8 @@ def advantages_of(
     data: DataConfig,
     advantage: AdvantageConfig,
     objective: ObjectiveConfig,
-    select: SelectConfig | None = None,
+    select: SelectConfig,
+    likelihoods: Likelihoods | None = None,
 ) -> TrainGroups:
     """Select groups of a round, and compute their advantages.
 
@@ -65,11 +66,12 @@ def advantages_of(
         data: group size, groups a task, seed.
         advantage: the estimator.
         objective: says whether it takes pairs.
-        select: which groups and attempts to keep, their weights and their order; None: all, in random order.
+        select: which groups and attempts to keep, their weights and their order.
+        likelihoods: computes those of stored attempts under the frozen start, for ``select``; None: unknown.
     """
-    number, most, ordered = taken.number, taken.most_stored, bool(select and select.order)
+    number, most, ordered = taken.number, taken.most_stored, bool(select.order)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
-    new, old = (choose(some, select or SelectConfig(), number=number, seed=data.seed) for some in (fresh, stored))
+    new, old = (choose(some, select, number=number, seed=data.seed, likelihoods=likelihoods) for some in (fresh, stored))
     made = (
         draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded, advantage, seed=data.seed)
     )

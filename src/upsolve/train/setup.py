@@ -15,13 +15,15 @@ from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.encode import EncodedGroup, Encoding
+from upsolve.train.groups import TrainGroups
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
+from upsolve.train.likelihood import start_likelihoods
 from upsolve.train.memory import announce, beside_trainer, memory_of
 from upsolve.train.pack import plan_steps
 from upsolve.train.processes import Processes
 from upsolve.train.reference_scorer import probe
-from upsolve.train.rounds import score_now, score_start
+from upsolve.train.rounds import advantages_of, score_now, score_start
 from upsolve.train.sources import OnlineSource, RoundGroups, Source, StoredSource
 from upsolve.train.step import FrozenScores
 from upsolve.types import Group
@@ -41,6 +43,8 @@ class Parts:
     """Samples the tasks of a round and judges the attempts; groups that are judged are returned unchanged."""
     reward: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
+    form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], TrainGroups]
+    """Selects from new samples and stored attempts of a round, and gives those that stay advantages."""
     score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
     """Takes a round's number and groups; returns the groups (with token advantages, if from values) and their frozen scores."""
     encoding: Encoding
@@ -75,9 +79,17 @@ def parts_of(
     )
     encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
+    form = partial(
+        advantages_of,
+        data=recipe.data,
+        advantage=advantage,
+        objective=learning,
+        select=recipe.select,
+        likelihoods=partial(start_likelihoods, learner, encoding, recipe.optim),
+    )
     if not online:
         source = StoredSource(groups, recipe.data, epochs=recipe.optim.epochs)
-        return Parts(learner, source, unchanged, rewarder, partial(score_offline, learner, learning), encoding, online)
+        return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encoding, online)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -98,7 +110,7 @@ def parts_of(
         file = folder / "rounds" / f"{number:08x}.npz"
         return score_now(learner, encoded, file, objective=learning, advantage=advantage)
 
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, score, encoding, online)
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encoding, online)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:

@@ -1,0 +1,342 @@
+"""Methods side by side on one model, one archive, one budget: python benchmarks/leaderboard.py WORK [--domain sql] [--methods sft rloo] [--seeds 0 1 2]
+
+Domains:
+    sql      embedded-sql: questions over schemas that no training task has
+    robot    composed tasks of the robot world: compositions that no training task has
+    python   the embedded archive of Python tasks, split 1
+
+Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
+its best one is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``own ...`` methods go on from the model of ``sft`` on
+samples of that model, which are made once a seed; ``grpo`` goes on from it online for as many seconds as sampling and ``own rloo`` took.
+Controls see the same attempts with verdicts shuffled, inverted, ignored, or of the format alone.
+
+A cell is one method and one seed of a domain; it keeps its run in WORK and its figures in results/leaderboard/DOMAIN/METHOD-SEED.json.
+What is done is not done again: interrupt any time, start several processes with other --methods or --seeds (one thread each,
+OMP_NUM_THREADS=1), and call it once more without arguments but WORK to write results/leaderboard.json, docs/leaderboard.md and its picture
+from all cells that are there.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from machine import machine
+
+from upsolve.archive.copying import copy_archive
+from upsolve.archive.ingest import ingest
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import Archive, open_archive
+from upsolve.config import load_recipe
+from upsolve.evaluate.benchmarks import evaluate_model, held_out, sweep_model
+from upsolve.evaluate.capability import capability
+from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.runs import load_sweep, save_sweep
+from upsolve.train.loop import train
+from upsolve.verify.pool.pool import verify
+
+ROOT = Path(__file__).parents[1]
+CELLS = ROOT / "benchmarks" / "results" / "leaderboard"
+BUDGET = (
+    "optim.tokens_per_step=2048",
+    "optim.tokens_per_batch=2048",
+    "monitor.keep=last",
+    "monitor.heldout=8",
+    "monitor.eval_every=20",
+)
+MEASURE = (
+    "evaluate.temperatures=[0, 0.2, 0.6, 1.0]",
+    "evaluate.dev_samples=2",
+    "sample.samples=4",
+    "evaluate.likelihood_tasks=100",
+)
+DOMAINS = {
+    "sql": (
+        *("data.archive=embedded-sql", "data.split_by=split", "data.group_size=4", "sample.max_tokens=90"),
+        *("optim.max_steps=40", "evaluate.tasks=200", "evaluate.dev_tasks=60", "source.rollout.max_tokens=90"),
+    ),
+    "robot": (
+        *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=40"),
+        *("evaluate.tasks=120", "evaluate.dev_tasks=40", "source.rollout.max_tokens=200"),
+    ),
+    "python": (
+        *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "data.group_size=4", "sample.max_tokens=160"),
+        *("optim.max_steps=20", "evaluate.dev_tasks=0", "source.rollout.max_tokens=160"),
+    ),
+}
+"""Settings of each domain."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table."""
+
+    recipe: str
+    """The recipe that it trains by."""
+    settings: tuple[str, ...] = ()
+    """What it changes."""
+    start: str = ""
+    """Method whose model it goes on from; '': the base."""
+    own: bool = False
+    """Whether it trains on samples of its start instead of the archive's attempts."""
+
+
+LOW = "optim.lr=1e-5"
+METHODS = {
+    "sft": Method("sft", ("optim.lr=5e-5",)),
+    "rft": Method("rft", ("optim.lr=5e-5", "data.group_size=8")),
+    "dft": Method("dft", ("optim.lr=5e-5",)),
+    "rloo": Method("rloo", (LOW,)),
+    "group_norm": Method("group_norm", (LOW,)),
+    "maxrl": Method("maxrl", (LOW,)),
+    "asymre": Method("asymre", (LOW,)),
+    "topr": Method("topr", (LOW,)),
+    "exp_advantage": Method("exp_advantage", (LOW,)),
+    "awr": Method("awr", (LOW,)),
+    "passk": Method("passk", (LOW, "advantage.options.k=2")),
+    "dpo": Method("dpo", (LOW,)),
+    "kto": Method("kto", (LOW,)),
+    "sft, verdicts ignored": Method("sft", ("optim.lr=5e-5", "reward.verdicts=ignored")),
+    "sft, verdicts shuffled": Method("sft", ("optim.lr=5e-5", "reward.verdicts=shuffled")),
+    "rloo, verdicts shuffled": Method("rloo", (LOW, "reward.verdicts=shuffled")),
+    "rloo, verdicts inverted": Method("rloo", (LOW, "reward.verdicts=inverted")),
+    "rloo, format only": Method("rloo", (LOW, "reward.verdicts=format")),
+    "own ssd": Method("ssd", (LOW,), start="sft", own=True),
+    "own rft": Method("rft", (LOW, "data.group_size=8"), start="sft", own=True),
+    "own rloo": Method("rloo", (LOW,), start="sft", own=True),
+    "own maxrl": Method("maxrl", (LOW,), start="sft", own=True),
+    "own rloo, shuffled": Method("rloo", (LOW, "reward.verdicts=shuffled"), start="sft", own=True),
+    "grpo": Method("grpo", (LOW,), start="sft"),
+}
+"""In the order of the table."""
+
+
+def slug(name):
+    """Return a method's name in file names."""
+    return name.replace(", ", "-").replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a domain's runs of one seed are, and what all of them have in common."""
+
+    domain: str
+    seed: int
+    folder: Path
+    given: tuple[str, ...] = ()
+
+    def recipe(self, name, *settings):
+        """Return a recipe with the domain's settings."""
+        archive = () if self.domain != "robot" else (f"data.archive={robot_tasks(self.folder)}",)
+        seeds = [f"{key}={self.seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
+        return load_recipe(name, [*BUDGET, *MEASURE, *DOMAINS[self.domain], *archive, *seeds, *settings, *self.given])
+
+    def at(self, name):
+        """Return the folder of a method."""
+        return self.folder / self.domain / slug(name) / str(self.seed)
+
+
+def robot_tasks(folder):
+    """Make the archive of the composed robot tasks, once."""
+    place = folder / "robot-tasks"
+    if not (place / "archive.json").exists():
+        made = Archive.create(place)
+        ingest(made, "composed", "robot")
+        groups = [(group.task, attempt) for group in made.groups() for attempt in group.attempts]
+        made.append(verdicts=verify(groups))
+    return place
+
+
+def own_samples(work, start):
+    """Return an archive of eight judged samples of a model for every training task, at temperature 1; made once."""
+    place = work.at(start) / "own"
+    if (place / "seconds").exists():
+        return place
+    recipe = work.recipe("sft", "sample.samples=8", "sample.temperature=1.0")
+    split = split_archive(open_archive(recipe.data.archive), recipe.data)
+    tasks = split.tasks["train"][:320]
+    model = recipe.model.at(str(trained(work, start).folder))
+    evaluation, attempts, verdicts = evaluate_model(
+        tasks, model=model, sample=recipe.sample, verify=recipe.verify, keep=place.with_suffix(".jsonl")
+    )
+    if not place.exists():
+        copy_archive(open_archive(recipe.data.archive), place)
+    Archive(place).append(attempts=[replace(one, author="own") for one in attempts], verdicts=verdicts)
+    (place / "seconds").write_text(str(evaluation.wall_seconds))
+    return place
+
+
+def settings_of(work, name):
+    """Return the settings of a method on a seed: its start, its samples, and how long it may take."""
+    method = METHODS[name]
+    settings = [*method.settings]
+    if method.start:
+        settings.append(f"model.name={trained(work, method.start).folder}")
+    if method.own:
+        settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]", "optim.max_steps=10"]
+    if name == "grpo":
+        settings += [
+            "source.rounds=10",
+            "source.groups=8",
+            "source.oversample=1",
+            "data.group_size=8",
+            "optim.tokens_per_batch=1024",
+        ]
+    return settings
+
+
+def trained(work, name):
+    """Train a method, or read back what is there."""
+    recipe = work.recipe(METHODS[name].recipe, *settings_of(work, name))
+    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
+    return train(recipe, split.groups["train"], split.groups["dev"], work.at(name) / "training")
+
+
+def measured(work, file, model):
+    """Measure a model at several temperatures, or read back the figures."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        recipe = work.recipe("sft")
+        split = split_archive(open_archive(recipe.data.archive), recipe.data)
+        tasks = held_out(split, work.domain, recipe.evaluate)
+        stages = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
+        keep = work.folder / work.domain / f"{file.stem}.samples.jsonl"
+        save_sweep(sweep_model(tasks, model=recipe.model.at(str(model)), name=file.stem, keep=keep, **stages), file)
+    return load_sweep(file)
+
+
+def cell(work, name):
+    """Run one cell and write its figures."""
+    place = CELLS / work.domain
+    base = measured(work, place / f"base-{work.seed}.json", work.recipe("sft").model.name)
+    done = trained(work, name)
+    sweep = measured(work, place / f"{slug(name)}-{work.seed}.json", done.folder)
+    rows = [row for row in done.metrics if "loss" in row]
+    cost = {
+        "seconds": round(sum(row.get("seconds", 0) + row.get("preparing_seconds", 0) for row in rows)),
+        "tokens_per_second": round(float(np.mean([row["tokens_per_second"] for row in rows]))),
+        "steps": len(rows),
+    }
+    (place / f"{slug(name)}-{work.seed}.cost.json").write_text(
+        json.dumps({"method": name, **cost, "machine": machine()}, indent=1) + "\n"
+    )
+    found = capability(base, sweep)
+    print(f"{work.domain} {name} {work.seed}: {found.sentence}", flush=True)
+
+
+def points(estimate):
+    """Return a mean and its interval in percent."""
+    return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
+
+
+def figures(sweeps, bases, placebos):
+    """Return what a method gave over its seeds, beside the base and beside the control with shuffled verdicts of the same seeds."""
+
+    def scores(runs, part):
+        return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in runs])
+
+    row = {"seeds": len(sweeps), "best": points(mean_interval([*scores(sweeps, "best").values()]))}
+    row |= {part: points(mean_interval([*scores(sweeps, part).values()])) for part in ("greedy", "hot")}
+    row["best - base"] = points(paired_difference(scores(bases, "best"), scores(sweeps, "best")).difference)
+    row["greedy - base"] = points(paired_difference(scores(bases, "greedy"), scores(sweeps, "greedy")).difference)
+    row["temperatures"] = [run.best.temperature for run in sweeps]
+    if placebos:
+        row["best - shuffled"] = points(paired_difference(scores(placebos, "best"), scores(sweeps, "best")).difference)
+    row["conclusions"] = [capability(base, sweep).conclusion for base, sweep in zip(bases, sweeps, strict=True)]
+    return row
+
+
+PLACEBO = {"sft": "sft, verdicts shuffled", "rft": "sft, verdicts shuffled", "dft": "sft, verdicts shuffled"}
+"""The control that a method is compared with; ``rloo, verdicts shuffled`` or, after sft, ``own rloo, shuffled`` where it is not named."""
+
+
+def placebo_of(name):
+    """Return the name of a method's control."""
+    return PLACEBO.get(name, "own rloo, shuffled" if METHODS[name].start else "rloo, verdicts shuffled")
+
+
+def table(domain):
+    """Return a row for the base and for every method with cells."""
+    place = CELLS / domain
+    cells = {
+        name: {int(f.stem.rsplit("-", 1)[1]): load_sweep(f) for f in sorted(place.glob(f"{slug(name)}-[0-9].json"))}
+        for name in ("base", *METHODS)
+    }
+    rows = []
+    for name, runs in cells.items():
+        if not runs:
+            continue
+        bases = [cells["base"][seed] for seed in runs]
+        control = cells.get(placebo_of(name), {}) if name != "base" else {}
+        both = control if name != "base" and runs.keys() <= control.keys() else {}
+        cost = [json.loads((place / f"{slug(name)}-{seed}.cost.json").read_text()) for seed in runs] if name != "base" else []
+        seconds = [one["seconds"] for one in cost]
+        rows.append(
+            {
+                "method": name,
+                **figures([*runs.values()], bases, [both[seed] for seed in runs if seed in both]),
+                "seconds": seconds,
+            }
+        )
+    return rows
+
+
+def shown(values):
+    """Return an estimate as text."""
+    return f"{values[0]:.1f} [{values[1]:.1f}, {values[2]:.1f}]"
+
+
+def page(tables):
+    """Return docs/leaderboard.md."""
+    text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
+    for domain, rows in tables.items():
+        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - shuffled | training, s | conclusion |\n"
+        text += "|---|---|---|---|---|---|---|---|---|\n"
+        for row in rows:
+            known = [
+                shown(row[key]) if key in row else "" for key in ("best", "greedy", "hot", "best - base", "best - shuffled")
+            ]
+            seconds = ", ".join(map(str, row["seconds"]))
+            end = ", ".join(sorted(set(row["conclusions"]))) if row["method"] != "base" else ""
+            text += f"| {row['method']} | {row['seeds']} | {' | '.join(known)} | {seconds} | {end} |\n"
+    return text
+
+
+def draw(tables, file):
+    """Draw capability against cost: pass@1 at each model's best temperature over the seconds of training."""
+    plt.rcParams["svg.hashsalt"] = "upsolve"
+    figure, axes = plt.subplots(1, len(tables), figsize=(4.5 * len(tables), 3.6), squeeze=False, layout="constrained")
+    for axis, (domain, rows) in zip(axes[0], tables.items(), strict=True):
+        for row in rows:
+            mean, low, high = row["best"]
+            cost = float(np.mean(row["seconds"] or [0]))
+            axis.errorbar(cost, mean, [[mean - low], [high - mean]], fmt="o", ms=4, lw=1)
+            axis.annotate(row["method"], (cost, mean), textcoords="offset points", xytext=(4, 3), fontsize=6)
+        axis.set(title=domain, xlabel="training, s", ylabel="pass@1 at the best temperature, %")
+    figure.savefig(file, metadata={"Date": None})
+
+
+def main():
+    """Run the cells that are asked for, then write what all cells say."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--domain", choices=[*DOMAINS], nargs="*", default=[])
+    parser.add_argument("--methods", nargs="*", default=[*METHODS])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--set", dest="given", nargs="*", default=[])
+    given = parser.parse_args()
+    for domain in given.domain:
+        for seed in given.seeds:
+            for name in given.methods:
+                cell(Work(domain, seed, given.work.resolve(), tuple(given.given)), name)
+    tables = {domain: table(domain) for domain in DOMAINS if (CELLS / domain).is_dir()}
+    (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
+    (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
+    draw(tables, ROOT / "docs" / "leaderboard.svg")
+
+
+if __name__ == "__main__":
+    main()
