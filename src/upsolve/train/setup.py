@@ -79,13 +79,9 @@ def parts_of(
     )
     encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
+    likely = partial(start_likelihoods, learner, encoding, recipe.optim)
     form = partial(
-        advantages_of,
-        data=recipe.data,
-        advantage=advantage,
-        objective=learning,
-        select=recipe.select,
-        likelihoods=partial(start_likelihoods, learner, encoding, recipe.optim),
+        advantages_of, data=recipe.data, advantage=advantage, objective=learning, select=recipe.select, likelihoods=likely
     )
     if not online:
         source = StoredSource(groups, recipe.data, epochs=recipe.optim.epochs)
@@ -105,11 +101,7 @@ def parts_of(
         show if processes.is_main else no_progress,
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
-
-    def score(number: int, encoded: list[EncodedGroup]) -> tuple[list[EncodedGroup], FrozenScores]:
-        file = folder / "rounds" / f"{number:08x}.npz"
-        return score_now(learner, encoded, file, objective=learning, advantage=advantage)
-
+    score = partial(score_online, learner, folder / "rounds", learning, advantage)
     return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encoding, online)
 
 
@@ -140,6 +132,18 @@ def score_offline(
     """Score stored attempts under the frozen start, before the first step."""
     batches = [batch for step in plan_steps(groups, learner.optim) for batch in step]
     return groups, score_start(learner, batches, objective)
+
+
+def score_online(
+    learner: Learner,
+    folder: Path,
+    objective: ObjectiveConfig,
+    advantage: AdvantageConfig,
+    number: int,
+    groups: list[EncodedGroup],
+) -> tuple[list[EncodedGroup], FrozenScores]:
+    """Score the attempts of a round under the policy before its first step on them, or read the scores of an interrupted run."""
+    return score_now(learner, groups, folder / f"{number:08x}.npz", objective=objective, advantage=advantage)
 
 
 def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
