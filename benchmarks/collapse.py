@@ -1,4 +1,4 @@
-"""Ten epochs on one archive, and what stops before the collapse: python benchmarks/collapse.py WORK [--seed N] [--epochs N]
+"""Ten epochs on one archive, and what stops before the collapse: python benchmarks/collapse.py WORK [--seed N] [--epochs N] [--set KEY=VALUE]
 
 `rloo` at 5e-5 over the same attempts again and again, held-out signals every other step and a snapshot every epoch or so, whose greedy pass
 rate is measured on test tasks. The run is made without stops, so that both sides of a limit are seen; the table says at which step each
@@ -59,7 +59,7 @@ def stopped_at(rows, config):
 def main(job):
     """Train, measure the snapshots, and write the table."""
     epochs = [f"optim.epochs={job.epochs}", f"monitor.snapshot_every={job.every}", f"seed={job.seed}", f"data.seed={job.seed}"]
-    recipe = load_recipe("rloo", [*SETTINGS, *epochs])
+    recipe = load_recipe("rloo", [*SETTINGS, *epochs, *job.given])
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks, place = split.tasks["test"][:TASKS], job.work / f"seed-{job.seed}"
     trained = train(recipe, split.groups["train"], split.groups["dev"], place / "training")
@@ -91,4 +91,5 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--every", type=int, default=20, help="steps between snapshots")
+    parser.add_argument("--set", dest="given", action="append", default=[], metavar="KEY=VALUE", help="changes the recipe")
     main(parser.parse_args())

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -124,6 +125,11 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
         dump_recipe(load_recipe(name), tmp_path / name / "recipe.yaml")
     said = plain(here("compare", tmp_path / "rloo", tmp_path / "placebo"))
     assert row("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001") in said and "pass@1 on 40 tasks" in said
+    assert "so the deviation is unknown; give --rate" in here("power", "--run", tmp_path / "rloo", code=2)
+    mixed = tuple(replace(one, passed=2 + 2 * (i % 2)) for i, one in enumerate(scores[0]))
+    save_evaluation(Evaluation("trained", "m", "x:test", 1.0, 1.0, 0, 8, mixed), tmp_path / "rloo" / "trained.json")
+    # half of 40 changes are 1/4: sd 1/8 * sqrt(40 / 39), so 2.80 * 0.1266 / sqrt(100) = 3.5 points
+    assert "show a difference of 3.5 points" in here("power", "--run", tmp_path / "rloo")
     assert "no base.json, so this is no finished run" in here("compare", tmp_path, code=2)
 
 

@@ -39,6 +39,7 @@ MEASURED = (
     *("data.split", "data.split_by", "data.split_seed", "data.folds", "data.fold"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
     *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
+    "evaluate.likelihood_tasks",
 )
 """Keys that decide the figures of ``base.json``: once it exists, they may not change."""
 

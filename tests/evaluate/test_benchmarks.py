@@ -1,14 +1,19 @@
 """An evaluation that is stopped resumes with the same samples; several temperatures share one model."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
 from upsolve.archive.store import open_archive
 from upsolve.config import EvalConfig, Recipe
 from upsolve.evaluate import samples
 from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, sweep_model
+from upsolve.evaluate.likelihood import heldout_likelihood
 from upsolve.policy.engines import sampler
+from upsolve.policy.model import load_codec, load_model
+from upsolve.types import Status
 
 
 class StoppedError(Exception):
@@ -117,3 +122,21 @@ def test_temperatures_are_sorted_and_at_least_one():
     assert EvalConfig(temperatures=(1, 0, 1)).temperatures == (0.0, 1.0)
     with pytest.raises(ValueError, match="name one at least"):
         EvalConfig(temperatures=())
+
+
+def test_the_likelihood_is_the_mean_over_tasks_of_the_mean_over_tokens(tiny_model):
+    groups = [group for group in open_archive("embedded").groups() if any(v.status is Status.PASSED for v in group.verdicts)][
+        :3
+    ]
+    failed = replace(groups[2], verdicts=tuple(replace(v, status=Status.FAILED) for v in groups[2].verdicts))
+    config = stages_of(tiny_model)["model"]
+    found, tasks = heldout_likelihood([failed, *groups], config, most=2)
+    model, codec, means = load_model(tiny_model), load_codec(tiny_model), []
+    for group in groups[:2]:
+        prompt = codec.prompt(group.task).ids_P
+        ids = codec.ids_of(next(a for a, v in zip(group.attempts, group.verdicts, strict=True) if v.status is Status.PASSED))
+        with torch.no_grad():
+            scores = model(torch.tensor([[*prompt, *ids]])).logits[0].log_softmax(-1)
+        means.append(sum(float(scores[len(prompt) - 1 + i, token]) for i, token in enumerate(ids)) / len(ids))
+    assert (found, tasks) == (pytest.approx(sum(means) / 2, abs=1e-4), 2)
+    assert heldout_likelihood([failed], config, most=9) == (None, 0) == heldout_likelihood(groups, config, most=0)

@@ -9,7 +9,8 @@ from upsolve.errors import ArchiveError
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, score_tasks, weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import pass_at_k, task_pass_at_k
-from upsolve.evaluate.runs import load_evaluation, save_evaluation
+from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
+from upsolve.evaluate.sweep import Sweep
 from upsolve.types import Attempt, Evaluation, Finding, Status, Task, TaskScore, Verdict
 
 
@@ -117,6 +118,17 @@ def test_an_evaluation_is_read_as_written(tmp_path):
     evaluation = Evaluation("base", "m", "x:test", 0.8, 0.95, 1, 100, (score,), 3.5)
     save_evaluation(evaluation, tmp_path / "e.json")
     assert load_evaluation(tmp_path / "e.json") == evaluation
+    old = load_sweep(tmp_path / "e.json")
+    assert (old.name, old.dev, old.best, old.greedy) == ("base", (), evaluation, None), "a file of an earlier version"
+    greedy = Evaluation("base", "m", "x:test", 0.0, 0.95, 1, 100, (score,), 3.5)
+    sweep = Sweep("base", (greedy, evaluation), greedy, evaluation, evaluation, greedy, -0.5, 7)
+    save_sweep(sweep, tmp_path / "s.json")
+    assert load_sweep(tmp_path / "s.json") == sweep and (tmp_path / "s.json").read_text().count('"task_id"') == 4
+    with pytest.raises(ArchiveError, match="read it by load_sweep"):
+        load_evaluation(tmp_path / "s.json")
+    (tmp_path / "s.json").write_text('{"version": 2, "test": []}')
+    with pytest.raises(ArchiveError, match=r"s.json: not an evaluation: 'best'"):
+        load_sweep(tmp_path / "s.json")
     (tmp_path / "bad.json").write_text('{"version": 1}')
     with pytest.raises(ArchiveError, match="bad.json"):
         load_evaluation(tmp_path / "bad.json")

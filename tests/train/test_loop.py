@@ -13,10 +13,12 @@ import yaml
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
-from upsolve.config import Recipe
-from upsolve.errors import TrainingError
-from upsolve.experiment import run_recipe
+from upsolve.config import Recipe, dump_recipe
+from upsolve.errors import ConfigError, TrainingError
+from upsolve.evaluate.runs import load_sweep, save_evaluation
+from upsolve.experiment import run_folds, run_recipe
 from upsolve.train.loop import train
+from upsolve.types import Evaluation, TaskScore
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
@@ -160,6 +162,31 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
     again = run_recipe(recipe, tmp_path / "run")
     assert again[0] == before and again[1] == after
+
+
+def test_a_base_of_an_earlier_version_is_not_compared_with_several_temperatures(tiny_model, tmp_path):
+    recipe = recipe_for(tiny_model, evaluate={"tasks": 3})
+    dump_recipe(recipe, tmp_path / "run" / "recipe.yaml")
+    scores = (TaskScore("a", "", 1, 0, {"failed": 1}),)
+    save_evaluation(Evaluation("base", "m", "x:test", 0.8, 1.0, 0, 8, scores), tmp_path / "run" / "base.json")
+    with pytest.raises(TrainingError, match=r"base.json: measured at temperature 0.8 alone, by an earlier version.*--fresh"):
+        run_recipe(recipe, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_folds_are_run_and_pooled(tiny_model, tmp_path):
+    recipe = recipe_for(
+        tiny_model,
+        data={"dev": 0.02},
+        sample={"samples": 1, "max_tokens": 4},
+        evaluate={"tasks": 3, "dev_tasks": 2, "dev_samples": 1, "temperatures": [0, 1], "likelihood_tasks": 0},
+        optim={**SETTINGS["optim"], "max_steps": 1},
+    )
+    before, after = run_folds(recipe, tmp_path / "run", 2)
+    assert len({score.task_id for score in before.best.scores}) == len(after.best.scores) == 6
+    assert load_sweep(tmp_path / "run" / "trained.json") == after and (tmp_path / "run" / "report.html").exists()
+    with pytest.raises(ConfigError, match="at least 2"):
+        run_folds(recipe, tmp_path / "run", 1)
 
 
 def test_a_finished_run_is_read_back(tiny_model, tmp_path):

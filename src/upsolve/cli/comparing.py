@@ -75,19 +75,40 @@ def power(
     tasks: Annotated[int, typer.Option(help="Tasks to measure on.", min=1)] = 100,
     rate: Annotated[float, typer.Option(help="Pass rate of the model, greedy, between 0 and 1.")] = 0.3,
     correlation: Annotated[
-        float | None, typer.Option(help="Of the answers of two models to a task; 0.65 was observed before and after training.")
+        float | None,
+        typer.Option(help="Of the answers of two models to a task; 0.65 was observed before and after training."),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a finished run, whose observed deviation is taken instead of --rate."),
     ] = None,
 ) -> None:
     """Say what difference a number of tasks can show, and how many tasks a difference needs."""
     from upsolve.evaluate.power import CORRELATION, answer_deviation, detectable, tasks_needed
 
     try:
-        deviation = answer_deviation(rate, CORRELATION if correlation is None else correlation)
+        assumed = answer_deviation(rate, CORRELATION if correlation is None else correlation)
     except ValueError as error:
         raise ConfigError(f"--rate, --correlation: {error}") from error
-    seen = 100 * detectable(tasks, deviation)
-    typer.echo(
-        f"{tasks} tasks, one greedy answer each, show a difference of {seen:.1f} points in 80 % of cases (paired, p < 0.05)"
-    )
+    deviation = observed_deviation(run) if run else assumed
+    seen, how = 100 * detectable(tasks, deviation), f"as observed in {run}" if run else "one greedy answer each"
+    typer.echo(f"{tasks} tasks, {how}, show a difference of {seen:.1f} points in 80 % of cases (paired, p < 0.05)")
     for difference in DIFFERENCES:
         typer.echo(f"{100 * difference:4.0f} points need {tasks_needed(difference, deviation):6} tasks")
+
+
+def observed_deviation(folder: Path) -> float:
+    """Return the standard deviation over tasks of the change of pass@1 in a finished run, base and trained model at their best temperatures.
+
+    Raises:
+        ConfigError: the run is not finished, or no task differs.
+    """
+    import numpy as np
+
+    from upsolve.evaluate.gains import gains
+
+    changes = [*gains(run_result(folder)).values()]
+    deviation = float(np.std(changes, ddof=1)) if len(changes) > 1 else 0.0
+    if deviation < 1e-9:
+        raise ConfigError(f"{folder}: no task differs between base and trained model, so the deviation is unknown; give --rate")
+    return deviation

@@ -168,7 +168,7 @@ def told(comparison: Comparison, *, own: bool = False) -> str:
 def seen(comparison: Comparison) -> str:
     """Return what difference the tasks of a comparison could have shown."""
     paired = comparison.paired
-    if paired is None or not paired.deviation > 0:
+    if paired is None or not paired.deviation > 1e-9:
         return "no task differs"
     return (
         f"{paired.difference.tasks} tasks show a difference of {100 * detectable(paired.difference.tasks, paired.deviation):.1f} "
