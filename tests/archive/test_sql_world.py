@@ -10,9 +10,10 @@ import pytest
 
 from upsolve.archive.info import archive_info
 from upsolve.archive.split import find_leaks, split_archive
-from upsolve.archive.store import open_archive
+from upsolve.archive.store import create_archive, open_archive
 from upsolve.config import DataConfig
-from upsolve.types import Status, TestKind
+from upsolve.errors import ArchiveError
+from upsolve.types import Attempt, Status, TestKind
 from upsolve.verify.limits import Judging
 from upsolve.verify.pool.pool import verify
 
@@ -123,6 +124,13 @@ def test_the_tool_makes_the_rows_that_are_shipped(archive, tool):
     attempts, verdicts = set(archive.attempts()), set(archive.verdicts())
     assert set(made.attempts) <= attempts and set(made.verdicts) <= verdicts
     assert tool.make(1, ("parks",)).tasks != [task for task in made.tasks if about(task)["schema"] == "parks"]
+
+
+def test_it_is_read_only(archive):
+    with pytest.raises(ArchiveError, match="copy it .`upsolve archive copy embedded-sql DIR`"):
+        archive.append(attempts=[Attempt("sql/library/01-filter", "SELECT 1", "sql")])
+    with pytest.raises(ArchiveError, match="embedded-sql is part of the package"):
+        create_archive("embedded-sql")
 
 
 def disagreements(groups, share):
