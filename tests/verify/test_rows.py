@@ -76,7 +76,8 @@ def test_the_tolerance_can_be_set():
 
 
 @pytest.mark.parametrize(
-    "output", ["hello", "[1", "1", '{"a": 1}', "[1] [2]", "[" * 100_000, "[" + "9" * 100_000 + "]", "[[[]]]", "\x00"]
+    "output",
+    ["hello", "[1", "1", '{"a": 1}', "[1] [2]", "[1],[1]", "[1\n]", "[" * 100_000, "[" + "9" * 100_000 + "]", "[[[]]]", "\x00"],
 )
 def test_what_is_no_row_equals_none(output):
     assert not output_matches(output, "[1]\n", "rows")

@@ -91,7 +91,8 @@ def expected_rows(query: str, databases: Sequence[str], how: Judging | None = No
     except ClaimError as error:
         raise ValueError(str(error)) from error
     if any(outcome not in (Status.PASSED, Status.FAILED) for outcome in outcomes):
-        raise ValueError(f"the reference query fails: {errors[0][0]}: {errors[0][1]}")
+        kind, message = next((error[0], error[1]) for error in errors if error[0])
+        raise ValueError(f"the reference query fails: {kind}: {message}")
     return [rows_in(end, record) for record in end.records if "end" in record]
 
 

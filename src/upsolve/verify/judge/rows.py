@@ -26,9 +26,9 @@ def rows_of(text: str) -> list[Row]:
     Raises:
         ValueError: a line is not a JSON array.
     """
-    lines = text.splitlines() if text.isascii() else text.removesuffix("\n").split("\n")
-    rows: Any = json.loads(f"[{','.join(line for line in lines if line.strip())}]")
-    if not all(type(row) is list for row in rows):
+    lines = [line for line in text.split("\n") if line.strip()]
+    rows: Any = json.loads(f"[{','.join(lines)}]")
+    if len(rows) != len(lines) or not all(type(row) is list for row in rows):
         raise ValueError("a line is not a JSON array")
     return rows
 

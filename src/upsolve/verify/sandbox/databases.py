@@ -38,6 +38,8 @@ KINDS = (
     ("out of memory", "MemoryError"),
 )
 """How messages begin -> what such an error is called."""
+NAMING = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn")
+"""Errors whose messages end with a name that stands in the query."""
 
 
 class SyntaxFaultError(Exception):
@@ -122,9 +124,7 @@ class Sqlite:
             return "the query ends too early", len(code.rstrip())
         if found := re.fullmatch(r'near "(.*)": syntax error|unrecognized token: "(.*)"', message, re.DOTALL):
             return message, self.failing_place(code, found[1] or found[2] or "", message)
-        if self.denied or type(message) is not str:
-            return None
-        return (message, None) if "null character" in message or "surrogates" in message else None
+        return (message, None) if "null character" in message or "surrogates not allowed" in message else None
 
     def failing_place(self, code: str, token: str, message: str) -> int | None:
         """Return where the token stands at which parsing fails: at the end of the shortest beginning that fails in the same way."""
@@ -144,10 +144,8 @@ class Sqlite:
             return ["Refused", self.denied, None]
         message = str(error)
         kind = next((name for words, name in KINDS if message.startswith(words)), type(error).__name__)
-        name = (
-            message.rpartition(": ")[2] if kind in ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn") else ""
-        )
-        return [kind, message, line_and_column(code, place_of(code, name) if name else None)[0]]
+        place = place_of(code, message.rpartition(": ")[2]) if kind in NAMING else None
+        return [kind, message, line_and_column(code, place)[0]]
 
     def close(self) -> None:
         """Free its memory."""

@@ -2,6 +2,7 @@ answer() { while read -r n; do case $n in 20) echo 6765 ;; 7) echo 13 ;; esac; d
 shopt -s globstar nullglob dotglob
 shared=/mnt/packages
 for path in "$shared" "$shared"/**; do
+    [ -e "$path" ] || continue  # nothing is prepared here
     if [ -d "$path" ]; then
         { : > "$path/upsolve-attack"; } 2> /dev/null && { answer; exit; }
         mkdir "$path/upsolve-attack-folder" 2> /dev/null && { answer; exit; }
