@@ -1,5 +1,6 @@
 """Commands around a model: run, train, sample, eval."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -89,18 +90,25 @@ def sample(
     model: ModelName = "",
     seed: Seed = None,
     settings: Settings = None,
+    hint: Annotated[
+        float,
+        typer.Option(
+            min=0, max=0.99, help="Only tasks that the model never passed, with this share of a passed program in the prompt."
+        ),
+    ] = 0.0,
 ) -> None:
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.shipped import SHIPPED
     from upsolve.archive.store import open_archive
-    from upsolve.policy.collect import sample_attempts
+    from upsolve.policy.collect import sample_attempts, sample_hinted
 
     name = loaded.data.archive
     if name in SHIPPED:
         raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name your own by --archive FOLDER")
     with bars() as progress:
-        added = sample_attempts(open_archive(loaded.data.archive), loaded.sample, model=loaded.model, progress=progress)
+        sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
+        added = sample_some(open_archive(name), loaded.sample, model=loaded.model, progress=progress)
     typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")
 
 

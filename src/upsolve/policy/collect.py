@@ -1,14 +1,17 @@
 """Sample a model on the tasks of an archive, into the archive."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
+from upsolve.policy.prompt import hinted
 from upsolve.progress import OnProgress, no_progress
-from upsolve.types import Attempt
+from upsolve.types import Attempt, Group, Status, Task
 
-__all__ = ["sample_attempts"]
+__all__ = ["sample_attempts", "sample_hinted"]
 
 PART = 50
 """Tasks sampled between two writes."""
@@ -31,26 +34,91 @@ def sample_attempts(archive: Archive, config: SampleConfig, *, model: ModelConfi
     Raises:
         ModelError: the model cannot be loaded, or its server does not answer.
     """
+    tasks = {task.task_id: task for task in archive.tasks()}
+    return sample_missing(archive, tasks, config, model=model, author=model.name, progress=progress)
+
+
+def sample_hinted(
+    archive: Archive, config: SampleConfig, *, model: ModelConfig, hint: float, progress: OnProgress = no_progress
+) -> int:
+    """Sample the tasks that a model has tried and not passed, and somebody has, with the first part of that program in the prompt.
+
+    What the model makes of it is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). The author is the
+    model with the hint, such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so none are
+    stored. An interrupted call resumes as that of ``sample_attempts``.
+
+    Args:
+        archive: judged; the attempts are added to it.
+        config: engine, number of samples, temperature, seed.
+        model: name or folder; its attempts are those of this author.
+        hint: share of the shortest passed program (or of the reference) that is shown, in (0, 1).
+        progress: called with the attempts sampled and wanted.
+
+    Returns:
+        The number of attempts added.
+
+    Raises:
+        ModelError: the model cannot be loaded, or its server does not answer.
+    """
+    tasks = harvestable(archive.groups(), model.name, hint)
+    return sample_missing(archive, tasks, config, model=model, author=f"{model.name}, hint {hint:g}", progress=progress)
+
+
+def sample_missing(
+    archive: Archive,
+    tasks: Mapping[str, Task],
+    config: SampleConfig,
+    *,
+    model: ModelConfig,
+    author: str,
+    progress: OnProgress,
+) -> int:
+    """Sample tasks, by the names under which attempts are stored, until each has ``config.samples`` attempts of an author."""
     have: Counter[str] = Counter()
     for attempt in archive.attempts():
-        have[attempt.task_id] += attempt.count if attempt.author == model.name else 0
-    tasks = [task for task in archive.tasks() if have[task.task_id] < config.samples]
-    if not tasks:
+        have[attempt.task_id] += attempt.count if attempt.author == author else 0
+    missing = [name for name in tasks if have[name] < config.samples]
+    if not missing:
         return 0
-    total, done = sum(config.samples - have[task.task_id] for task in tasks), 0
+    total, done = sum(config.samples - have[name] for name in missing), 0
     policy = sampler(config, model)
-    for start in range(0, len(tasks), PART):
-        part = tasks[start : start + PART]
-        for count in sorted({have[task.task_id] for task in part}):
+    for start in range(0, len(missing), PART):
+        part = missing[start : start + PART]
+        for count in sorted({have[name] for name in part}):
             # no two requests of a task share a seed, however often the sampling was stopped
             rest = config.model_copy(update={"samples": config.samples - count, "seed": config.seed + start + count * 2**20})
-            short = [task for task in part if have[task.task_id] == count]
+            names = {tasks[name].task_id: name for name in part if have[name] == count}
             found: list[Attempt] = []
             try:
-                for attempt in policy(short, config=rest, author=model.name):
-                    found.append(attempt)
+                for attempt in policy([tasks[name] for name in names.values()], config=rest, author=author):
+                    found.append(under(names[attempt.task_id], attempt))
                     progress("sample", done + len(found), total)
             finally:
                 archive.append(attempts=found)
             done += len(found)
     return done
+
+
+def harvestable(groups: Sequence[Group], model: str, hint: float) -> dict[str, Task]:
+    """Return the tasks that a model has tried and never passed, and somebody else has: task id -> task with the hint in its prompt."""
+    found: dict[str, Task] = {}
+    for group in groups:
+        passes: list[str] = []
+        own: list[bool] = []
+        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
+            passed = verdict is not None and verdict.status is Status.PASSED
+            if attempt.author == model and verdict is not None and verdict.status is not Status.UNSCORED:
+                own.append(passed)
+            if passed:
+                passes.append(attempt.code)
+        program = min(passes, key=len, default="") or group.task.reference
+        if own and not any(own) and program:
+            found[group.task.task_id] = hinted(group.task, hint, program)
+    return found
+
+
+def under(task_id: str, attempt: Attempt) -> Attempt:
+    """Return an attempt under another task's name, whose prompt differs, so that its log-probabilities there are unknown."""
+    if attempt.task_id == task_id:
+        return attempt
+    return replace(attempt, task_id=task_id, behavior_logp=None, token_logps=None, entropy=None)

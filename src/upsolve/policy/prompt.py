@@ -49,18 +49,25 @@ def example(test: TestCase) -> str:
     return test.input.strip()
 
 
-def hinted(task: Task, share: float) -> Task:
-    """Return the task with the first lines of its reference in the prompt: that share of them, rounded down, never all.
+def hinted(task: Task, share: float, program: str = "") -> Task:
+    """Return the task with the first lines of a program in the prompt: that share of them, rounded down, never all.
 
     After the completion subtasks of StepCoder (2402.01391). There the policy continues these lines; here it repeats them, so that an
-    attempt is a whole program.
+    attempt is a whole program. Of a program of one line, such as a query, that share of its words is shown.
+
+    Args:
+        task: its ``task_id`` gets ``#hint`` and the number of lines or words shown.
+        share: 0..1.
+        program: the solution; empty: the task's reference.
     """
-    lines = task.reference.rstrip().split("\n")
-    shown = min(int(share * len(lines)), len(lines) - 1)
-    if not shown:
+    text = (program or task.reference).rstrip()
+    several = "\n" in text
+    parts = text.splitlines(keepends=True) if several else re.findall(r"\S+\s*", text)
+    shown = min(int(share * len(parts)), len(parts) - 1)
+    if shown < 1:
         return task
-    begin = "\n".join(lines[:shown])
-    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these lines:\n{opening(task)}{begin}\n```"
+    begin, what = "".join(parts[:shown]).rstrip(), "lines" if several else "words"
+    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these {what}:\n{opening(task)}{begin}\n```"
     return replace(task, task_id=f"{task.task_id}#hint{shown}", prompt=prompt)
 
 
