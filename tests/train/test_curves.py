@@ -118,6 +118,7 @@ SETTINGS = {
     "as it is": {},
     "many batches": {"tokens_per_batch": 64},
     "several rows, padded": {"row_tokens": 300},
+    "deterministic kernels": {"deterministic": True},
     "several rows, many batches": {"row_tokens": 300, "tokens_per_batch": 700},
 }
 SWITCHES = {

@@ -118,6 +118,8 @@ class OptimConfig(Strict):
     """Most tokens of an optimiser step; a group that is larger has a step of its own."""
     tokens_per_batch: int = Field(default=4096, ge=64)
     """Most tokens of a micro-batch (one forward and backward pass); decides the memory."""
+    deterministic: bool = False
+    """Use deterministic kernels alone: on GPUs a stopped run then resumes bit by bit, more slowly (docs/recipes.md)."""
     row_tokens: int = Field(default=0, ge=0)
     """Target length of a packed row, for attention whose cost grows with its square; 0: a micro-batch is one row, without padding."""
 

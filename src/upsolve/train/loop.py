@@ -9,7 +9,7 @@ from upsolve.errors import CollapseError
 from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import checked_rewarder
 from upsolve.train.encode import encode_groups
-from upsolve.train.processes import Processes
+from upsolve.train.processes import Processes, deterministic
 from upsolve.train.rounds import Round, pack_round, round_metrics
 from upsolve.train.run import OnStep, StopSignals, start_run
 from upsolve.train.run_folder import Trained, claim_run
@@ -49,7 +49,7 @@ def train(
     if done := processes.from_main(lambda: claim_run(place, recipe, fresh=fresh)):
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
-    with StopSignals() as signals:
+    with StopSignals() as signals, deterministic(recipe.optim.deterministic):
         parts = parts_of(recipe, groups, place, processes=processes, rewarder=rewarder, show=show or no_progress)
         ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
         run = start_run(recipe, parts.learner, place, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step)

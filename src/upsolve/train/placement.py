@@ -6,25 +6,22 @@ passes.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from upsolve.config import OptimConfig
 from upsolve.policy.model import trainable, with_weights
+from upsolve.train.gradient_sum import GradientSum
 from upsolve.train.logprobs import Scorer, TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.processes import Processes
 
 __all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "zero_loss"]
-
-BUCKET = 2**24
-"""Gradient elements per all-reduce (64 MB in float32)."""
 
 Moments = dict[int, dict[str, Tensor]]
 """Optimizer state by index of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
@@ -37,12 +34,22 @@ class Replicated:
     """Whether a forward or backward pass is a collective."""
 
     def __init__(
-        self, model: Any, value_head: Any, scorer: Scorer, *, processes: Processes, optim: OptimConfig, value_lr: float
+        self,
+        model: Any,
+        value_head: Any,
+        scorer: Scorer,
+        *,
+        processes: Processes,
+        optim: OptimConfig,
+        value_lr: float,
+        bf16: bool = False,
     ) -> None:
-        """Place the model and make AdamW: ``optim.lr`` for the policy, ``value_lr`` for the value head."""
+        """Place the model and make AdamW: ``optim.lr`` for the policy, ``value_lr`` for the value head; ``bf16``: autocast is on."""
         self.model, self.value_head, self.scorer = model, value_head, scorer
-        self.processes, self.optim = processes, optim
+        self.processes, self.optim, self.bf16 = processes, optim, bf16
         self.shard()
+        alone = processes.count == 1 or self.lockstep
+        self.sums = None if alone else GradientSum(self.parameters())
         rates = {"policy": optim.lr, "value": value_lr}
         self.optimizer: Any = torch.optim.AdamW(
             [{"params": part, "factor": rates[name] / optim.lr} for name, part in self.parts().items()],
@@ -66,22 +73,16 @@ class Replicated:
         """Score this rank's batch; collective if ``lockstep``."""
         return self.scorer(self.model, batch, self.value_head)
 
-    def backward(self, loss: Tensor, *, last: bool) -> None:  # noqa: ARG002  DeepSpeed must know
+    def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradients of a micro-batch; ``last``: it is this rank's last one of the step."""
+        if self.sums is not None:
+            self.sums.before_backward(last=last)
         loss.backward()
 
     def sum_gradients(self) -> None:
-        """All-reduce gradients, in buckets."""
-        if self.processes.count == 1:
-            return
-        for parameter in self.parameters():
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        for bucket in buckets([parameter.grad for parameter in self.parameters() if parameter.grad is not None]):
-            flat = torch.cat([grad.flatten() for grad in bucket])
-            torch.distributed.all_reduce(flat)
-            for grad, summed in zip(bucket, flat.split([grad.numel() for grad in bucket]), strict=True):
-                grad.copy_(summed.view_as(grad))
+        """Wait for the sum of the gradients over all ranks, most of which the last backward pass has started. Collective."""
+        if self.sums is not None:
+            self.sums.finish()
 
     def step(self, lr: float) -> float:
         """Clip the gradients, do one optimizer step with the policy's learning rate ``lr``, and return the norm before clipping.
@@ -124,19 +125,6 @@ class Replicated:
                 parameter.copy_(shard_like(saved, parameter))
         state = {at: {name: shard_like(t, learning[at]) for name, t in each.items()} for at, each in moments.items()}
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-
-
-def buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Split tensors, in order, into lists of at most ``BUCKET`` elements; a larger tensor is a list of its own."""
-    parts: list[list[Tensor]] = []
-    used = BUCKET + 1
-    for tensor in tensors:
-        if used + tensor.numel() > BUCKET:
-            parts.append([])
-            used = 0
-        parts[-1].append(tensor)
-        used += tensor.numel()
-    return parts
 
 
 class ScoringModule(nn.Module):
@@ -183,8 +171,12 @@ class Fsdp2(Distributed):
         mesh = init_device_mesh(self.processes.device.type, (self.processes.count,))
         kinds: set[str] = set(self.model._no_split_modules or ())
         layers = [module for module in self.model.modules() if type(module).__name__ in kinds]
+        # Layers are gathered as autocast would round them: half of the traffic, and no copies that stay until the backward pass. Their
+        # inputs keep their dtype, and so do embedding, last norm and value head, which belong to the root.
+        half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         for module in [*reversed(layers), self.scoring]:  # FSDP2 wants inner modules first
-            part = fully_shard(module, mesh=mesh, reshard_after_forward=True)
+            policy = half if self.bf16 and module is not self.scoring else MixedPrecisionPolicy()
+            part = fully_shard(module, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
             part.set_gradient_divide_factor(
                 1.0
             )  # the loss of a rank is its share of the step: gradients are summed, not averaged

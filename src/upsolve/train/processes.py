@@ -1,7 +1,8 @@
 """The process group of a run: one process, or several started by ``torchrun`` or ``accelerate launch``."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gath
 
 from upsolve.errors import TrainingError
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "deterministic"]
 
 PATIENCE = timedelta(hours=12)
 """Timeout of a collective: rank 0 may sample, judge or evaluate for hours while the others wait (torch's default: 10 minutes)."""
@@ -79,3 +80,18 @@ class Processes:
     def wait(self) -> None:
         """Wait for all ranks. Collective."""
         self.accelerator.wait_for_everyone()
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Generator[None]:
+    """Let PyTorch use deterministic kernels alone for a while, if ``wanted``; an operation that has none raises RuntimeError."""
+    if not wanted:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+    before = torch.get_deterministic_debug_mode()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)

@@ -37,7 +37,8 @@ MODEL = "model"
 BEST = "best"
 FREE = (
     *("name", "sample", "evaluate", "model.shard", "model.deepspeed"),
-    *("optim.tokens_per_batch", "verify.cache", "verify.executor", "verify.workers"),
+    *("model.gradient_checkpointing", "optim.deterministic", "optim.tokens_per_batch"),
+    *("verify.cache", "verify.executor", "verify.workers"),
     *("monitor.keep_checkpoints", "monitor.save_every", "monitor.snapshot_every", "monitor.stop_on_collapse"),
 )
 """Keys that a started run may change: they do not affect training, up to the rounding of sums."""
