@@ -12,6 +12,8 @@ def machine():
     """Return processor, cores, memory, GPU and versions."""
     import torch
 
+    import upsolve
+
     facts = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     names = [line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name")]
     return {
@@ -20,5 +22,6 @@ def machine():
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
         "python": platform.python_version(),
-        **{name: version(name) for name in ("upsolve", "torch", "transformers")},
+        "upsolve": upsolve.__version__,
+        **{name: version(name) for name in ("torch", "transformers")},
     }

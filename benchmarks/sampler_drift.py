@@ -2,11 +2,11 @@
 
 Run it where vLLM and upsolve[train] are installed together (`make test-vllm` makes .venv-vllm so), with PYTHONPATH=src.
 
-scores   Samples of SmolLM2-135M-Instruct by vLLM, by batched decoding and by transformers' generate, in bfloat16 and in float32, each
-         scored again by the trainer in both precisions. The sampler's log-probability mu and the trainer's pi of the same tokens are
-         compared: mean and quantiles of |log pi/mu|, k1 and k3 estimates of KL(mu || pi), the effective sample size of the ratios of whole
-         attempts, and the share of tokens whose weight TIS caps and that IcePop masks, at the defaults of objective.correction.
-online   GRPO for a few rounds with our sampler, and with vLLM without a correction, with TIS, and with IcePop. Same seeds.
+scores   Samples of SmolLM2-135M-Instruct at temperature 1 by vLLM, by batched decoding and by transformers' generate, in bfloat16 and in
+         float32, scored again by the trainer in bfloat16, and those in float32 also by the trainer in float32. The sampler's log-probability mu and the trainer's pi of the same tokens
+         are compared: mean and quantiles of |log pi/mu|, k1 and k3 estimates of KL(mu || pi), the effective sample size of the ratios of
+         whole attempts, and the share of tokens whose weight TIS caps and that IcePop masks, at the defaults of objective.correction.
+online   GRPO for a few rounds with batched decoding, and with vLLM without a correction, with TIS, and with IcePop. Same seeds.
 
 What is done is not done again: each sampler and each run is a process of its own that leaves a file in WORK. Writes
 results/sampler_drift.json.
@@ -48,8 +48,7 @@ SAMPLERS = {
     "vLLM, float32": ("vllm", False),
     "batched decoding, bfloat16": ("transformers", True),
     "batched decoding, float32": ("transformers", False),
-    "generate, bfloat16": ("generate", True),
-    "generate, float32": ("generate", False),
+    "transformers generate, bfloat16": ("generate", True),
 }
 """Name -> what samples, and whether in bfloat16."""
 ARMS = {
@@ -99,14 +98,17 @@ def trainer_logps(attempts, job, *, bf16):
     learner = Learner(ModelConfig(name=MODEL, bf16=bf16), objective, optim, seed=0)
     tasks = {task.task_id: task for task in tasks_of(job)}
     learner.choose_scorer(probe(learner.codec, next(iter(tasks.values()))))
-    groups = [encoded(learner.codec.prompt(tasks[one.task_id]).ids_P, one) for one in attempts]
-    found = learner.start_logps([batch for step in plan_steps(groups, optim) for batch in step])
-    return [found[group.attempt_keys()[0]] for group in groups]
+    of_task = {name: [one for one in attempts if one.task_id == name] for name in tasks}
+    groups = {name: encoded(learner.codec.prompt(task).ids_P, of_task[name]) for name, task in tasks.items()}
+    found = learner.start_logps([batch for step in plan_steps([*groups.values()], optim) for batch in step])
+    keys = {name: iter(group.attempt_keys()) for name, group in groups.items()}
+    return [found[next(keys[one.task_id])] for one in attempts]
 
 
-def encoded(prompt_P, attempt):
-    """Return an attempt alone after its prompt."""
-    return EncodedGroup(prompt_P, (EncodedAttempt(attempt.token_ids, np.ones(len(attempt.token_ids), dtype=np.float32)),))
+def encoded(prompt_P, attempts):
+    """Return attempts after their prompt."""
+    ones = [np.ones(len(attempt.token_ids), dtype=np.float32) for attempt in attempts]
+    return EncodedGroup(prompt_P, tuple(EncodedAttempt(one.token_ids, some) for one, some in zip(attempts, ones, strict=True)))
 
 
 def difference(attempts, logps):
@@ -134,14 +136,14 @@ def difference(attempts, logps):
 
 
 def scores(job):
-    """Return the differences of all samplers to the trainer in both precisions."""
+    """Return the differences of all samplers to the trainer in bfloat16, and of those in float32 to the trainer in float32."""
     read = {name: json.loads((job.work / "samples" / f"{slug(name)}.json").read_text()) for name in SAMPLERS}
     attempts = {name: [from_row(Attempt, row) for row in rows] for name, rows in read.items()}
-    every = [one for some in attempts.values() for one in some]
     rows = []
     for trainer, bf16 in (("bfloat16", True), ("float32", False)):
-        logps = iter(trainer_logps(every, job, bf16=bf16))
-        for name, some in attempts.items():
+        scored = {name: some for name, some in attempts.items() if bf16 or not SAMPLERS[name][1]}
+        logps = iter(trainer_logps([one for some in scored.values() for one in some], job, bf16=bf16))
+        for name, some in scored.items():
             rows.append({"sampler": name, "trainer": trainer, **difference(some, [next(logps) for _ in some])})
             print(rows[-1], flush=True)
     return rows
@@ -164,9 +166,13 @@ def run_arm(name, seed, job):
     trained = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
     reward_of = partial(reward, config=recipe.reward)
     archive = open_archive(folder / "training" / "rollouts")
-    rewards = np.concatenate([reward_of(group).rewards_G for group in archive.groups()])
+    rewarded = [reward_of(group) for group in archive.groups()]
+    rewards = np.concatenate([one.rewards_G for one in rewarded])
+    counts = [attempt.count for one in rewarded for attempt in one.group.attempts]
     steps = [{key: row[key] for key in LOGGED if key in row} for row in trained.metrics if "loss" in row]
-    (folder / "rows.json").write_text(json.dumps({"steps": steps, "mean reward of all rounds": float(rewards.mean())}))
+    (folder / "rows.json").write_text(
+        json.dumps({"steps": steps, "mean reward of all rounds": float(np.average(rewards, weights=counts))})
+    )
 
 
 def online(job):
@@ -219,9 +225,9 @@ if __name__ == "__main__":
     parser.add_argument("work", type=Path)
     parser.add_argument("--tasks", type=int, default=24, help="tasks sampled by each sampler")
     parser.add_argument("--samples", type=int, default=4, help="samples a task")
-    parser.add_argument("--max-tokens", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=4, help="of an online run, one step each")
-    parser.add_argument("--groups", type=int, default=6, help="groups of 8 samples a round")
+    parser.add_argument("--max-tokens", type=int, default=80, help="longest sample")
+    parser.add_argument("--rounds", type=int, default=3, help="of an online run")
+    parser.add_argument("--groups", type=int, default=4, help="groups of 8 samples a round")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--sampler", choices=SAMPLERS, help="only sample by this one")
     parser.add_argument("--arm", choices=ARMS, help="only run this one, on the first seed")

@@ -153,6 +153,40 @@ def languages():
     )
 
 
+def drift():
+    """Return the tables of how far samplers are from the trainer, and of the online runs with and without a correction."""
+    data = read("sampler_drift")
+    rows = [
+        [
+            row["sampler"],
+            row["trainer"],
+            *(f"{row[name]:.2g}" for name in ("mean", "95 %", "99.9 %")),
+            *(f"{row[name]:.1e}" for name in ("k1", "k3")),
+            f"{row['effective sample size']:.3f}",
+            *(f"{100 * row[name]:.3f}" for name in ("capped by TIS", "masked by IcePop")),
+        ]
+        for row in data["scores"]
+    ]
+    figures = ["mean", "95 %", "99.9 %", "k1", "k3", "effective sample size", "capped by TIS, %", "masked by IcePop, %"]
+    runs = [
+        [row["arm"], row["seed"], f"{row['mean reward of all rounds']:.3f}", *steps(row["steps"])] for row in data["online"]
+    ]
+    logged = ["passed, %", "drift", "drift_k3", "corrected, %", "gradient norm"]
+    return table(["sampler", "trainer", *figures], rows) + "\n\n" + table(["rollouts", "seed", "mean reward", *logged], runs)
+
+
+def steps(rows):
+    """Return what the log says of each step, one after the other."""
+    figures = (
+        ("sampled_passed", 100, ".1f"),
+        ("drift", 1, ".4f"),
+        ("drift_k3", 1, ".1e"),
+        ("corrected", 100, ".3f"),
+        ("grad_norm", 1, ".2f"),
+    )
+    return [", ".join(f"{factor * row[name]:{form}}" for row in rows if name in row) for name, factor, form in figures]
+
+
 def training_step():
     """Return the tables of a training step: seconds and memory of every way, and the speed of TRL's and of ours."""
     jobs = read("train_step_cpu")["jobs"]
@@ -204,5 +238,5 @@ def arms_table(rows, other):
 
 
 if __name__ == "__main__":
-    for part in (demo, arms, agreement, mbpp, throughput, languages, training_step):
+    for part in (demo, arms, agreement, mbpp, throughput, languages, training_step, drift):
         print(f"## {part.__name__}\n\n{part()}\n")
