@@ -6,7 +6,7 @@ from upsolve.evaluate.capability import capability
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.report.examples import Example, pick_examples
 from upsolve.report.html import ReportContent, write_report
-from upsolve.report.plots import training_curves
+from upsolve.report.plots import pass_by_temperature, training_curves
 from upsolve.report.tables import (
     capability_table,
     change_table,
@@ -157,6 +157,16 @@ def test_the_colour_is_that_of_the_conclusion(tmp_path):
     page = (tmp_path / "r.html").read_text()
     assert 'class="verdict worse"' in page and re.findall(r"border-color: var\(--good\)", page) == ["border-color: var(--good)"]
     assert 'class="verdict one-temperature"' in page_of(tmp_path, BASE, BETTER)
+
+
+def test_the_picture_by_temperature_has_a_line_a_model(tmp_path):
+    content = ReportContent("t", (chosen("base", FEW, COLD), chosen("trained", FEW, WARM)))
+    write_report(tmp_path / "r.html", content)
+    page = (tmp_path / "r.html").read_text()
+    assert page.index("<h2>pass@1 by temperature</h2>") < page.index("<h2>pass@1 by difficulty")
+    picture = pass_by_temperature(content.sweeps)
+    assert all(f"<!-- {text} -->" in picture for text in ("base", "trained", "temperature (0: greedy)"))
+    assert "pass@1 by temperature" not in page_of(tmp_path, BASE, BETTER), "one temperature"
 
 
 def test_capability_stands_beside_temperature():

@@ -11,7 +11,7 @@ from upsolve.evaluate.comparison import drops
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.files import write_text
 from upsolve.report.examples import Example
-from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, training_curves
+from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, training_curves
 from upsolve.report.tables import result_tables, reward_tables
 from upsolve.reward.formula import Rewarded
 
@@ -43,6 +43,8 @@ class ReportContent:
 def pictures_of(content: ReportContent) -> dict[str, str]:
     """Return the pictures of a report as SVG, by title."""
     sweeps, pictures = content.sweeps, dict[str, str]()
+    if any(sweep.dev for sweep in sweeps):
+        pictures["pass@1 by temperature"] = pass_by_temperature(sweeps)
     if sweeps:
         pictures["pass@1 by difficulty, each at its own best temperature"] = pass_by_difficulty([one.best for one in sweeps])
         pictures[f"Outcomes of the samples, {temperature_name(sweeps[-1].hot.temperature)}"] = outcomes(
