@@ -1,15 +1,17 @@
 # make demo   the main job on the embedded archive, before and after, with a report
 # make test   style, types and the fast tests (make check is the same); make test-all adds those that take longer
 # make gpu    what only a GPU can show, in eight minutes: benchmarks/results/gpu_*.json
+# make test-pythons     the judge's tests on every interpreter of PYTHONS, each in an environment of its own, without torch
 # make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the PyTorch build of your choice),
-#            MODEL, SEED, OUT (of the demo), JOBS (processes of pytest), ARGS (more options of `upsolve run`, or of pytest)
+#            PYTHONS (of test-pythons), MODEL, SEED, OUT (of the demo), JOBS (processes of pytest), ARGS (more options of `upsolve run`, or of pytest)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 MODEL ?= smollm2-135m
 SEED ?= 0
 OUT ?= runs/demo-$(SEED)
@@ -17,7 +19,7 @@ OUT ?= runs/demo-$(SEED)
 JOBS ?= 0
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all gpu lint test-languages test-vllm check install clean
+.PHONY: demo test test-all gpu lint test-pythons test-languages test-vllm check install clean
 
 demo: install
 	$(BIN)/upsolve run demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -35,6 +37,15 @@ lint: install
 
 gpu: install
 	$(BIN)/python benchmarks/gpu.py --trl . $(ARGS)
+
+test-pythons:
+	@set -e; for python in $(PYTHONS); do \
+	  venv=.venv-judge/$$($$python -c 'import sys; print(*sys.version_info[:2], sep=".")'); \
+	  $$python -m venv $$venv; \
+	  $$venv/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[analysis,serve]' pytest hypothesis; \
+	  $$venv/bin/python -V; \
+	  $$venv/bin/pytest $(ARGS) tests/verify tests/honest; \
+	done
 
 test-languages: install
 	apt-get install -y --no-install-recommends $$($(BIN)/python tools/language_packages.py)
@@ -67,4 +78,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-vllm runs
+	rm -rf $(VENV) .venv-judge .venv-vllm runs

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,7 @@ def test_the_same_by_several_workers():
     assert seen == [(done, total) for done in range(1, total + 1)]
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="no ray here")
 @pytest.mark.parametrize(
     "wanted", [["fake pass", "escape", "interfere"], pytest.param([*WANTS], marks=pytest.mark.slow)], ids=len
 )

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -38,6 +39,7 @@ print(json.dumps({"statuses": [v.status for v in verdicts], "reported": len(time
 """
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="no ray here")
 @pytest.mark.slow
 def test_a_killed_raylet_loses_and_doubles_nothing():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=240, check=False)

@@ -6,6 +6,7 @@ import resource
 import signal
 import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 
@@ -16,7 +17,7 @@ from upsolve.verify.languages import languages
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool import cache as cache_module
 from upsolve.verify.pool import pool
-from upsolve.verify.pool.cache import VerdictCache, key_of, runtime
+from upsolve.verify.pool.cache import key_of, open_cache, runtime
 from upsolve.verify.pool.pool import judged, verify
 from upsolve.verify.pool.worker import LocalWorker
 from upsolve.verify.sandbox.cgroup import places, remove_abandoned
@@ -208,24 +209,26 @@ def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
     ],
 )
 def test_the_cache_tells_apart_what_decides(tmp_path, task, how):
-    cache, (_, attempt) = VerdictCache(tmp_path / "v.sqlite"), attempts(1)[0]
-    cache.keep([(TASK, attempt, verify([(TASK, attempt)], FAST)[0])], FAST)
-    assert cache.find(TASK, attempt, FAST) and not cache.find(task, attempt, how)
+    _, attempt = attempts(1)[0]
+    with open_cache(tmp_path / "v.sqlite") as cache:
+        cache.keep([(TASK, attempt, verify([(TASK, attempt)], FAST)[0])], FAST)
+        assert cache.find(TASK, attempt, FAST) and not cache.find(task, attempt, how)
 
 
 def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_path):
-    cache, (_, attempt) = VerdictCache(tmp_path / "v.sqlite"), attempts(1)[0]
+    _, attempt = attempts(1)[0]
     verdict = verify([(TASK, attempt)], FAST)[0]
-    for status, seconds, kept in ((Status.UNSCORED, 0.0, False), (Status.TIMEOUT, 0.5, False), (Status.TIMEOUT, 2.0, True)):
-        cache.keep([(TASK, attempt, replace(verdict, status=status, cpu_seconds=seconds))], FAST)
-        assert bool(cache.find(TASK, attempt, FAST)) is kept
+    with open_cache(tmp_path / "v.sqlite") as cache:
+        for status, seconds, kept in ((Status.UNSCORED, 0.0, False), (Status.TIMEOUT, 0.5, False), (Status.TIMEOUT, 2.0, True)):
+            cache.keep([(TASK, attempt, replace(verdict, status=status, cpu_seconds=seconds))], FAST)
+            assert bool(cache.find(TASK, attempt, FAST)) is kept
 
 
 def test_a_broken_row_is_judged_again(tmp_path):
     how, (pair,) = replace(FAST, cache=tmp_path / "v.sqlite"), attempts(1)
     first = verify([pair], how)
     for broken in ("{", "[]", '{"status": "nonsense"}', '"x"'):
-        with sqlite3.connect(how.cache) as base:
+        with closing(sqlite3.connect(how.cache)) as base, base:
             base.execute("UPDATE verdicts SET verdict = ?", (broken,))
         assert statuses(verify([pair], how)) == statuses(first)
 
@@ -254,8 +257,9 @@ def test_without_its_cache_judging_goes_on(tmp_path, caplog):
 
 
 def test_a_cache_that_breaks_in_the_middle_is_left_alone(tmp_path, caplog):
-    cache, (pair, *_) = VerdictCache(tmp_path / "v.sqlite"), attempts(1)
-    cache.base.execute("DROP TABLE verdicts")
-    assert cache.find(*pair, FAST) is None
-    cache.keep([(*pair, verify([pair], FAST)[0])], FAST)
+    (pair,) = attempts(1)
+    with open_cache(tmp_path / "v.sqlite") as cache:
+        cache.base.execute("DROP TABLE verdicts")
+        assert cache.find(*pair, FAST) is None
+        cache.keep([(*pair, verify([pair], FAST)[0])], FAST)
     assert len(caplog.records) == 1 and "v.sqlite" in caplog.text

@@ -12,6 +12,8 @@ import pytest
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
+from upsolve.verify.judge.programs import run_job
+from upsolve.verify.languages import Language
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.sandbox.cgroup import ControlGroup
@@ -129,6 +131,9 @@ def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatc
     def work():
         done.append(judge(SUM, Attempt("t", "def f():\n    open('x', 'w').close()\n    return 1\n"), LOOSE))
         done.append(judge(SUM, Attempt("t", "import os\ndef f():\n    return 1 - os.path.exists('x')\n"), LOOSE))
+        done.append(
+            judge(SUM, Attempt("t", "import colorsys\ndef f():\n    return 1\n"), LOOSE)
+        )  # from the interpreter's folder
         done.append(judge(PROGRAM, Attempt("t", "cat > left; cat left", language="bash"), LOOSE))
 
     setup, done = Server.setup, []
@@ -137,11 +142,18 @@ def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatc
     monkeypatch.setattr(tempfile, "tempdir", None)
     tmp_path.chmod(0o777)
     in_a_thread(work)
-    assert [verdict.status for verdict in done] == [Status.PASSED] * 3, done
+    assert [verdict.status for verdict in done] == [Status.PASSED] * 4, done
     assert "pidns" not in done[0].isolation and list(tmp_path.iterdir()) == []
     with pytest.raises(IsolationError, match="pidns"):
         run("def f(): return 1", "1", fresh=True)
     sandbox.forget_server()
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "bash\0"])
+def test_a_program_that_cannot_be_started_is_no_exit_code_of_the_attempt(name):
+    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", how=LIMITS)
+    (end,) = sandbox.run_jobs([job], LIMITS)
+    assert [*end.records[0]] == ["broken"] and "cannot be run" in end.records[0]["broken"]
 
 
 def test_a_server_that_dies_for_want_of_memory_is_the_attempts_doing(monkeypatch):

@@ -10,7 +10,7 @@ from upsolve.cli.app import app, show
 from upsolve.cli.progress import bars
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
-from upsolve.verify.limits import ANALYSES, Judging
+from upsolve.verify.limits import ANALYSES, ISOLATIONS, Judging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ def verify(
     archive: Annotated[Path | None, typer.Argument(help="Archive to judge.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Judge again what this judge has judged.")] = False,
     workers: Annotated[int, typer.Option(help="Attempts at once; 0 means one a core.")] = 0,
-    isolation: Annotated[str, typer.Option(help="required or best_effort.")] = "required",
+    isolation: Annotated[str, typer.Option(help=f"{', '.join(ISOLATIONS)}.")] = "required",
     executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
     cache: Annotated[bool, typer.Option(help="Take and keep verdicts by content.")] = True,
     repeats: Annotated[int, typer.Option(help="Judge so often, to find flaky attempts.")] = 1,
@@ -130,13 +130,14 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="One attack of each group.")] = False,
     workers: Annotated[int, typer.Option(help="Attempts at once; 0 means one a core.")] = 0,
     executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
+    isolation: Annotated[str, typer.Option(help="required, or gvisor to try its containers.")] = "required",
 ) -> None:
     """Say which layers of the sandbox work here, and try every attack; exit 1 when a required layer is missing or an attack works."""
     from upsolve.verify.doctor import checks
 
     failed, made, group = 0, 0, ""
     with bars() as progress:
-        how = Judging(workers=workers, executor=executor)
+        how = Judging(workers=workers, executor=executor, isolation=isolation)
         for check in checks(how, quick=quick, progress=lambda done, total: progress("attacks", done, total)):
             if check.group != group:
                 group = check.group

@@ -236,8 +236,9 @@ class VerifyConfig(Strict):
     """Judge each attempt this number of times, to find flaky ones."""
     analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
     """Static analyses (docs/analysis.md)."""
-    isolation: Literal["required", "best_effort"] = "required"
-    """``required``: refuse to judge where a layer of the sandbox is missing; ``best_effort``: use the layers there are."""
+    isolation: Literal["required", "best_effort", "gvisor"] = "required"
+    """``required``: refuse to judge where a layer of the sandbox is missing; ``best_effort``: use the layers there are; ``gvisor``: those of
+    ``required`` under gVisor's kernel (docs/threat-model.md)."""
     workers: int = Field(default=0, ge=0)
     """Attempts judged in parallel; 0: one per core."""
     executor: Literal["local", "ray"] = "local"

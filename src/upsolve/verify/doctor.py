@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 
+from upsolve.errors import IsolationError
 from upsolve.types import Status, Verdict
-from upsolve.verify.attacks import LIMITS, Try, honest, traces, tries
+from upsolve.verify.attacks import GVISOR_LIMITS, LIMITS, Try, honest, traces, tries
 from upsolve.verify.limits import Judging
 from upsolve.verify.pool.pool import verify
 from upsolve.verify.resources import usable_cores
+from upsolve.verify.sandbox.gvisor import find_runsc
 from upsolve.verify.sandbox.runner import REQUIRED
 
 __all__ = ["Check", "attacked", "checks", "layers"]
@@ -37,11 +39,12 @@ def checks(how: Judging | None = None, *, quick: bool = False, progress: Progres
     """Yield every check as it is made; where a required layer is missing, no attack is tried: it would reach this system.
 
     Args:
-        how: workers and executor.
+        how: workers, executor, and isolation: ``gvisor`` tries its containers.
         quick: try one attack of each group.
         progress: called with the number of attempts judged, and of all.
     """
-    how = replace(how or Judging(), limits=LIMITS, isolation="best_effort", cache=None, analyses=(), repeats=1, lines=False)
+    how = replace(how or Judging(), limits=LIMITS, cache=None, analyses=(), repeats=1, lines=False)
+    how = replace(how, limits=GVISOR_LIMITS) if how.isolation == "gvisor" else replace(how, isolation="best_effort")
     found = layers(how)
     yield from found
     if all(check.ok or not check.required for check in found):
@@ -55,10 +58,20 @@ def layers(how: Judging) -> list[Check]:
         if verdict.status is not Status.PASSED:
             return [Check("layers", "sandbox", ok=False, required=True, detail=f"{verdict.status} {verdict.error_message}")]
     active = set[str].intersection(*(set(verdict.isolation.split(",")) for verdict in verdicts))
-    return [
+    found = [
         Check("layers", name, name in active, name in REQUIRED, "active" if name in active else "not to be had here")
         for name in (*REQUIRED, *OPTIONAL)
     ]
+    return [*found, own_kernel(how)]
+
+
+def own_kernel(how: Judging) -> Check:
+    """Return whether attempts can have a kernel of their own here."""
+    try:
+        detail = f"active: {find_runsc()}" if how.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
+    except IsolationError as error:
+        return Check("layers", "gvisor", ok=False, required=False, detail=str(error))
+    return Check("layers", "gvisor", ok=True, required=False, detail=detail)
 
 
 def first_of_each(todo: Sequence[Try]) -> list[Try]:

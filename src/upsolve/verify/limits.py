@@ -11,10 +11,12 @@ from upsolve.files import cache_folder
 if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
 
-__all__ = ["ANALYSES", "Judging", "Limits", "judging_of"]
+__all__ = ["ANALYSES", "ISOLATIONS", "Judging", "Limits", "judging_of"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the analyses there are."""
+ISOLATIONS = ("required", "best_effort", "gvisor")
+"""Values of ``Judging.isolation``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Judging:
     limits: Limits = field(default_factory=Limits)
     """Of one attempt."""
     isolation: str = "required"
-    """``required`` refuses to run without the layers of sandbox.REQUIRED, ``best_effort`` takes what is there."""
+    """``required``: refuse to judge without the layers of sandbox.REQUIRED; ``best_effort``: use the layers there are; ``gvisor``: those
+    of ``required`` in a container of gVisor, so that attempts do not share this machine's kernel."""
     workers: int = 0
     """Worker processes, >= 0; 0 means one for each core that may be used (affinity mask and quota)."""
     executor: str = "local"
@@ -62,8 +65,8 @@ class Judging:
     """File of verdicts by content; None: judge everything."""
 
     def __post_init__(self) -> None:
-        if self.isolation not in ("required", "best_effort"):
-            raise ValueError(f"isolation is required or best_effort, not {self.isolation!r}")
+        if self.isolation not in ISOLATIONS:
+            raise ValueError(f"isolation is {', '.join(ISOLATIONS)}; not {self.isolation!r}")
         if wrong := set(self.analyses) - ANALYSES:
             raise ValueError(f"analyses are {', '.join(sorted(ANALYSES))}; not {', '.join(sorted(wrong))}")
         if self.repeats < 1:

@@ -3,6 +3,7 @@
 wants = "escape"                            # one of WANTS
 language = "bash"                           # of attempt.*; left out: python
 kinds.call = ["failed", "runtime_error"]    # by kind of the tests it is tried under: the statuses it may get
+own_kernel = ["passed"]                     # left out: none; further statuses it may get where what it reaches is gVisor's, not this machine's
 
 After each, honest attempts must pass that also look for what it may have left. Standard library and the judge only.
 """
@@ -18,13 +19,29 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.languages import languages
 from upsolve.verify.limits import Limits
 
-__all__ = ["HONEST_BASH", "HONEST_PYTHON", "HONEST_SQL", "LIMITS", "TESTS", "WANTS", "Attack", "Try", "attacks", "honest", "traces", "tries"]
+__all__ = [
+    "GVISOR_LIMITS",
+    "HONEST_BASH",
+    "HONEST_PYTHON",
+    "HONEST_SQL",
+    "LIMITS",
+    "TESTS",
+    "WANTS",
+    "Attack",
+    "Try",
+    "attacks",
+    "honest",
+    "traces",
+    "tries",
+]
 
 FOLDER = Path(__file__).parent
 WANTS = ("fake pass", "escape", "exhaust", "interfere")
 """What attacks are after, in the order in which they are tried."""
 LIMITS = Limits(wall_seconds=2, cpu_seconds=1)
 """What an attack may use: little, for many of them use all of it."""
+GVISOR_LIMITS = Limits(wall_seconds=8, cpu_seconds=4)
+"""The same under gVisor, where starting a program takes up to 0.1 s."""
 TESTS = {
     "call": (TestCase(TestKind.CALL, "f(20)", "6765"), TestCase(TestKind.CALL, "f(7)", "13")),
     "code": (
@@ -99,6 +116,8 @@ class Attack:
     """Statuses it may get, by kind of test."""
     language: str = "python"
     """Language of the attempt."""
+    own_kernel: Sequence[str] = ()
+    """Further statuses it may get with a kernel of its own, where what it reaches is not this machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +148,10 @@ class Try:
     def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return what is not as it must be in the verdicts of ``pairs``."""
         first, *after = verdicts
-        found = [] if first.status.value in self.attack.kinds[self.kind] else [said(first)]
+        allowed = {*self.attack.kinds[self.kind]}
+        if "gvisor" in first.isolation.split(","):
+            allowed |= {"timeout", *self.attack.own_kernel}  # its system calls take longer, too
+        found = [] if first.status.value in allowed else [said(first)]
         return found + [f"the next attempt: {said(verdict)}" for verdict in after if verdict.status is not Status.PASSED]
 
 

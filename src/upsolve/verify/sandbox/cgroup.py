@@ -100,10 +100,17 @@ class ControlGroup:
 
     def out_of_memory(self) -> bool:
         """Return whether the kernel has killed something in here for want of memory since the last call."""
-        if not self.active:
-            return False
-        file = "memory.events" if self.version == 2 else "memory.oom_control"
-        lines = (self.folders["memory"] / file).read_text().splitlines()
-        kills = next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+        kills = self.events("memory", "memory.events" if self.version == 2 else "memory.oom_control", "oom_kill")
         self.kills_seen, new = kills, kills > self.kills_seen
         return new
+
+    def out_of_processes(self) -> bool:
+        """Return whether the kernel has ever refused to start a process in here because there were too many."""
+        return self.events("pids", "pids.events", "max") > 0
+
+    def events(self, controller: str, file: str, event: str) -> int:
+        """Return how often something has happened."""
+        if not self.active:
+            return 0
+        lines = (self.folders[controller] / file).read_text().splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith(f"{event} ")), 0)

@@ -285,8 +285,8 @@ def run_command(job: dict[str, Any]) -> None:
     own = {name: text for name, text in job["environment"].items() if not (absent and folder in text)}
     try:
         os.execvpe(words[0], words, {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", **own})
-    except OSError as error:
-        report_error(broken=f"{words[0]} cannot be run: {error}")
+    except Exception as error:
+        report_error(broken=f"{words[0]} cannot be run: {error!r}")
 
 
 KINDS: Any = {

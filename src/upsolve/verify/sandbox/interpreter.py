@@ -41,6 +41,8 @@ def new_module(name: str, code: str) -> Any:
         show_source(code)
     if "/dev/" in code:
         open_devices()
+    if sys.version_info >= (3, 14) and ("multiprocessing" in code or "concurrent" in code):
+        start_by_fork()
     if "stack_size" in code:
         import resource
 
@@ -56,6 +58,17 @@ def show_source(code: str) -> None:
     with open("main.py", "wb") as file:
         file.write(code.encode("utf-8", "surrogatepass"))
     linecache.cache["<attempt>"] = (len(code), None, code.splitlines(keepends=True), "<attempt>")
+
+
+def start_by_fork() -> None:
+    """Make fork the start method of ``multiprocessing`` unless the program chooses another, as it was before Python 3.14.
+
+    A fork server would be a new interpreter, which finds neither the program nor its standard streams here.
+    """
+    import multiprocessing
+
+    contexts: Any = getattr(multiprocessing, "context")  # noqa: B009  typed as private
+    contexts._default_context._default_context = contexts._concrete_contexts["fork"]
 
 
 def open_devices() -> None:

@@ -25,8 +25,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from upsolve.verify.sandbox.folders import OWN, PACKAGES, READABLE
     from upsolve.verify.sandbox.syscalls import seccomp_filter
 else:
+    from folders import OWN, PACKAGES, READABLE
     from syscalls import seccomp_filter
 
 __all__ = ["main"]
@@ -44,10 +46,6 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1, 2, 4, 8, 1 << 14
 LANDLOCK_FILES = {1: 13, 2: 14, 3: 15, 4: 15}
 """Kinds of access to files known by version of the interface; 16 from 5 on."""
-OWN = ("/tmp", "/dev/shm")
-PACKAGES = "/mnt/packages"
-"""Where the packages that a task requires are found inside."""
-READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -184,12 +182,23 @@ def own_uid(uid: int) -> bool:
         return os.getuid() == 0 and any(int(first) <= uid < int(first) + int(n) for first, _, n in map(str.split, file))
 
 
+def open_to_all(folder: str) -> bool:
+    """Return whether any user can read a folder: an interpreter in root's home serves other users only where it is mounted."""
+    while folder != "/" and os.stat(folder).st_mode & 5 == 5:
+        folder = os.path.dirname(folder)
+    return folder == "/"
+
+
 def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     """Put the rest of the confinement on and turn into the server; returns only by raising."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    uid = setup["uid"] if own_uid(setup["uid"]) and "own_uid" not in setup.get("off", ()) else 0
     python = setup["python"]
-    if "mountns" in layers:
+    own_kernel = "gvisor" in layers  # with all user ids, and a tree that is as it must be
+    other_user = own_kernel or (own_uid(setup["uid"]) and ("mountns" in layers or open_to_all(python)))
+    uid = setup["uid"] if other_user and "own_uid" not in setup.get("off", ()) else 0
+    if own_kernel:
+        pass
+    elif "mountns" in layers:
         layers += private_tree(setup)
     else:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -204,7 +213,7 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
     layers += seccomp() if "seccomp" not in off else []
     layers += ["no_new_privs", "rlimits", *(["own_uid"] if uid else [])]
     modules = {"packages": packages, "modules": setup.get("modules", [])}
-    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], **modules})
+    said = json.dumps({"layers": layers, "uid": uid, "proc": setup["proc"], "gvisor": own_kernel, **modules})
     server = os.memfd_create("server", 0)
     os.write(server, zlib.decompress(binascii.a2b_base64(setup["server"])))
     relay = f"import marshal, os; boot, parts = marshal.loads(os.pread({server}, 1 << 20, 0)); os.close({server}); exec(boot)"
@@ -213,11 +222,13 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
 
 
 def main() -> None:
-    """The first process: enter the namespaces, start the server, end with it."""
+    """The first process: enter the namespaces, start the server, end with it; or, in a container of gVisor, become the server."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         setup = json.loads(os.read(CONTROL, 1 << 17))
         setup["uid"] += os.getpid() % setup["uids"]
+        if setup["gvisor"]:
+            become_server(setup, [*NEW, "gvisor"])
         layers = unshare_all(os.getuid() == 0) if "namespaces" not in setup.get("off", ()) else []
         pid = os.fork()
         if pid == 0:

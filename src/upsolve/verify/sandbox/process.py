@@ -20,6 +20,7 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.verify.sandbox.cgroup import ControlGroup
+from upsolve.verify.sandbox.gvisor import find_runsc, start_in_gvisor
 from upsolve.verify.sandbox.packages import packages_folder, prepared_folder, required_by
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
@@ -36,7 +37,10 @@ STARTING = 20.0
 """Seconds a server may take to start, or to answer after a deadline."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """A server forks, so the packages that it loads may start no threads; and an attempt has one core."""
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", **ONE_THREAD}
+"""Of a server, and of the attempts that it forks."""
 MODULES = (
+    "folders",
     "values",
     "operations",
     "interpreter",
@@ -110,20 +114,25 @@ class RenewError(JudgeError):
 class Server:
     """A warm sandboxed process, the socket to it and the memory files shared with it."""
 
-    def __init__(self, profile: str = "python") -> None:
+    def __init__(self, profile: str = "python", *, gvisor: bool = False) -> None:
+        program = find_runsc() if gvisor else ""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.files = tuple(os.memfd_create(name) for _ in range(SLOTS) for name in ("out", "err", "results", "job", "tester"))
-        setup = self.setup(profile)
-        self.group = ControlGroup(wanted="cgroup" not in setup.get("off", ()))
+        setup = {**self.setup(profile), "gvisor": gvisor, "files": len(self.files)}
+        self.group, self.folders = ControlGroup(wanted="cgroup" not in setup.get("off", ())), list[str]()
         with theirs:
-            process = start((theirs.fileno(), *self.files))
-        self.folders: list[str] = []
+            if gvisor:
+                self.folders.append(tempfile.mkdtemp(prefix="upsolve-gvisor-"))
+                process = start_in_gvisor(program, theirs, setup, Path(self.folders[0]), groups=self.group.folders.values())
+                socket.send_fds(ours, [b"files"], self.files)
+            else:
+                process = start((theirs.fileno(), *self.files))
         self.close = weakref.finalize(self, close, ours, process, self.files, self.group, self.folders)
-        if self.group.active:
+        if self.group.active and not gvisor:
             self.group.add(process.pid)
-        self.socket, self.process = ours, process
+        self.socket, self.process, self.gvisor = ours, process, gvisor
         ours.settimeout(STARTING)
-        for data in (bundle("launcher", "syscalls"), json.dumps(setup).encode()):
+        for data in (bundle("launcher", "folders", "syscalls"), json.dumps(setup).encode()):
             ours.send(data)
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True
@@ -144,7 +153,7 @@ class Server:
             own |= {"modules": ["sqlite3"]}
         if profile == "any" and prepared_folder().is_dir():
             own |= {"packages": str(prepared_folder())}
-        return {"python": PREFIX, "executable": PYTHON, "server": server, **own}
+        return {"python": PREFIX, "executable": PYTHON, "environment": ENVIRONMENT, "server": server, **own}
 
     def answer(self) -> bytes:
         """Return what the server says; raises JudgeError when it broke."""
@@ -210,7 +219,7 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         pass_fds=handles,
         start_new_session=True,
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", **ONE_THREAD},
+        env=ENVIRONMENT,
         cwd="/",
     )
 

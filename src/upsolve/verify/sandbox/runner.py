@@ -12,6 +12,7 @@ from typing import Any
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.resources import CoreWatch
+from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
 from upsolve.verify.sandbox.packages import required_by
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 
@@ -82,11 +83,11 @@ class Exit:
 own = threading.local()
 
 
-def servers() -> dict[str, Server]:
-    """Return this thread's servers by profile."""
+def servers() -> dict[tuple[str, bool], Server]:
+    """Return this thread's servers by profile, and whether they run in gVisor."""
     if not hasattr(own, "servers"):
         own.servers = {}
-    running: dict[str, Server] = own.servers
+    running: dict[tuple[str, bool], Server] = own.servers
     return running
 
 
@@ -98,17 +99,17 @@ def core_watch() -> CoreWatch:
     return watch
 
 
-def server(profile: str = "python") -> Server:
+def server(profile: str = "python", *, gvisor: bool = False) -> Server:
     """Return this thread's server of a profile, started when there is none."""
-    if profile not in servers():
-        servers()[profile] = Server(profile)
-    return servers()[profile]
+    if (profile, gvisor) not in servers():
+        servers()[profile, gvisor] = Server(profile, gvisor=gvisor)
+    return servers()[profile, gvisor]
 
 
-def forget_server(profile: str = "python") -> None:
+def forget_server(profile: str = "python", *, gvisor: bool = False) -> None:
     """End this thread's server of a profile; the next job starts another."""
-    if profile in servers():
-        servers().pop(profile).close()
+    if (profile, gvisor) in servers():
+        servers().pop((profile, gvisor)).close()
 
 
 @lru_cache
@@ -137,11 +138,11 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
     ends: list[Exit] = []
     while len(ends) < len(jobs):
         left = jobs[len(ends) :]
-        running = server(left[0].profile)
+        running = server(left[0].profile, gvisor=how.isolation == "gvisor")
         demand_layers(running, how)
         same = next((place for place, job in enumerate(left) if job.profile != left[0].profile), len(left))
         found = run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
-        ends += [run_again(job, how.limits) if starved(end) else end for job, end in zip(left, found, strict=False)]
+        ends += [run_again(job, running, how.limits) if starved(end) else end for job, end in zip(left, found, strict=False)]
     return ends
 
 
@@ -154,21 +155,21 @@ def starved(end: Exit) -> bool:
     return late and end.contended and end.wall_seconds / 32 < end.cpu_seconds < 0.75 * end.wall_seconds
 
 
-def run_again(job: Job, limits: Limits) -> Exit:
-    """Run a job alone with PATIENCE times its elapsed time; the limit of processor time stays."""
+def run_again(job: Job, running: Server, limits: Limits) -> Exit:
+    """Run a job alone in its sandbox with PATIENCE times its elapsed time; the limit of processor time stays."""
 
     def patient(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
 
     tester = patient(job.tester) if job.tester else None
     again = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds)
-    return run_part(server(job.profile), [again], limits)[0]
+    return run_part(server(job.profile, gvisor=running.gvisor), [again], limits)[0]
 
 
 def demand_layers(running: Server, how: Judging) -> None:
     """Refuse to run without the required layers."""
     missing = [name for name in REQUIRED if name not in running.layers]
-    if how.isolation == "required" and missing:
+    if how.isolation != "best_effort" and missing:
         raise IsolationError(
             f"no {', '.join(missing)} here: run as root, or allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
@@ -182,9 +183,9 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     The kernel counts what it killed for want of memory by group, not by job: where it killed anything, a job that ended by SIGKILL is
     run again alone before that is held against it.
     """
-    folder, profile = running.work_folder(jobs[0].continues), jobs[0].profile
-    memory = max(job.memory_bytes or limits.memory_bytes for job in jobs)
-    running.group.limit(memory + OWN_MEMORY, 512 if profile == "any" else limits.processes + 8)
+    folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
+    memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
+    running.group.limit(memory, (512 if profile == "any" else limits.processes + 8) + KERNEL_PROCESSES * gvisor)
     watch = core_watch()
     watch.begin()
     try:
@@ -197,28 +198,29 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
             for number, end in enumerate(ends[:sure])
         ]
         if not lasts:
-            forget_server(profile)
-        return collected if sure else run_part(server(profile), jobs[:1], limits)
+            forget_server(profile, gvisor=gvisor)
+        return collected if sure else run_part(server(profile, gvisor=gvisor), jobs[:1], limits)
     except RenewError as error:
-        forget_server(profile)
+        forget_server(profile, gvisor=gvisor)
         if running.fresh:
             raise JudgeError("limits above those that this process itself has") from error
         return []
     except JudgeError:
-        full = len(jobs) == 1 and running.group.out_of_memory()
-        forget_server(profile)
+        memory = len(jobs) == 1 and running.group.out_of_memory()
+        full = memory or (len(jobs) == 1 and gvisor and running.group.out_of_processes())
+        forget_server(profile, gvisor=gvisor)
         if not full:
             raise
-        return [taken_by_memory(running.layers)]
+        return [taken_along(running.layers, out_of_memory=memory)]
 
 
-def taken_by_memory(layers: tuple[str, ...]) -> Exit:
-    """Return the end of a job for want of memory that took the server with it: the attempt's doing, not the judge's."""
+def taken_along(layers: tuple[str, ...], *, out_of_memory: bool) -> Exit:
+    """Return the end of a job that took the server with it for want of memory or, under gVisor, of processes: the attempt's doing."""
     return Exit(
         returncode=None,
         signal=9,
         timed_out=False,
-        out_of_memory=True,
+        out_of_memory=out_of_memory,
         wall_seconds=0.0,
         cpu_seconds=0.0,
         memory_bytes=0,

@@ -28,20 +28,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     from upsolve.verify.sandbox import child, interpreter, queries, tester
+    from upsolve.verify.sandbox.folders import tidy
 else:
     import child
     import interpreter
     import queries
     import tester
+    from folders import tidy
 
 __all__ = ["main"]
 
 CONTROL, FIRST, FILES = 3, 4, 5
 OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
-OWN = ("/tmp", "/dev/shm")
 PR_SET_DUMPABLE = 4
-COMMON = "bisect collections copy functools heapq itertools json math operator re string typing"
-"""Modules that programs like to import: loaded once, inherited by all. Not random: it would make every fork seed it anew."""
+COMMON = "bisect collections copy functools heapq itertools json math operator re string typing warnings"
+"""Modules that programs like to import, and warnings, which ``os.execvpe`` imports: loaded once, inherited by all attempts.
+
+Not random: every fork would seed it anew.
+"""
 
 
 class DeadlineError(Exception):
@@ -193,30 +197,6 @@ def reap(pids: tuple[int, ...]) -> float:
         return seconds
 
 
-def clear(folder: str) -> None:
-    """Remove everything in a folder."""
-    for entry in list(os.scandir(folder)):
-        if entry.is_dir(follow_symlinks=False):
-            os.chmod(entry.path, 0o700)
-            clear(entry.path)
-            os.rmdir(entry.path)
-        else:
-            os.unlink(entry.path)
-
-
-def tidy(own: bool) -> bool:
-    """Empty the temporary folders; return False when that does not work: then this server has served."""
-    try:
-        for folder in OWN:
-            if own:  # then an attempt, too, may change its mode
-                os.chmod(folder, 0o1777)
-            if os.listdir(folder):
-                clear(folder)
-    except (OSError, RecursionError):
-        return False
-    return True
-
-
 def warm_up() -> None:
     """Load what programs use, and run one, so that a fork finds caches filled."""
     interpreter.site_names()
@@ -244,6 +224,15 @@ def load_packages(folder: str, names: list[str]) -> None:
         except BaseException as error:
             os.write(CONTROL, child.json.dumps({"broken": f"cannot import {name}: {error!r}"[:2000]}).encode())
             os._exit(72)
+
+
+def rewind(files: int) -> None:
+    """Reset offset and flags of the files that attempts write: under gVisor those of the judge's side are others."""
+    import fcntl
+
+    for handle in (files + OUT, files + ERR, files + RESULTS):
+        fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)
+        os.lseek(handle, 0, os.SEEK_SET)
 
 
 def keep_from_proc() -> None:
@@ -292,6 +281,8 @@ def main(said: str) -> None:
             clean = not private or continues or tidy(not uid)
             if not clean:
                 break
+            if setup["gvisor"]:
+                rewind(FIRST + FILES * slot)
             clock.deadline = time.monotonic() + wall_seconds
             answer += b"%d %d %f %d %f\n" % run_one(FIRST + FILES * slot, limits, uid, wall_seconds, (size, tester_size))
             clock.deadline = float("inf")

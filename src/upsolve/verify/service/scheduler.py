@@ -200,8 +200,9 @@ class Service:
 
 def layers(how: Judging) -> tuple[str, ...]:
     """Return the active isolation layers of this worker; raise IsolationError if a required one is missing."""
-    demand_layers(server(), how)
-    return server().layers
+    running = server(gvisor=how.isolation == "gvisor")
+    demand_layers(running, how)
+    return running.layers
 
 
 def lines(found: list[tuple[int, Verdict]]) -> bytes:
