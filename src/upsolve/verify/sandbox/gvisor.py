@@ -19,8 +19,10 @@ from upsolve.verify.sandbox.folders import OWN, PACKAGES, READABLE
 
 __all__ = ["KERNEL_BYTES", "KERNEL_PROCESSES", "command", "configuration", "find_runsc", "start_in_gvisor"]
 
-KERNEL_BYTES, KERNEL_PROCESSES = 512 << 20, 512
-"""Memory and threads of gVisor itself in the control group: its kernel, the process that serves files, a thread for each of ours."""
+KERNEL_BYTES = 512 << 20
+"""Memory of gVisor itself in the control group: its kernel, and the process that serves files."""
+KERNEL_PROCESSES = 512
+"""Threads of both, and one for each thread of an attempt."""
 CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID")
 """What the server needs to act on the attempt's processes and files."""
 RELAY = """
@@ -57,7 +59,7 @@ def find_runsc() -> str:
 
 
 def start_in_gvisor(
-    program: str, control: socket.socket, setup: Mapping[str, Any], bundle: Path, *, groups: Iterable[Path]
+    program: str, control: socket.socket, setup: Mapping[str, Any], *, bundle: Path, groups: Iterable[Path]
 ) -> subprocess.Popen[bytes]:
     """Start a container whose first process runs what comes over a socket, after the memory files that it gets as 4 and up.
 

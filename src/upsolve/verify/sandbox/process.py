@@ -123,7 +123,9 @@ class Server:
         with theirs:
             if gvisor:
                 self.folders.append(tempfile.mkdtemp(prefix="upsolve-gvisor-"))
-                process = start_in_gvisor(program, theirs, setup, Path(self.folders[0]), groups=self.group.folders.values())
+                process = start_in_gvisor(
+                    program, theirs, setup, bundle=Path(self.folders[0]), groups=self.group.folders.values()
+                )
                 socket.send_fds(ours, [b"files"], self.files)
             else:
                 process = start((theirs.fileno(), *self.files))
