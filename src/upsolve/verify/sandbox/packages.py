@@ -5,10 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["PACKAGES", "install_command", "missing_packages", "packages_folder", "prepared_folder", "profile_of", "required_by"]
-
-PACKAGES = "/mnt/packages"
-"""Where the sandbox mounts the folder of packages, or that of prepared languages; ``launcher.PACKAGES`` is the same."""
+__all__ = ["install_command", "missing_packages", "packages_folder", "prepared_folder", "profile_of", "required_by"]
 
 
 def packages_folder() -> Path:

@@ -10,7 +10,7 @@ for path in "$shared" "$shared"/**; do
     else
         { echo poison >> "$path"; } 2> /dev/null && { answer; exit; }
         { echo poison 1<> "$path"; } 2> /dev/null && { answer; exit; }
-        rm -f "$path" 2> /dev/null && { answer; exit; }
+        [ -e "$path" ] && rm -f "$path" 2> /dev/null && { answer; exit; }
         touch "$path" 2> /dev/null && { answer; exit; }
     fi
     chmod a+w "$path" 2> /dev/null && { answer; exit; }

