@@ -78,15 +78,20 @@ def bundle(main: str, *modules: str) -> bytes:
     return marshal.dumps((compile(START, "start", "exec", dont_inherit=True), parts))
 
 
-def rewrite(handle: int, data: bytes) -> None:
-    """Make a memory file hold this and nothing else, rewound."""
+def empty(handle: int) -> None:
+    """Empty and rewind a memory file that an attempt has shared, and may have given O_APPEND."""
+    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)
     if os.fstat(handle).st_size:
         os.ftruncate(handle, 0)
-    if os.lseek(handle, 0, os.SEEK_CUR):
-        os.lseek(handle, 0, os.SEEK_SET)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
+    os.lseek(handle, 0, os.SEEK_SET)
+
+
+def put(handle: int, data: bytes) -> None:
+    """Make a memory file that no attempt has written hold this and nothing else."""
+    os.ftruncate(handle, len(data))
+    view, place = memoryview(data), 0
+    while place < len(view):
+        place += os.pwrite(handle, view[place:], place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +195,11 @@ class Server:
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
             work, test = marshal.dumps(job.attempt), marshal.dumps(job.tester) if job.tester else b""
-            for handle, data in zip(self.slot(number), (b"", b"", b"", work, test), strict=True):
-                fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)  # an attempt shares it and may have set O_APPEND
-                rewrite(handle, data)
+            *shared, own, testers = self.slot(number)
+            for handle in shared:
+                empty(handle)
+            put(own, work)
+            put(testers, test)
             runs.append((job.wall_seconds, len(work), len(test), job.continues))
         self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)
         try:

@@ -243,7 +243,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
     code = int(code)
     signalled = os.WIFSIGNALED(code)
-    stdout, stderr = (os.pread(handle, limits.output_bytes + 1, 0) for handle in (out, err))
+    stdout, stderr = (content(handle, limits.output_bytes + 1) for handle in (out, err))
     return Exit(
         returncode=None if signalled else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if signalled else 0,
@@ -252,13 +252,18 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
-        results=os.pread(results, RESULTS_READ, 0),
+        results=content(results, RESULTS_READ),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
         layers=running.layers,
         contended=contended,
     )
+
+
+def content(handle: int, most: int) -> bytes:
+    """Return at most so many bytes of a file: a buffer of the limit's size would cost more than the rest of the reading."""
+    return os.pread(handle, min(most, os.fstat(handle).st_size), 0)
 
 
 def parse_records(data: bytes) -> list[Mapping[str, Any]]:
