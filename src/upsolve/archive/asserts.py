@@ -15,7 +15,7 @@ PURE: dict[str, Any] = {
 }
 BUILTINS = frozenset(dir(builtins))
 LARGEST = 100_000
-"""Most items, or characters of a repeated sequence written out, that an expected value may have."""
+"""Most items, or characters of a repeated sequence, of an expected value."""
 
 
 def constant(node: ast.expr) -> str | None:
@@ -32,7 +32,7 @@ def constant(node: ast.expr) -> str | None:
 
 
 def value_of(node: ast.expr) -> Any:
-    """Return the value of a constant expression; ValueError for any other, or a value that is too large."""
+    """Return the value of a constant expression; ValueError if it is not constant or its value is too large."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -56,7 +56,7 @@ def value_of(node: ast.expr) -> Any:
 
 
 def calculate(left: Any, op: ast.operator, right: Any) -> Any:
-    """Return the result of an operation; ValueError when it would be too large, or the operation is another."""
+    """Return the result of a binary operation; ValueError if it is unsupported or the result too large."""
     if isinstance(op, ast.Mult):
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers and size(left) * size(right) > LARGEST:
@@ -72,7 +72,7 @@ def calculate(left: Any, op: ast.operator, right: Any) -> Any:
 
 
 def size(value: Any) -> int:
-    """Return a number as it is (the times that a sequence is repeated), of anything else the length when written out."""
+    """Return a number itself (the repetitions of a sequence), and the printed length of any other value."""
     return abs(value) if isinstance(value, int) else len(repr(value))
 
 
@@ -84,7 +84,7 @@ def bounded(value: Any) -> Any:
 
 
 def names_bound(source: str) -> frozenset[str]:
-    """Return the names that a module binds at its top level; none where it cannot be parsed."""
+    """Return the names that a module binds at its top level; empty if it cannot be parsed."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -103,7 +103,7 @@ class Names:
     """The names that the tests of one task may use."""
 
     own: frozenset[str] = frozenset()
-    """Functions asked of the attempt; one of them may have the name of a builtin (``sum``)."""
+    """Functions that the attempt must define; one may have the name of a builtin (``sum``)."""
     setup: frozenset[str] = frozenset()
     """Names that the task's setup binds."""
 

@@ -1,4 +1,4 @@
-"""Counts over the parts of an archive, made by DuckDB in the files themselves, so that memory stays flat."""
+"""Counts over the parts of an archive, computed by DuckDB on the files, in constant memory."""
 
 from dataclasses import dataclass, field
 
@@ -17,18 +17,18 @@ NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What was written under one tag."""
+    """Counts of the records written under one tag."""
 
     attempts: int
     """Attempts written."""
     new: int
     """Distinct attempts among them that no other part has."""
     orphans: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of ``attempts without a task`` and of ``verdicts without an attempt`` among what was written."""
+    """Number of ``attempts without a task`` and ``verdicts without an attempt`` among them."""
 
 
 def census(archive: Archive, tag: str) -> Census:
-    """Count what was written under a tag; the whole archive is searched for tasks, attempts and earlier ones."""
+    """Count the records written under a tag; tasks and attempts that they refer to may be anywhere in the archive."""
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
         for name in KEYS:
             every = [str(part) for part in archive.parts(name)]
@@ -53,5 +53,5 @@ def add_view(connection: duckdb.DuckDBPyConnection, view: str, name: str, parts:
 
 
 def count(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
-    """Return the one number that a query gives."""
+    """Return the single number that a query returns."""
     return int(connection.sql(sql).fetchall()[0][0])

@@ -10,7 +10,7 @@ __all__ = ["copy_archive"]
 
 
 def copy_archive(archive: Archive, folder: str | Path) -> Archive:
-    """Copy an archive into a new folder; ArchiveError where one is already there, or it cannot be written."""
+    """Copy an archive into a new folder; ArchiveError if the folder is not empty or cannot be written."""
     place = Path(folder)
     if place.exists() and any(place.iterdir()):
         raise ArchiveError(f"{place}: is not empty; copy an archive into a new folder")

@@ -1,4 +1,4 @@
-"""Import a source into an archive: streaming, once, with the rows that cannot be used set aside."""
+"""Import a source into an archive: streaming, idempotent, with unusable rows set aside."""
 
 import json
 import os
@@ -27,7 +27,7 @@ MAX_REJECTED = 0.01
 
 
 def read_simulator(path: Path) -> Iterable[Task]:
-    """Yield the tasks of a domain's folder. The stage that knows simulators comes after this one, so it is loaded when needed."""
+    """Yield the tasks of a domain's folder. Simulators belong to a later stage (verify), which is imported when needed."""
     return load("upsolve.verify.simulators.tasks:read")(path)
 
 
@@ -37,7 +37,7 @@ def read_composed(path: Path, **options: Any) -> Iterable[Row]:
 
 
 def locate_simulator(path: Path) -> Path:
-    """Return the folder of a domain, which may be the name of a built-in one."""
+    """Return the folder of a domain, given by path or by the name of a built-in one."""
     return load("upsolve.verify.simulators.tasks:domain_folder")(path)
 
 
@@ -90,7 +90,7 @@ SOURCES: Mapping[str, Source] = {
 
 @dataclass
 class IngestReport:
-    """What an import did; records read = stored + repeated + set aside."""
+    """Counts of an import; records read = stored + repeated + set aside."""
 
     added: Counter[str] = field(default_factory=Counter[str])
     """Stored records: new ``tasks``, new distinct ``attempts``, ``verdicts``; and ``repeated`` ones, which were known before."""
@@ -99,18 +99,18 @@ class IngestReport:
     bad: int = 0
     """Records that could not be used and were set aside."""
     reasons: list[BadRow] = field(default_factory=list[BadRow])
-    """The first three of them."""
+    """The first three rows set aside."""
     rejected: Path | None = None
-    """File that holds all of them, each with its reason."""
+    """File with all rows set aside, each with its reason."""
     orphans: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
     known: bool = False
-    """True when this very import was in already, and nothing was done."""
+    """True if the same import was done before; nothing was changed."""
     too_many: bool = False
-    """True when more rows were set aside than allowed: the same path can be imported again, in place of this import."""
+    """True if more rows were set aside than allowed; importing the same path again replaces this import."""
 
     def text(self) -> str:
-        """Return it as a few lines for a person."""
+        """Return the report as text, a few lines."""
         if self.known:
             return "this import is in already, nothing was added"
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
@@ -148,7 +148,7 @@ def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
 
 
 def files_of(folder: str, above: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield all that lies in a folder with its relative name, in the order of the names, one folder in memory at a time."""
+    """Yield the files of a folder with their relative names, in sorted order, holding one directory in memory at a time."""
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
@@ -200,10 +200,10 @@ def ingest(
 
 
 class Import:
-    """One import under way."""
+    """An import in progress."""
 
     def __init__(self, archive: Archive, tag: str, rejected: Path, path: Path, on_rows: Callable[[int], None] | None) -> None:
-        """Take where records go, the tag of their parts, the file of rows set aside, the path read, and who hears of progress."""
+        """Set archive, tag of the parts, file for rows set aside, path, and progress callback."""
         self.archive, self.tag, self.rejected, self.path, self.on_rows = archive, tag, rejected, path, on_rows
         self.tasks = {task.task_id: archive.content_of(task) for task in archive.tasks()}
         self.bad: list[BadRow] = []
@@ -226,7 +226,7 @@ class Import:
         return report
 
     def store(self, batch: list[Row], report: IngestReport) -> None:
-        """Write a batch, without the tasks that are stored already."""
+        """Write a batch, leaving out tasks that are stored already."""
         good = [row for row in batch if self.usable(row)]
         fresh = [row for row in good if isinstance(row, Task) and self.is_new(row, report)]
         attempts = [row for row in good if isinstance(row, Attempt)]
@@ -235,7 +235,7 @@ class Import:
         report.added.update(tasks=len(fresh), verdicts=len(verdicts))
 
     def usable(self, row: Row) -> bool:
-        """Return whether a record has fields of the right types; sets it aside when not."""
+        """Return whether the fields of a record have the right types; if not, set it aside."""
         try:
             checked(row)  # type: ignore[type-var]
         except ValueError as error:
@@ -244,7 +244,7 @@ class Import:
         return True
 
     def is_new(self, task: Task, report: IngestReport) -> bool:
-        """Return whether a task is not stored yet; one of another content under the same id is set aside."""
+        """Return whether a task is new; a task with a stored id and different content is set aside."""
         content = self.archive.content_of(task)
         known = self.tasks.setdefault(task.task_id, "")
         self.tasks[task.task_id] = known or content
@@ -256,7 +256,7 @@ class Import:
         return not known
 
     def finish(self, report: IngestReport) -> IngestReport:
-        """Count what is new, and write down what was set aside."""
+        """Count new records, and write the rows set aside."""
         counted = census(self.archive, self.tag)
         report.orphans = counted.orphans
         report.added.update(attempts=counted.new, repeated=counted.attempts - counted.new)

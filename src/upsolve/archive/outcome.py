@@ -1,4 +1,4 @@
-"""Recorded outcomes as other people write them -> verdicts."""
+"""Recorded outcomes in common notations -> verdicts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ BY_STATUS: Mapping[Status, str] = {
     Status.UNSCORED: "unscored, ie, internal error, judge error, system error, se, skipped, pending, waiting, queued, unknown, flaky",
 }
 WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
-"""A status as a judge writes it, in lower case with spaces -> ours."""
+"""Status as written by other judges, in lower case with spaces -> ours."""
 
 OUTCOME_FIELDS = (
     "status",
@@ -34,11 +34,11 @@ OUTCOME_FIELDS = (
     "memory_bytes",
     "judge",
 )
-"""What an attempt's row may say of its outcome; ``error`` is the message."""
+"""Fields of an attempt's row about its outcome; ``error`` is the message."""
 
 
 def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
-    """Return the status that a word, a number or a truth value stands for; ValueError when it stands for none."""
+    """Return the status for a word, a number or a bool; ValueError if it is unknown."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     word = str(value).strip().lower()

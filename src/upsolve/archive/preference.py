@@ -1,4 +1,4 @@
-"""Which of several verdicts on one attempt counts."""
+"""Choice among several verdicts on one attempt."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +8,11 @@ from upsolve.types import Status, Task, Verdict
 __all__ = ["is_judge", "preferred"]
 
 OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
-"""Findings about a run of the attempt; all others are about its code, and hold whoever judged it."""
+"""Kinds of findings about a run of the attempt; all others are about its code and do not depend on the judge."""
 
 
 def recorded(verdict: Verdict) -> bool:
-    """Return whether a verdict came with the data instead of from a judge of ours."""
+    """Return whether a verdict was imported with the data, not made by upsolve."""
     return verdict.judge.startswith("recorded")
 
 
@@ -22,7 +22,7 @@ def is_judge(verdict: Verdict, name: str) -> bool:
 
 
 def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
-    """Return the verdict that counts, None of none.
+    """Return the preferred verdict; None if there is none.
 
     A scored verdict counts before an unscored one. Our own counts before a recorded one only where it rests on as many tests: the
     task's tests are the official ones, or the recorded verdict says how many there were (``total``) and ours has no fewer.
@@ -42,7 +42,7 @@ def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
 
 
 def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
-    """Return a verdict with the analyses of another one where it has none."""
+    """Return a verdict, with the analyses of another one if it has none."""
     found = next((other for other in reversed(others) if other.analyses), None)
     if verdict.analyses or found is None:
         return verdict

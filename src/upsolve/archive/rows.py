@@ -1,4 +1,4 @@
-"""What a source yields, and readers of JSON lines."""
+"""Rows that a source yields, and readers of JSON lines."""
 
 import json
 import zlib
@@ -16,20 +16,20 @@ __all__ = ["ODD", "BadRow", "Row", "build_each", "json_lines"]
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be used: counted, named, kept aside."""
+    """A row that cannot be used; the import counts it and stores it with its reason."""
 
     file: str
-    """Where it is."""
+    """File that it comes from."""
     line: int
     """Line or row, from 1."""
     reason: str
-    """What is wrong."""
+    """Reason."""
     text: str
     """Its first 500 characters."""
 
 
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
-"""What a value of an unexpected type or form raises in a reader."""
+"""Exceptions that values of an unexpected type or form raise in a reader."""
 
 Row = Task | Attempt | Verdict | BadRow
 
@@ -52,7 +52,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
-    """Return the object of a line, or why it has none."""
+    """Return the JSON object of a line, or a ``BadRow`` with the reason."""
     try:
         row = json.loads(line)
         if not isinstance(row, dict):
@@ -65,7 +65,7 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
 def build_each(
     file: Path, rows: Iterable[tuple[int, dict[str, Any] | BadRow]], build: Callable[[dict[str, Any]], Iterable[Row]]
 ) -> Iterator[Row]:
-    """Yield what ``build`` makes of each row; a row it cannot use becomes a ``BadRow`` with the reason, and the rest goes on."""
+    """Yield the records that ``build`` returns for each row; a row for which it raises becomes a ``BadRow`` with the reason."""
     for number, row in rows:
         if isinstance(row, BadRow):
             yield row

@@ -11,13 +11,13 @@ from upsolve.types import Attempt, Task, Verdict
 __all__ = ["FINDING", "OLDEST", "SCHEMA", "TABLES", "to_table"]
 
 SCHEMA = 5
-"""Version written into every archive; those before it are read as well.
+"""Version written into every archive; earlier ones can be read, too.
 
 2 added tasks.compare, tasks.checker, verdicts.executed_lines; 3 added verdicts.analyses and the values of findings;
 4 added attempts.token_ids; 5 added attempts.token_logps, tasks.requires.
 """
 OLDEST = 1
-"""First version that can be read."""
+"""Oldest version that can be read."""
 
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
 
@@ -100,7 +100,7 @@ TABLES: Mapping[str, pa.Schema] = {
 
 
 def clean(value: Any) -> Any:
-    """Replace lone surrogates, which Parquet cannot hold, everywhere in a value."""
+    """Replace lone surrogates, which Parquet cannot store, everywhere in a value."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not value.isascii() else value
     if isinstance(value, dict):
@@ -114,6 +114,6 @@ def to_table(name: str, records: Sequence[Task | Attempt | Verdict]) -> Any:
     for record in records:
         row = clean(to_row(record))
         if not row.get("extra"):
-            row["extra"] = None  # so that JSON functions of SQL take every row
+            row["extra"] = None  # JSON functions of SQL fail on empty strings
         rows.append({"attempt_id": record.attempt_id, **row} if isinstance(record, Attempt) else row)
     return pa.Table.from_pylist(rows, schema=TABLES[name])

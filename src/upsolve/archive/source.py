@@ -1,4 +1,4 @@
-"""What reads attempts from somewhere: the record that a plugin of kind ``source`` is (``docs/extending.md``)."""
+"""Importers as records (``docs/extending.md``)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ class Option:
     kind: type[str] | type[int] | type[float]
     """Type of the value."""
     help: str
-    """One line for a person."""
+    """Description in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A format, or a data set, that becomes tasks, attempts and verdicts."""
+    """An importer: reads a format or data set and yields tasks, attempts and verdicts."""
 
     read: Callable[..., Iterable[Row]]
-    """``read(path, **options)`` yields records, and a ``BadRow`` for each row that cannot be used; SourceError when it cannot start."""
+    """``read(path, **options)`` yields records, and a ``BadRow`` for each unusable row; SourceError if it cannot start."""
     path: str
-    """What the path must be, such as ``the folder Project_CodeNet``."""
+    """Description of the path, such as ``the folder Project_CodeNet``."""
     options: tuple[Option, ...] = ()
-    """What ``read`` takes beside the path; each has a default there."""
+    """Keyword arguments of ``read``; each has a default there."""
     locate: Callable[[Path], Path] = Path
-    """The path as given -> the file or folder; a source may accept the names of data that it brings along."""
+    """Maps the given path to the file or folder; a source may accept names of built-in data."""
 
 
 def parse_options(name: str, source: Source, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Project CodeNet (2105.12655) in its real layout: metadata/, data/, problem_descriptions/.
+"""Importer for Project CodeNet (2105.12655) in its published layout: metadata/, data/, problem_descriptions/.
 
-Read problem by problem, so that memory stays flat: a problem's CSV is streamed, its sources are opened one by one.
+Problems are read one after the other, with a streamed CSV, so that memory does not grow with the data set.
 """
 
 import csv
@@ -18,7 +18,7 @@ __all__ = ["STATUSES", "read", "readable"]
 
 JUDGE = "recorded:codenet"
 MOST_CORRECT = 50
-"""Accepted submissions kept a problem (2605.28409)."""
+"""Accepted submissions kept per problem (2605.28409)."""
 
 STATUSES = {
     "Accepted": Status.PASSED,
@@ -35,11 +35,11 @@ STATUSES = {
     "Internal Error": Status.UNSCORED,
     "Judge System Error": Status.UNSCORED,
 }
-"""CodeNet's status -> ours; whatever the site's judge could not say is unscored."""
+"""CodeNet's status -> ours; submissions that the site did not judge are unscored."""
 
 
 class Reader(HTMLParser):
-    """Collect the readable text of a statement."""
+    """Converts the HTML of a statement to plain text."""
 
     BLOCKS = frozenset({"p", "div", "h1", "h2", "h3", "h4", "ul", "ol", "pre", "table", "tr", "section", "br", "hr", "li"})
 
@@ -73,12 +73,12 @@ class Reader(HTMLParser):
         self.mark("\n" if tag in self.BLOCKS else "")
 
     def mark(self, text: str) -> None:
-        """Take what a tag stands for."""
+        """Add the text that replaces a tag."""
         if text:
             self.parts.append(text)
 
     def handle_data(self, data: str) -> None:
-        """Take text; white space counts in <pre> alone."""
+        """Add text; white space is collapsed outside of <pre>."""
         if self.skip:
             return
         if not self.pre:
@@ -105,7 +105,7 @@ SAMPLE = re.compile(
 
 
 def samples(html: str) -> tuple[TestCase, ...]:
-    """Return the sample inputs with their outputs as visible tests; none where the two do not pair up."""
+    """Return sample inputs and outputs as visible tests; () if their numbers differ."""
     found: dict[str, list[str]] = {"input": [], "output": []}
     for title, body in SAMPLE.findall(html):
         reader = Reader()
@@ -123,10 +123,10 @@ def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRE
     Args:
         path: the folder Project_CodeNet.
         language: as CodeNet spells it; empty for all.
-        most_correct: accepted submissions kept a problem, the first of its CSV.
+        most_correct: accepted submissions kept per problem, the first ones of its CSV.
 
     Raises:
-        SourceError: the layout is not CodeNet's; says what is missing.
+        SourceError: files of CodeNet's layout are missing; names them.
     """
     problems = path / "metadata" / "problem_list.csv"
     if not problems.is_file() or not (path / "data").is_dir():
@@ -138,7 +138,7 @@ def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRE
 
 
 def problem(path: Path, row: dict[str, str], language: str) -> Task:
-    """Build a task from its line and its HTML statement."""
+    """Build a task from its row in problem_list.csv and its HTML statement."""
     file = path / "problem_descriptions" / f"{row['id']}.html"
     html = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     return Task(
@@ -171,7 +171,7 @@ def submissions(path: Path, name: str, language: str, most_correct: int) -> Iter
 
 
 def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list[Row]:
-    """Return attempt and verdict of one line, or why not."""
+    """Return attempt and verdict of a row, or a ``BadRow`` with the reason."""
     text = ",".join(str(value) for value in row.values())[:500]
     status = STATUSES.get(row.get("status") or "")
     if status is None:

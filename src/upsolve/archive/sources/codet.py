@@ -1,4 +1,4 @@
-"""Samples of CodeGen-16B on HumanEval, as published with CodeT (2207.10397): no outcomes are recorded."""
+"""Importer for the samples of CodeGen-16B on HumanEval published with CodeT (2207.10397); they have no recorded outcomes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,11 @@ AUTHOR = "codegen-16b"
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield tasks and attempts of a folder; the rows of samples are joined to the tasks on the prompt."""
+    """Yield tasks and attempts of a folder; samples are matched to tasks by their prompt.
+
+    Raises:
+        SourceError: the folder has no file of samples.
+    """
     tasks_file = path / "HumanEval_for_code_generation.jsonl"
     sample_files = sorted(set(path.glob("*_code_solution.jsonl")) - {tasks_file})
     if not sample_files:
@@ -28,7 +32,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def keep_task(row: dict[str, Any], *, by_prompt: dict[str, Task]) -> list[Row]:
-    """Return the task of a row, and note its prompt."""
+    """Return the task of a row, and add it to ``by_prompt``."""
     by_prompt[row["prompt"].strip()] = task = task_of(row)
     return [task]
 

@@ -1,4 +1,4 @@
-"""HumanEval (2107.03374): HumanEval.jsonl or .jsonl.gz."""
+"""Importer for HumanEval (2107.03374): HumanEval.jsonl or .jsonl.gz."""
 
 import ast
 import builtins
@@ -14,7 +14,7 @@ __all__ = ["read", "tests_of"]
 
 
 class Rename(ast.NodeTransformer):
-    """Put the entry point in place of ``candidate``."""
+    """Replaces ``candidate`` by the entry point."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -25,7 +25,7 @@ class Rename(ast.NodeTransformer):
 
 
 def tests_of(source: str, entry_point: str) -> tuple[TestCase, ...]:
-    """Unroll ``def check(candidate)`` into one test an assert; a body with anything else becomes one CODE test."""
+    """Unroll ``def check(candidate)`` into one test per assert; a body with other statements becomes one CODE test."""
     whole = TestCase(TestKind.CODE, f"{source}\ncheck({entry_point})", "", True)
     checks = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "check"]
     if len(checks) != 1:
@@ -39,7 +39,7 @@ def tests_of(source: str, entry_point: str) -> tuple[TestCase, ...]:
 
 
 def stands_alone(node: ast.Assert, entry_point: str) -> bool:
-    """Return whether a statement uses nothing but the entry point, builtins and names that it binds itself."""
+    """Return whether a statement uses only the entry point, builtins and names that it binds."""
     names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
     bound = {part.id for part in names if isinstance(part.ctx, ast.Store)} | {entry_point}
     return all(part.id in bound or hasattr(builtins, part.id) for part in names)
@@ -51,7 +51,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def task_of(row: dict[str, Any]) -> Task:
-    """Build a task: the prompt is the function's head with its docstring, an attempt is the whole program."""
+    """Build a task: the prompt is the signature with its docstring, an attempt is the complete function."""
     return Task(
         task_id=f"humaneval/{str(row['task_id']).rpartition('/')[2]}",
         prompt=f"Complete this Python function and give all of it:\n\n{row['prompt'].rstrip()}",

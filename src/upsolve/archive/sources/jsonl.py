@@ -1,4 +1,4 @@
-"""Our own JSONL: one record a line, ``{"kind": "task" | "attempt" | "verdict", ...}`` with the fields of types.py."""
+"""JSONL with one record per line: ``{"kind": "task" | "attempt" | "verdict", ...}`` with the fields of types.py."""
 
 import json
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ def read(path: Path) -> Iterator[Row]:
 def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
     """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
 
-    An attempt may have a name of its own (``id`` or ``attempt_id``), by which later lines refer to it, and its recorded outcome
-    (``OUTCOME_FIELDS``). ``ids`` maps such names to content ids.
+    An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
+    ``ids`` maps names to content ids.
     """
     given = {name: value for name, value in row.items() if name != "kind" and value is not None}
     kind = str(row.get("kind"))
@@ -62,7 +62,7 @@ def with_extra(given: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[
 
 
 def write(archive: Archive, path: Path) -> int:
-    """Write a whole archive; returns the number of records."""
+    """Write all records of an archive; return their number."""
     count = 0
     with path.open("w", encoding="utf-8") as out:
         for kind, records in (("task", archive.tasks()), ("attempt", archive.attempts()), ("verdict", archive.verdicts())):

@@ -1,4 +1,4 @@
-"""Attempts of three model families on MBPP and HumanEval with recorded outcomes, as published with LDB (2402.16906)."""
+"""Importer for the attempts of three model families on MBPP and HumanEval published with LDB (2402.16906), with their outcomes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,11 @@ JUDGE = "recorded:ldb"
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield tasks, attempts and verdicts of a folder with seed_*.jsonl and debug_*.jsonl."""
+    """Yield tasks, attempts and verdicts of a folder with seed_*.jsonl and debug_*.jsonl.
+
+    Raises:
+        SourceError: the folder has no such file.
+    """
     files = [file for kind in ("seed", "debug") for file in sorted(path.glob(f"{kind}_*.jsonl"))]
     if not files:
         raise SourceError(f"{path}: no seed_*.jsonl or debug_*.jsonl here")
@@ -26,7 +30,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def records_of(row: dict[str, Any], *, author: str, known: set[str]) -> list[Row]:
-    """Return the records of one row; the task only when it is new."""
+    """Return the records of a row; the task only if it is not in ``known``."""
     task = task_of(row)
     records: list[Row] = [*([] if task.task_id in known else [task]), *attempts_of(row, task, author)]
     known.add(task.task_id)
@@ -34,7 +38,7 @@ def records_of(row: dict[str, Any], *, author: str, known: set[str]) -> list[Row
 
 
 def task_of(row: dict[str, Any]) -> Task:
-    """Build a task under its own name, since prompt and tests differ from the originals'."""
+    """Build a task; its id starts with ``ldb/``, because prompt and tests differ from those of MBPP and HumanEval."""
     name = str(row["task_id"]).lower()
     return Task(
         task_id=f"ldb/{name}",
@@ -48,7 +52,7 @@ def task_of(row: dict[str, Any]) -> Task:
 
 
 def attempts_of(row: dict[str, Any], task: Task, author: str) -> list[Attempt | Verdict]:
-    """Return the chain of repairs, where there is one, and the final attempt; the outcome belongs to the last."""
+    """Return the chain of repairs, if any, and the final attempt with its recorded outcome."""
     chain = [code for code in row.get("implementations", []) if isinstance(code, str)]
     codes = [*[code for code in chain if code != row["solution"]], row["solution"]]
     found: list[Attempt | Verdict] = []

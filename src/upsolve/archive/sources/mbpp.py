@@ -1,4 +1,4 @@
-"""MBPP (2108.07732): mbpp.jsonl, or sanitized-mbpp.json."""
+"""Importer for MBPP (2108.07732): mbpp.jsonl, or sanitized-mbpp.json."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield rows of either form."""
+    """Yield the rows of a JSON or JSONL file."""
     if path.suffix != ".json":
         yield from json_lines(path)
         return
@@ -38,7 +38,7 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def task_of(row: dict[str, Any]) -> Task:
-    """Build a task; the three asserts are shown in the prompt, as is the custom."""
+    """Build a task; the three asserts are visible tests, shown in the prompt as usual for MBPP."""
     asserts = [str(test) for test in row["test_list"]]
     setup = row.get("test_setup_code") or "\n".join(row.get("test_imports", []))
     defined = names_bound(str(row["code"]))

@@ -1,4 +1,4 @@
-"""Students' programs for five exercises, as published with Refactory (ASE 2019): a zip of correct and wrong ones."""
+"""Importer for the student programs on five exercises published with Refactory (ASE 2019)."""
 
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LABELS = {"correct": Status.PASSED, "wrong": Status.FAILED}
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield tasks, attempts and recorded verdicts; programs under ``fail`` have no label of their own and stay unjudged."""
+    """Yield tasks, attempts and recorded verdicts; programs under ``fail`` have no label and stay unjudged."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = sorted(archive.namelist())
@@ -29,7 +29,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def text_of(archive: zipfile.ZipFile, name: str) -> str:
-    """Return a file's text with plain line ends."""
+    """Return the text of a file, with \\n as line end."""
     return archive.read(name).decode("utf-8", "replace").replace("\r\n", "\n")
 
 

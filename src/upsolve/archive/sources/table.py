@@ -30,7 +30,7 @@ SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
 @dataclass
 class Reader:
-    """Builds records from rows, and remembers which tasks it has given."""
+    """Builds records from rows; yields each task once."""
 
     columns: Mapping[str, str]
     """Field -> column."""
@@ -39,12 +39,12 @@ class Reader:
     words: Mapping[str, Status]
     """Word of a status -> status."""
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
-    """Tasks given so far, by id."""
+    """Tasks yielded so far, by id."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
-    """The table's own name of an attempt -> ``attempt_id``."""
+    """Name of an attempt in the table (``id``) -> ``attempt_id``."""
 
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
-        """Yield the records of a row: its task when it is new, the attempt, and the verdict where one is recorded."""
+        """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
         given = {name: row[column] for name, column in self.columns.items() if row.get(column) not in (None, "")}
         taken = set(self.columns.values())
         rest = {column: value for column, value in row.items() if column not in taken and value not in (None, "")}
@@ -97,7 +97,7 @@ def to_test(test: Any) -> dict[str, Any]:
 
 
 def tests_of(value: Any, names: Names) -> list[Any]:
-    """Return the tests that a cell holds; ValueError when it is none of the known forms."""
+    """Return the tests in a cell; ValueError if it has none of the known forms."""
     if isinstance(value, str):
         value = json.loads(value) if value.lstrip().startswith(("[", "{")) else value.strip().splitlines()
     if isinstance(value, dict) and {"inputs", "outputs"} <= value.keys():
@@ -110,7 +110,7 @@ def tests_of(value: Any, names: Names) -> list[Any]:
 
 
 def lines(value: Any) -> str:
-    """Return the text of standard input or output: as it is, or a list of lines."""
+    """Return the text of standard input or output, given as text or as a list of lines."""
     return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
 
 
@@ -138,7 +138,7 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
 
 
 def read_map(file: Path) -> dict[str, Any]:
-    """Return what a map says, checked."""
+    """Return the columns and statuses of a map file, checked."""
     import yaml
 
     try:

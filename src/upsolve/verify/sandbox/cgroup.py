@@ -1,7 +1,7 @@
-"""A control group around a sandbox, where the system allows: memory and processes of all that an attempt starts, together.
+"""Control groups: limits on memory and processes of an attempt with all its child processes.
 
-Version 2 where a group with the memory and pids controllers has been delegated to us; version 1 where we may write (root); otherwise
-none, and the limits of single processes stand alone.
+Version 2 if a group with the memory and pids controllers is delegated to this user; version 1 if its folders are writable (root);
+otherwise none, and only the limits per process apply.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ number = itertools.count()
 
 @cache
 def places() -> tuple[int, dict[str, Path]]:
-    """Return the version (0: none) and the folder of each controller in which groups can be made."""
+    """Return the version (0: none) and, by controller, the folder in which groups can be created."""
     mine: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -41,7 +41,7 @@ def places() -> tuple[int, dict[str, Path]]:
 
 
 def remove(folders: list[Path], seconds: float = LEAVE_SECONDS) -> None:
-    """Remove groups whose processes have been killed; the kernel refuses until the last of them has left, so try for a while."""
+    """Remove groups whose processes were killed; the kernel refuses until the last one has exited, so retry for a while."""
     until = time.monotonic() + seconds
     for folder in folders:
         while folder.exists():
@@ -64,7 +64,7 @@ def remove_abandoned(parents: tuple[Path, ...]) -> None:
 
 
 class ControlGroup:
-    """One group; ``active`` is False where there can be none."""
+    """A control group; ``active`` is False if none can be created."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         version, parents = places() if wanted else (0, {})
@@ -82,16 +82,16 @@ class ControlGroup:
 
     @property
     def active(self) -> bool:
-        """Whether there is a group."""
+        """Whether the group exists."""
         return self.version > 0
 
     def add(self, pid: int) -> None:
-        """Put a process in, and with it all that it will start."""
+        """Add a process, and thereby its future children."""
         for folder in {*self.folders.values()}:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def limit(self, memory_bytes: int, processes: int) -> None:
-        """Set the limits, where they are not set already."""
+        """Set the limits, if they differ from the current ones."""
         if not self.active or self.limits == (memory_bytes, processes):
             return
         for controller, file, value in zip(NEEDED, FILES[self.version], (memory_bytes, processes), strict=True):
@@ -99,17 +99,17 @@ class ControlGroup:
         self.limits = (memory_bytes, processes)
 
     def out_of_memory(self) -> bool:
-        """Return whether the kernel has killed something in here for want of memory since the last call."""
+        """Return whether the kernel has killed a process of the group for lack of memory since the last call."""
         kills = self.events("memory", "memory.events" if self.version == 2 else "memory.oom_control", "oom_kill")
         self.kills_seen, new = kills, kills > self.kills_seen
         return new
 
     def out_of_processes(self) -> bool:
-        """Return whether the kernel has ever refused to start a process in here because there were too many."""
+        """Return whether the kernel has ever refused to start a process of the group because of its limit."""
         return self.events("pids", "pids.events", "max") > 0
 
     def events(self, controller: str, file: str, event: str) -> int:
-        """Return how often something has happened."""
+        """Return the count of an event of a controller."""
         if not self.active:
             return 0
         lines = (self.folders[controller] / file).read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Exceptions of the attempt as the tests see them: the name, the message, the arguments and every base that is safe to raise.
+"""Exceptions of the attempt, rebuilt for the tests: name, message, arguments and every base class that is safe to raise.
 
 Standard library only.
 """
@@ -45,7 +45,7 @@ KNOWN = frozenset(
     "_csv _pickle binascii builtins configparser dataclasses decimal enum ipaddress json.decoder "  # noqa: SIM905
     "pickle re sqlite3 statistics struct zlib".split()
 )
-"""Modules whose exceptions are what they are here, if the tests have imported them. Not all: raising some would skip a test."""
+"""Modules whose exception classes are used if the tests imported them. Not all: raising some would skip a test."""
 
 
 def known(module: str, name: str) -> Any:

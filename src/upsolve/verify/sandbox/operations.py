@@ -1,4 +1,4 @@
-"""What a tester can do with values that are not plain data, and so stay in the attempt's process.
+"""Operations of a tester on values that are not plain data and stay in the attempt's process.
 
 Standard library only. All of it runs beside the attempt, so nothing here decides anything.
 """
@@ -18,20 +18,20 @@ else:
 __all__ = ["CHANGING", "OPERATIONS", "SCALARS", "SHOWN", "StopError", "describe", "kind_of", "raised"]
 
 SCALARS = (int, str, float, bool, type(None), bytes, complex)
-"""Types of arguments that no call can change."""
+"""Immutable types of arguments."""
 CHANGING = (list, dict, set, bytearray)
-"""Types of which it matters whether a call returns the very object that it was given."""
+"""Types for which a test may check that a call returns the same object that it was given."""
 
 
 class StopError(Exception):
-    """An iterator is at its end; ``value``: what it returned."""
+    """An iterator is exhausted; ``value``: its return value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def step(iterator: Any, *sent: Any) -> Any:
-    """Return the next item of an iterator, or what a generator yields when it is sent something."""
+    """Return the next item of an iterator, or the next value of a generator after sending it a value."""
     try:
         return iterator.send(*sent) if sent else next(iterator)
     except StopIteration as end:
@@ -51,7 +51,7 @@ def call(value: Any, *args: Any, **named: Any) -> Any:
 
 
 def operation(name: str) -> Any:
-    """Return a function that does what a special method stands for: the method of the value's type."""
+    """Return a function that calls a special method on the type of its argument."""
 
     def done(value: Any, *args: Any) -> Any:
         return getattr(type(value), name)(value, *args)
@@ -71,7 +71,7 @@ SHOWN = (
     "__enter__",
     "__exit__",
 )
-"""Special methods that a tester's stand-in for a value has when the value has them."""
+"""Special methods that a stand-in has if its value has them."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
     **{f"__{name}__": operation(f"__{name}__") for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "hash")},
@@ -84,9 +84,9 @@ OPERATIONS: dict[str, Any] = {
     "repr": repr,
     "await": wait_for,
 }
-"""What a tester can do with a value that is kept here."""
+"""Operations on a value kept here, by name."""
 WRAPPED = ("generator", "coroutine", "map", "filter")
-"""Types of which the tester makes its own, around what is kept here."""
+"""Types that the tester wraps in an object of the same type."""
 
 
 def kind_of(value: Any) -> list[Any]:
@@ -97,7 +97,7 @@ def kind_of(value: Any) -> list[Any]:
 
 def describe(error: BaseException) -> list[Any]:
     """Return [type, message, innermost line of the attempt] of an exception."""
-    if isinstance(error, MemoryError):  # its frames hold what filled the memory: let go of them, to have room for the report
+    if isinstance(error, MemoryError):  # its frames hold the data that filled the memory: free them, for the report
         error.__traceback__ = None
         return ["MemoryError", "", None]
     line, step = None, error.__traceback__
@@ -118,5 +118,5 @@ def raised(error: BaseException, keep: Any) -> str:
     try:
         classes = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
         return f'{said},"classes":{json.dumps(classes)},"with":{plain([error.args, vars(error)], 0, keep)}'
-    except BaseException:  # whatever an attempt makes of its exceptions
+    except BaseException:  # exceptions of an attempt can raise anything
         return said

@@ -1,4 +1,4 @@
-"""What stands in a tester for values of the attempt that are no plain data: functions, objects, iterators, coroutines.
+"""Stand-ins in the tester for values of the attempt that are not plain data: functions, objects, iterators, coroutines.
 
 Standard library only. What is done with a stand-in is done in the attempt's process, and data comes back. Nothing that tests compare with
 a value of their own is decided there: a stand-in equals no plain value.
@@ -18,14 +18,14 @@ __all__ = ["EndedError", "Remote", "number_of", "stand_in"]
 
 
 class EndedError(Exception):
-    """An iterator of the attempt is at its end."""
+    """An iterator of the attempt is exhausted."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class Remote:
-    """Stands for a value that the attempt's process keeps. What it does is done there; only data comes back.
+    """Stand-in for a value that the attempt's process keeps: operations are executed there, and only data comes back.
 
     It is never equal to a value of the tests, whatever the attempt says; two values of the attempt are compared by the attempt.
     """
@@ -57,13 +57,13 @@ def number_of(value: Remote) -> int:
 
 
 def operate(value: Remote, name: str, *args: Any, **named: Any) -> Any:
-    """Have the attempt's process operate on a value that it keeps."""
+    """Execute an operation on a kept value in the attempt's process."""
     channel, number = object.__getattribute__(value, "_remote")
     return channel.call((name, number), args, named)
 
 
 def text_of(value: Any) -> str:
-    """Return a value that must be text."""
+    """Return a value, which must be a string."""
     if type(value) is not str:
         raise TypeError("__str__ returned non-string")
     return value
@@ -78,12 +78,12 @@ def next_of(value: Remote) -> Any:
 
 
 def method(name: str) -> Any:
-    """Return a special method that is done by the attempt's process."""
+    """Return a special method that the attempt's process executes."""
     return lambda value, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def between_remotes(name: str) -> Any:
-    """Return a special method for two values of the attempt; a value of the tests never gets there: it may be the answer."""
+    """Return a special method for two values of the attempt; values of the tests, which may be answers, are never sent."""
     return lambda value, other: operate(value, name, other) if isinstance(other, Remote) else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
 
 
@@ -94,11 +94,11 @@ METHODS = {name: method(name) for name in SHOWN} | {
     "__exit__": lambda value, *_: operate(value, "__exit__", None, None, None),  # pyright: ignore[reportUnknownLambdaType]
 }
 kinds: dict[tuple[str, ...], Any] = {}
-"""Types of stand-ins, by the name of the type that they stand for and its special methods."""
+"""Stand-in types, by the name of the original type and its special methods."""
 
 
 def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
-    """Return what stands for a value of the attempt: an iterator or a coroutine of the same type where Python can make one."""
+    """Return the stand-in for a value of the attempt: an iterator or coroutine of the same type if possible."""
     remote = Remote(channel, number)
     if name == "generator":
         return generator(remote)
@@ -115,7 +115,7 @@ def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
 
 
 def generator(remote: Remote) -> Any:
-    """Yield what a generator of the attempt yields, and send what it is sent."""
+    """Yield the values of a generator of the attempt, and forward sent values."""
     try:
         sent = yield operate(remote, "__next__")
         while True:
@@ -125,5 +125,5 @@ def generator(remote: Remote) -> Any:
 
 
 async def coroutine(remote: Remote) -> Any:
-    """Wait for a coroutine of the attempt, which runs there."""
+    """Await a coroutine that runs in the attempt's process."""
     return operate(remote, "await")

@@ -65,7 +65,7 @@ epoll_create1 291 20; epoll_ctl 233 21; epoll_wait 232 -1; epoll_pwait 281 22; e
 inotify_init 253 -1; inotify_init1 294 26; inotify_add_watch 254 27; inotify_rm_watch 255 28; getrandom 318 278;
 memfd_create 319 279; pkey_alloc 330 289; pkey_free 331 290; pkey_mprotect 329 288; get_mempolicy 239 236; fchmodat2 452 452;
 """
-"""Name, number on x86_64, number on aarch64; -1: not there."""
+"""Name, number on x86_64, number on aarch64; -1: does not exist."""
 
 NEW_NAMESPACES = 0x7E020000
 UNIX = 1
@@ -83,12 +83,12 @@ too: the server may share them), sockets but local ones."""
 
 
 def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Return one instruction: jump ``yes`` or ``no`` further ones."""
+    """Return one BPF instruction; a jump skips ``yes`` or ``no`` instructions."""
     return struct.pack("=HBBI", code, yes, no, value)
 
 
 def by_arguments(number: int, rules: list[tuple[int, ...]]) -> bytes:
-    """Return the block of a call that depends on an argument; it always returns."""
+    """Return the instructions for a call whose permission depends on an argument; they always return."""
     body = b""
     for code, value, *refused in rules:
         body += instruction(code, value, 0, 1 if refused else 0)
@@ -98,7 +98,7 @@ def by_arguments(number: int, rules: list[tuple[int, ...]]) -> bytes:
 
 
 def spans(numbers: set[int]) -> list[tuple[int, int]]:
-    """Return the numbers as spans, first and last inclusive."""
+    """Return the numbers as ranges, first and last inclusive."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -109,7 +109,7 @@ def spans(numbers: set[int]) -> list[tuple[int, int]]:
 
 
 def seccomp_filter(machine: str) -> bytes:
-    """Return the program of the filter, 8 bytes an instruction; empty for a machine that is not known here."""
+    """Return the BPF program, 8 bytes per instruction; empty for an unknown architecture."""
     if machine not in ARCHITECTURES:
         return b""
     column, architecture = ARCHITECTURES[machine]
@@ -119,7 +119,7 @@ def seccomp_filter(machine: str) -> bytes:
     program += instruction(LOAD, NUMBER)
     program += instruction(AT_LEAST, X32, 0, 1) + instruction(RETURN, ERRNO | EPERM)
     program += instruction(GREATER, NEWEST, 0, 1) + instruction(RETURN, ERRNO | ENOSYS)
-    program += instruction(EQUAL, 435, 0, 1) + instruction(RETURN, ERRNO | ENOSYS)  # clone3: flags are out of a filter's reach
+    program += instruction(EQUAL, 435, 0, 1) + instruction(RETURN, ERRNO | ENOSYS)  # clone3: a filter cannot read its flags
     for name, rules in ARGUMENTS.items():
         program += by_arguments(table[name], rules)
     for first, last in spans({number for name, number in table.items() if number >= 0 and name not in ARGUMENTS}):

@@ -1,4 +1,4 @@
-"""The trusted side of tests that are code: it runs them, and asks the attempt's process for every call.
+"""The trusted process for tests that are code: it runs them and calls functions of the attempt through a pipe.
 
 Standard library only. The attempt holds neither the tests nor the results; what comes back from it is data, and becomes values of exact
 builtin types here, so that no method of the attempt runs beside an assertion.
@@ -31,22 +31,22 @@ SERVANT_GONE = 3
 
 
 def attempt_ended() -> NoReturn:
-    """End this process because the attempt's has ended: an exception could be caught by a test that has a bare ``except:``."""
+    """Exit because the attempt's process has ended; a test could catch an exception by a bare ``except:``."""
     os._exit(SERVANT_GONE)
 
 
 def unsupported(name: str) -> NoReturn:
-    """End this process: a test passes something that is not plain data, so this task cannot be judged across processes."""
+    """Exit because a test passes an argument that is not plain data: the task cannot be judged across processes."""
     child.report_error(unsupported=name)
     os._exit(0)
 
 
 def test_clock(index: list[int]) -> Any:
-    """Return a function that sets the seconds after which the current test has timed out (0: never), which ends this process."""
+    """Return a function that sets the time limit of the current test, seconds (0: none); exceeding it ends this process."""
     import signal
 
     def ring(_number: int, _frame: Any) -> None:
-        child.report_error(test=index[0], timeout=True)  # the attempt still runs that call, so it can answer no other
+        child.report_error(test=index[0], timeout=True)  # the attempt is still in that call, and cannot answer another
         os._exit(0)
 
     signal.signal(signal.SIGALRM, ring)
@@ -54,13 +54,13 @@ def test_clock(index: list[int]) -> Any:
 
 
 class Channel:
-    """Calls to the attempt's process."""
+    """Remote calls to the attempt's process."""
 
     def __init__(self) -> None:
         self.replies = open(REPLIES, "rb", closefd=False)
 
     def reply(self, most: int = -1) -> dict[str, Any]:
-        """Return the next thing the attempt's process says, of at most so many bytes; without another reply the tester ends."""
+        """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
         line = self.replies.readline(most)
         try:
             said = json.loads(line)
@@ -69,7 +69,7 @@ class Channel:
         return said if isinstance(said, dict) else attempt_ended()
 
     def function(self, name: str) -> Any:
-        """Return a function that stands for one of the attempt's."""
+        """Return a stub for a function of the attempt."""
         return lambda *args, **named: self.call(name, args, named)  # pyright: ignore[reportUnknownLambdaType]
 
     def ask(self, request: bytes) -> None:
@@ -82,12 +82,12 @@ class Channel:
             attempt_ended()
 
     def lines_executed(self) -> Any:
-        """Return what the attempt's process says of its lines."""
+        """Return the executed lines that the attempt's process reports."""
         self.ask(marshal.dumps(("", (), {})))
         return self.reply().get("lines")
 
     def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
-        """Return a request as bytes; where arguments are no plain data, as text, with numbers for values that the attempt keeps."""
+        """Encode a request: as bytes, or as text if an argument is not plain data; values kept by the attempt are sent as numbers."""
 
         def keep(value: Any) -> str:
             if isinstance(value, stand_ins.Remote):
@@ -104,7 +104,7 @@ class Channel:
         return marshal.dumps((target, None, f'["tuple",{values.plain(list(args), 0, keep)},{values.plain(named, 0, keep)}]'))
 
     def call(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a function of the attempt, or operate on a value that it keeps; what it changes in its arguments is changed here too."""
+        """Call a function of the attempt, or operate on a value that it keeps, and apply its changes to the arguments."""
         self.ask(self.request(target, args, named))
         said = self.reply()
         try:
@@ -121,11 +121,11 @@ class Channel:
         raise error
 
     def value(self, data: Any) -> Any:
-        """Return the value that the attempt's process has written."""
+        """Decode a value sent by the attempt's process."""
         return values.value_of(data, held=self.stand_in)
 
     def stand_in(self, _tag: str, number: Any, about: Any) -> Any:
-        """Return what stands for a value that the attempt's process keeps."""
+        """Return a stand-in for a value that the attempt's process keeps."""
         name, methods = str(about[0]), [str(method) for method in about[1]]
         return stand_ins.stand_in(self, int(number), name, methods)
 
@@ -141,13 +141,13 @@ class Channel:
 
 
 MARSHALLED = (str, int, float, list, tuple, dict, bool, type(None), set, frozenset, bytes, complex)
-"""Types that ``marshal`` gives back as they were; it turns a bytearray into bytes."""
+"""Types that ``marshal`` preserves; it turns a bytearray into bytes."""
 MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
-"""What reading an answer of the attempt's process may raise; the value is opaque then."""
+"""Exceptions of decoding an answer of the attempt's process; the value is then opaque."""
 
 
 def merge(mine: Any, theirs: Any) -> Any:
-    """Return what the attempt has left in its copy of a value, put into our own lists, dicts and sets as far as they match."""
+    """Copy the attempt's changes to its copy of a value into our own lists, dicts and sets, as far as they match."""
     if type(mine) is not type(theirs):
         return theirs
     if isinstance(mine, list):
@@ -175,7 +175,7 @@ def merge(mine: Any, theirs: Any) -> Any:
 
 
 def run(job: dict[str, Any]) -> int:
-    """Wait for the attempt to load, put the tests to it, and report; return the exit code."""
+    """Wait for the attempt to load, run the tests, and report; return the exit code."""
     channel = Channel()
     if "worlds" in job:
         world_host.play(job, channel)
@@ -205,7 +205,7 @@ def run(job: dict[str, Any]) -> int:
 
 
 def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
-    """Run one test and report what came of it."""
+    """Run one test and report its result."""
     try:
         if kind == "call":
             child.report_value(index, eval(source, space))

@@ -1,4 +1,4 @@
-"""Values as they cross between processes: JSON of tagged plain data of exact builtin types.
+"""Encoding of values between processes: JSON of tagged plain data of exact builtin types.
 
 Numbers, text, True, False and None are written as JSON has them where that is exact; everything else is a list that begins with a tag.
 Standard library only: it is shipped into the sandbox. Types outside of ``builtins`` are imported where a value needs them.
@@ -17,11 +17,11 @@ __all__ = ["DEEPEST", "Opaque", "plain", "value_of"]
 
 quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
-"""Integers below this are written as numbers."""
+"""Smaller integers are encoded as numbers, larger ones as hexadecimal text."""
 DEEPEST = 300
-"""Levels of nesting that cross. Deeper values are opaque: Python's own recursion limit guards who reads them."""
+"""Deepest nesting that is encoded; deeper values are opaque, since decoding is recursive."""
 LONGEST_NUMBER = 10_000
-"""Characters of a Decimal or of a part of a Fraction: arithmetic on longer ones takes the reader too much time."""
+"""Most characters of a Decimal or of a part of a Fraction: arithmetic on longer ones takes too long."""
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (int, "int", hex),
     (float, "float", float.__repr__),
@@ -29,12 +29,12 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (bytes, "bytes", bytes.hex),
     (bytearray, "bytearray", bytearray.hex),
 )
-"""Type, tag, and how a value is written: by the type's own method, never by one of a subclass."""
+"""Type, tag, and encoding function; methods of the exact type, never of a subclass."""
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
 PAIRED = ("Counter", "OrderedDict")
-"""Kinds of dicts that cross as what they are."""
+"""Subclasses of dict that keep their type."""
 
 
 def plain(value: Any, depth: int = 0, keep: Callable[[Any], str] | None = None) -> str:
@@ -76,7 +76,7 @@ def tagged(tag: str, *items: str) -> str:
 
 
 def sequence_tag(value: Any, base: Any) -> tuple[str, ...]:
-    """Return the tag of a sequence; a named tuple has its name and those of its fields behind it."""
+    """Return the tag of a sequence; that of a named tuple contains its name and fields."""
     fields = getattr(type(value), "_fields", None) if base is tuple and type(value) is not tuple else None
     if type(fields) is tuple and all(type(name) is str for name in fields):  # pyright: ignore[reportUnknownArgumentType]
         return "named", quoted(type(value).__name__), json.dumps(fields)
@@ -106,7 +106,7 @@ def library_value(value: Any, kind: type, depth: int, keep: Callable[[Any], str]
 
 
 def array_parts(array: Any) -> tuple[str, ...] | None:
-    """Return an array of numbers as its type, its shape and its bytes; None for an array of anything else."""
+    """Encode an array of numbers by dtype, shape and bytes; None for other arrays."""
     if array.dtype.kind not in "biufc":
         return None
     return quoted(array.dtype.str), json.dumps(array.shape), quoted(array.tobytes().hex())
@@ -137,7 +137,7 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
     """
     if not isinstance(data, list):
         if isinstance(data, dict):
-            raise ValueError("an object is no value")
+            raise ValueError("a JSON object is not an encoded value")
         return data
     tag, *items = data
     if tag in SIMPLE:
@@ -168,7 +168,7 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
 
 
 def library_value_of(tag: Any, items: list[Any]) -> Any:
-    """Return a value of the standard library."""
+    """Decode a value of a type of the standard library."""
     if tag == "range":
         return range(*map(value_of, items))
     if tag in ("Decimal", "Fraction"):
@@ -191,7 +191,7 @@ def library_value_of(tag: Any, items: list[Any]) -> Any:
 
 
 def dict_of(tag: str, pairs: list[tuple[Any, Any]]) -> Any:
-    """Return a dict of one of the kinds that cross."""
+    """Decode a dict of one of these subclasses."""
     if tag == "dict":
         return dict(pairs)
     import collections
@@ -200,14 +200,14 @@ def dict_of(tag: str, pairs: list[tuple[Any, Any]]) -> Any:
 
 
 def deque_of(values: list[Any]) -> Any:
-    """Return a deque of its longest length and its items."""
+    """Decode a deque from its maximum length and items."""
     import collections
 
     return collections.deque(values[1:], values[0])
 
 
 def array_of(kind: str, shape: list[int], data: str) -> Any:
-    """Return an array of numbers, opaque where numpy is not loaded."""
+    """Decode an array of numbers; opaque if numpy is not loaded."""
     import sys
 
     if "numpy" not in sys.modules or kind[1:2] not in "biufc":
@@ -217,11 +217,11 @@ def array_of(kind: str, shape: list[int], data: str) -> Any:
 
 
 named: dict[tuple[str, tuple[str, ...]], Any] = {}
-"""Classes of named tuples by name and fields, so that two values of one class have one class."""
+"""Named-tuple classes by name and fields, so that values of one class share one class."""
 
 
 def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    """Return the class of a named tuple; ValueError or TypeError when that is no possible one."""
+    """Return the class of a named tuple; ValueError or TypeError if its name or fields are invalid."""
     if (name, fields) not in named:
         import collections
 

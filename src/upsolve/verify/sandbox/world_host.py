@@ -21,24 +21,24 @@ else:
 __all__ = ["MOST_ACTIONS", "play"]
 
 MOST_ACTIONS = 1000
-"""Actions in one world."""
+"""Most actions in one world."""
 MESSAGE_BYTES = 1 << 14
-"""Of what the attempt says at once; more, and nothing further is heard of it."""
+"""Most bytes of a message of the attempt; after a longer one its messages are ignored."""
 STEPS_BYTES = 4 << 20
-"""Of all steps in all worlds as they are written down: results have room for twice that."""
+"""Most bytes of the recorded steps of all worlds; results may be twice as large."""
 TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 class BrokenWorldError(Exception):
-    """An action raised what is no failure of the domain's own."""
+    """An action raised an exception that the domain does not declare."""
 
 
 class ActionLimitError(Exception):
-    """The attempt acts on and on."""
+    """The attempt exceeded the number of actions."""
 
 
 def play(job: dict[str, Any], channel: Any) -> None:
-    """Let the attempt act in every world of a job; report what happened in each."""
+    """Run the attempt in every world of a job; report the steps of each."""
     space: dict[str, Any] = {"__name__": "world", "__builtins__": __builtins__}
     clock = child.alarm_clock() if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
     try:
@@ -49,7 +49,7 @@ def play(job: dict[str, Any], channel: Any) -> None:
                 clock(job["test_seconds"])
                 goes_on = one_world(index, world, channel)
                 clock(0)
-            except child.TestTimeout:  # the attempt's process is still at it: nothing more can be asked of it
+            except child.TestTimeout:  # the attempt's process is still busy and cannot answer
                 child.report_error(test=index, timeout="ran into the time limit of a world")
                 return
             except ActionLimitError:
@@ -66,7 +66,7 @@ def play(job: dict[str, Any], channel: Any) -> None:
 
 
 def one_world(index: int, world: Watched, channel: Any) -> bool:
-    """Let the attempt act in one world and report what happened; return False when the attempt cannot begin at all."""
+    """Run the attempt in one world and report its steps; return False if the attempt cannot be started."""
     channel.ask(marshal.dumps("world"))
     while "action" in (said := channel.reply(MESSAGE_BYTES)):
         channel.ask(marshal.dumps(world.act(said["action"], said.get("args"))))
@@ -81,17 +81,17 @@ def one_world(index: int, world: Watched, channel: Any) -> bool:
 
 
 class Watched:
-    """A world and what has happened in it."""
+    """A world and the steps taken in it."""
 
     def __init__(self, space: dict[str, Any], initial: Any, actions: dict[str, list[str]], room: int) -> None:
         self.world = space["World"](initial)
         self.state = self.world.state
         self.failures, self.actions, self.room = space, actions, room
         self.steps: list[str] = []
-        """As JSON: action, arguments, answer, name of the failure, state after it."""
+        """One JSON object per step: action, arguments, answer, name of the failure, state afterwards."""
 
     def act(self, action: Any, args: Any) -> tuple[str, Any]:
-        """Do an action; return the name of its failure, or an empty string, and its answer."""
+        """Execute an action; return the name of its failure, empty if none, and its answer."""
         kinds = self.actions.get(action) if isinstance(action, str) else None
         if kinds is None or type(args) is not list:
             return "TypeError", "no such action"
@@ -109,7 +109,7 @@ class Watched:
         return failure, answer
 
     def note(self, step: list[Any]) -> None:
-        """Write a step down; ActionLimitError when there are too many."""
+        """Record a step; ActionLimitError if there are too many."""
         self.steps.append(json.dumps(step))
         self.room -= len(self.steps[-1])
         if len(self.steps) > MOST_ACTIONS or self.room < 0:
@@ -117,7 +117,7 @@ class Watched:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Return whether a value is of the type an action takes: ``str``, ``int``, finite ``float``, ``bool``, a list of one of them."""
+    """Return whether a value has the declared type of an argument: ``str``, ``int``, finite ``float``, ``bool``, a list of one of them."""
     if kind.startswith("list["):
         return type(value) is list and all(fits(item, kind[5:-1]) for item in value)
     return type(value) is TYPES[kind] and (kind != "float" or value - value == 0)
