@@ -131,7 +131,7 @@ def one_step(name, rank, prompt, attempt):
     from upsolve.train.logprobs import token_scores
     from upsolve.train.memory import plan_memory
     from upsolve.train.pack import pack
-    from upsolve.train.reference_scorer import ways_of
+    from upsolve.train.reference_scorer import packed_scorers
     from upsolve.train.shapes import GroupShape, sizes_of
 
     config = ModelConfig(lora_rank=rank)
@@ -142,7 +142,7 @@ def one_step(name, rank, prompt, attempt):
     if plan.peak_bytes > 1.1 * free:
         return {"planned_gib": plan.peak_bytes / 2**30, "fits": False}
     model = with_adapters(random_qwen(name, torch.float32), config, seed=0)
-    model.set_attn_implementation(ways_of(model)[0][0])
+    model.set_attn_implementation(packed_scorers(model)[0][0])
     optimizer = torch.optim.AdamW(trainable(model), lr=1e-5)
     ids = tuple(range(3, 3 + attempt))
     one = EncodedAttempt(ids, torch.zeros(attempt).numpy())

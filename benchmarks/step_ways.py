@@ -38,7 +38,7 @@ from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, hidden_states, token_scores
 from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import padded_scores, ways_of
+from upsolve.train.reference_scorer import packed_scorers, padded_scores
 from upsolve.train.step import sum_gradients
 
 __all__ = ["DEVICE", "QWEN", "WAYS", "qwen_config", "random_qwen"]
@@ -130,7 +130,9 @@ def all_logits(model, batch):
 def ours(job, model, groups):
     """Return a function that does a step of so many groups our way, and returns the loss."""
     if job["way"] != "ours, sdpa" and job["way"] != "ours, padded":
-        model.set_attn_implementation({"ours, whole rows": TREE, "ours, flex": FLEX}.get(job["way"], ways_of(model)[0][0]))
+        model.set_attn_implementation(
+            {"ours, whole rows": TREE, "ours, flex": FLEX}.get(job["way"], packed_scorers(model)[0][0])
+        )
     others = {
         "ours, all logits": all_logits,
         "ours, padded": padded_scores,

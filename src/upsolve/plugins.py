@@ -1,7 +1,7 @@
-"""Records that a recipe names: built in, ``package.module:attribute``, an entry point, or the record itself.
+"""Finding the records that recipes name: built in, ``package.module:attribute``, an entry point, or the record itself.
 
-One table a kind maps the built-in names to records. Whoever wants another objective, component, engine, ... writes a record of that
-kind and names it; nothing here or there has to be changed (``docs/extending.md``).
+One table per kind maps built-in names to records. A new objective, component, engine, ... is a record of that kind, and needs no change
+of upsolve (``docs/extending.md``).
 """
 
 import sys
@@ -43,7 +43,7 @@ KINDS: Mapping[str, Kind] = {
     "objective": Kind("upsolve.objective.table:OBJECTIVES", "upsolve.objective.table:Objective"),
     "source": Kind("upsolve.archive.ingest:SOURCES", "upsolve.archive.source:Source"),
 }
-"""Kind -> where its table and its class are."""
+"""Kind -> location of its table and its class."""
 
 
 def load(path: str) -> Any:
@@ -81,7 +81,7 @@ def find(kind: str, name: Any) -> Any:
     """Return the record of a name; a record is returned as it is.
 
     Raises:
-        ValueError: nothing has this name (lists what is close), or what has it is no record of this kind.
+        ValueError: there is no such record (lists similar names), or it is not of this kind.
     """
     where = KINDS[kind]
     record = name
@@ -103,12 +103,12 @@ def find(kind: str, name: Any) -> Any:
 
 
 def named(kind: str) -> Any:
-    """Return the pydantic type of a recipe's key that names a record of a kind; it holds the name, or the record that was passed."""
+    """Return the pydantic type of a recipe's key that names a record of a kind; its value is the name, or the record itself."""
     return Annotated[Any, BeforeValidator(partial(checked, kind)), PlainSerializer(partial(spelled, kind), return_type=str)]
 
 
 def checked(kind: str, value: Any) -> Any:
-    """Return the name of a record of this kind, so that recipes compare and resume by name; a record that no module holds stays itself."""
+    """Return the name of a record of this kind, so that recipes compare and resume by name; a record that is in no module is returned itself."""
     find(kind, value)
     try:
         return spelled(kind, value)
@@ -117,7 +117,7 @@ def checked(kind: str, value: Any) -> Any:
 
 
 def spelled(kind: str, value: Any) -> str:
-    """Return the name of a record for a recipe's file: where a loaded module holds it."""
+    """Return the name of a record for a recipe file: built in, or ``module:attribute`` of a loaded module."""
     if isinstance(value, str):
         return value
     built_in: Mapping[str, Any] = load(KINDS[kind].table)

@@ -123,7 +123,7 @@ def test_processes_that_ask_at_once_convert_once(small, tmp_path, monkeypatch):
 def test_a_damaged_gguf_file_is_named(small, tmp_path, keep):
     small.write_bytes(small.read_bytes()[:keep])
     for load in (load_model, load_codec):
-        with pytest.raises(ModelError, match=r"small.gguf: cannot be read as GGUF .* is the file whole"):
+        with pytest.raises(ModelError, match=r"small.gguf: cannot be read as GGUF .* is the file complete"):
             load(str(small))
     assert conversions(tmp_path) == []
 

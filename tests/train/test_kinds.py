@@ -22,7 +22,15 @@ from upsolve.policy.sample import sample
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import TOLERANCE, apart, choose_scorer, padded_scores, prompts_of, reading, sample_of
+from upsolve.train.reference_scorer import (
+    TOLERANCE,
+    choose_scorer,
+    difference,
+    padded_scores,
+    prompts_of,
+    sample_of,
+    scores_and_gradient,
+)
 from upsolve.types import Task
 
 SMALL = {
@@ -107,7 +115,10 @@ def test_packed_rows_give_what_padded_texts_give(kind):
         policy.set_attn_implementation(before)
         return padded_scores(policy, batch)
 
-    assert apart(reading(model, batch_of(), token_scores), reading(model, batch_of(), plain)) < TOLERANCE
+    assert (
+        difference(scores_and_gradient(model, batch_of(), token_scores), scores_and_gradient(model, batch_of(), plain))
+        < TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("kind", ["Gemma2", "Cohere", "Granite"])
@@ -182,8 +193,8 @@ def test_blocks_and_whole_rows_are_the_same(kind):
     model = model_of(kind, **({"sliding_window": 512} if kind == "Gemma2" else {}))
     model.set_attn_implementation(TREE)
     for seed in range(3):
-        whole_rows = reading(model, batch_of(seed), partial(token_scores, blocks=False))
-        assert apart(reading(model, batch_of(seed), token_scores), whole_rows) < 1e-4
+        whole_rows = scores_and_gradient(model, batch_of(seed), partial(token_scores, blocks=False))
+        assert difference(scores_and_gradient(model, batch_of(seed), token_scores), whole_rows) < 1e-4
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -219,9 +230,9 @@ def test_sequences_see_what_the_plain_way_sees(kind, monkeypatch):
     """Both passes, with what FlashAttention computes written out; where there is a GPU, the last test has it itself."""
     monkeypatch.setattr(varlen, "varlen_attn", by_sequence)
     model, batch = model_of(kind), batch_of()
-    plain = reading(model, batch, padded_scores)
+    plain = scores_and_gradient(model, batch, padded_scores)
     model.set_attn_implementation(varlen.VARLEN)
-    assert apart(reading(model, batch, token_scores), plain) < TOLERANCE
+    assert difference(scores_and_gradient(model, batch, token_scores), plain) < TOLERANCE
 
 
 def test_flash_attention_takes_what_it_is_given():

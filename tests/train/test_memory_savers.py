@@ -172,7 +172,7 @@ def test_the_check_of_the_scorers_is_exact_though_frozen_weights_are_rounded(tie
     assert all("forward" not in vars(module) for module in model.modules())
     model = load_policy(ModelConfig(name=str(tmp_path), lora_rank=4), seed=0)
     with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="packed rows do not work with this model"):
-        patch.setattr("upsolve.train.reference_scorer.ways_of", lambda _: [(model.config._attn_implementation, shifted)])
+        patch.setattr("upsolve.train.reference_scorer.packed_scorers", lambda _: [(model.config._attn_implementation, shifted)])
         assert choose_scorer(model, batch_of(), autocast) is padded_scores
 
 

@@ -175,9 +175,7 @@ def test_a_judge_that_breaks_gives_no_reward_at_all(tiny_model, tmp_path, monkey
 
 
 def test_what_samples_must_have_the_weights(tiny_model, tmp_path):
-    with pytest.raises(
-        ValueError, match="server does not get the weights that are trained here; use one of: transformers, vllm"
-    ):
+    with pytest.raises(ValueError, match="server does not get the trained weights; use one of: transformers, vllm"):
         recipe_for(tiny_model, source={"rollout": {"engine": "server"}})
     with pytest.raises(ModelError, match="pip install vllm"):
         run(recipe_for(tiny_model, source={"rollout": {"engine": "vllm"}}), tmp_path / "vllm")
@@ -207,7 +205,7 @@ def test_shares_by_hand():
     ("source", "message"),
     [
         ({"mix": {}}, "not all 0"),
-        ({"mix": {"policy": -1}}, "at or above 0"),
+        ({"mix": {"policy": -1}}, "must be >= 0"),
         ({"mix_end": {"policy": 0}}, "not all 0"),
         ({"solved": [0.9, 0.1]}, "rising"),
     ],

@@ -17,19 +17,19 @@ class ArchiveInfo:
     tasks: int
     """Tasks."""
     attempts: int
-    """Distinct attempts: equal code by another author, or after another attempt, counts again."""
+    """Distinct attempts; equal code by another author, or with another parent, is another attempt."""
     programs: int
-    """Distinct programs, each with its task."""
+    """Distinct pairs of task and program."""
     seen: int
-    """Attempts counted as often as they were seen."""
+    """Sum of the counts of all attempts."""
     verdicts: int
-    """Verdicts: of every judge the last on each program."""
+    """Verdicts: the last one of every judge on each program."""
     unjudged: int
     """Attempts without a verdict."""
     mixed_tasks: int
     """Tasks with an attempt that passed and a scored one that did not."""
     statuses: dict[str, int]
-    """Attempts by the status that groups() gives them."""
+    """Attempts by status (as in ``groups()``)."""
     judges: dict[str, int]
     """Verdicts by judge."""
     sources: dict[str, int]

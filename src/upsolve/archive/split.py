@@ -16,9 +16,9 @@ __all__ = ["Leak", "Split", "find_leaks", "split_archive", "split_tasks"]
 RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 """Values of a field of tasks that name a split -> the split."""
 MOST_PAIRS = 1_000_000
-"""Most pairs of tasks whose prompts are compared by runs of words."""
+"""Most pairs of tasks whose prompts are compared by word trigrams."""
 Run = tuple[str, ...]
-"""Three words in a row."""
+"""Three consecutive words (a word trigram)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class Split:
     tasks: dict[str, list[Task]]
     """Tasks of ``train``, ``dev`` and ``test``."""
     groups: dict[str, list[Group]]
-    """The same tasks, each with all of its attempts; tasks without attempts are missing unless asked for."""
+    """The same tasks with all their attempts; tasks without attempts only if requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Two tasks of different splits that are too alike."""
+    """Two tasks of different splits that are too similar."""
 
     left: str
     """Task id."""
     right: str
     """Task id."""
     reason: str
-    """What is alike."""
+    """What they share."""
 
 
 def split_tasks(
@@ -103,7 +103,7 @@ def field_values(tasks: Sequence[Task], name: str) -> dict[str, str]:
 
 
 def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, seed: int, by: str) -> dict[str, str]:
-    """Return the split that each task names itself.
+    """Return the split that each task names in a field.
 
     Where no task names dev, it is a part of the training tasks, by a hash of the task id: dev / (train + dev) of them, in expectation.
 
@@ -150,13 +150,13 @@ def by_rank(names: Sequence[str], fractions: Mapping[str, float], seed: int) -> 
 
 
 def shingles(text: str, size: int = 3) -> set[Run]:
-    """Return the runs of three words in a text."""
+    """Return the word trigrams of a text."""
     words = text.lower().split()
     return {tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1))}
 
 
 def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float = 0.8) -> list[Leak]:
-    """Return the pairs across two splits with one reference, or prompts whose three-word runs overlap too much.
+    """Return the pairs across two splits with the same reference, or prompts whose word trigrams overlap too much.
 
     Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
     compared. Above ``MOST_PAIRS`` pairs only equal prompts are found.
@@ -196,14 +196,14 @@ def sharing(
 
 
 def compared(task: Task, *, few: bool) -> frozenset[Run]:
-    """Return what stands for a prompt when it is compared: its runs of three words, or all of its words as one run."""
+    """Return the features by which a prompt is compared: its word trigrams, or all of its words if it is shorter."""
     if any(test.kind is TestKind.SIMULATION for test in task.tests):
         return frozenset()
     return frozenset(shingles(task.prompt) if few else {tuple(task.prompt.lower().split())})
 
 
 def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
-    """Warn when training tasks are all but the same as test tasks; what a test measures then is partly memory."""
+    """Warn if training tasks are nearly identical to test tasks: the evaluation then partly measures memorisation."""
     leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
     if leaks:
         shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])
@@ -262,7 +262,7 @@ def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[s
 
 
 def judged_groups(archive: Archive, judge: str) -> list[Group]:
-    """Return the groups of an archive with the verdicts of a judge; ConfigError when it has no verdict there."""
+    """Return the groups of an archive with the verdicts of a judge; ConfigError if it has none."""
     groups = archive.groups(judge=judge)
     if judge and not any(verdict for group in groups for verdict in group.verdicts):
         known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"

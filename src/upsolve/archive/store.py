@@ -1,4 +1,4 @@
-"""An archive: a folder of Parquet parts that only ever grows.
+"""An archive: a folder of Parquet parts, append-only.
 
     archive.json          {"schema": 1, "ingested": [...]}
     tasks/00000001-<content>.parquet     attempts/...     verdicts/...
@@ -36,14 +36,14 @@ KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What one append added."""
+    """Counts of an append."""
 
     tasks: int
     """New tasks."""
     attempts: int
     """New distinct attempts."""
     repeated: int
-    """Attempts that were there before, or twice in this append: their counts grew."""
+    """Attempts that were stored before, or occur twice in this append: their counts increase."""
     verdicts: int
     """Verdicts written."""
 
@@ -57,7 +57,7 @@ class Archive:
 
     @classmethod
     def create(cls, path: str | Path) -> "Archive":
-        """Open an archive, made new where none is."""
+        """Open an archive; create it if it does not exist."""
         folder = Path(path)
         for name in TABLES:
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class Archive:
         return cls(folder)
 
     def meta(self) -> dict[str, Any]:
-        """Return what archive.json says.
+        """Return the content of archive.json.
 
         Raises:
             ArchiveError: this is no archive, or the file is damaged.
@@ -86,7 +86,7 @@ class Archive:
 
     @contextmanager
     def lock(self) -> Generator[None, None, None]:
-        """Keep other writers out; ArchiveError for an archive of the package."""
+        """Lock the archive for writing; ArchiveError for an archive of the package."""
         for name, folder in SHIPPED.items():
             if self.path == folder:
                 refuse_shipped(name)
@@ -97,7 +97,7 @@ class Archive:
     def append(
         self, *, tasks: Iterable[Task] = (), attempts: Iterable[Attempt] = (), verdicts: Iterable[Verdict] = (), tag: str = ""
     ) -> Appended:
-        """Add records and say which were new; all of a kind in one part, in the order tasks, attempts, verdicts.
+        """Append records, one part per kind, in the order tasks, attempts, verdicts, and count the new ones.
 
         Args:
             tasks: those that are not there yet are added.
@@ -118,7 +118,7 @@ class Archive:
         return Appended(len(fresh), len(distinct), len(every) - len(distinct), len(judged))
 
     def write(self, tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, tag: str = "") -> None:
-        """Write records without looking at those that are there, so that many writes take linear time."""
+        """Write records without comparing them with the stored ones, so that many writes take linear time."""
         with self.lock():
             self.write_meta()
             for name, records in (("tasks", tasks), ("attempts", attempts), ("verdicts", verdicts)):
@@ -126,7 +126,7 @@ class Archive:
                     self.write_part(name, records, tag)
 
     def new_tasks(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-        """Return the tasks that are not there yet, and those that are there with another content."""
+        """Return new tasks, and tasks whose id is stored with different content."""
         known = {task.task_id: self.content_of(task) for task in self.tasks()} if tasks else {}
         fresh: list[Task] = []
         other: list[Task] = []
@@ -153,7 +153,7 @@ class Archive:
             raise ArchiveError(f"{final}: cannot be written: {error}") from error
 
     def drop(self, tag: str) -> None:
-        """Remove the parts that were appended under a tag: what an import left that did not come to its end."""
+        """Remove the parts that were appended under a tag, such as those of an interrupted import."""
         with self.lock():
             for name in reversed(list(TABLES)):
                 for part in (self.path / name).glob(f"*-{tag}.parquet"):
@@ -164,7 +164,7 @@ class Archive:
         return sorted((self.path / name).glob("*.parquet"))
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> Any:
-        """Return a table (Arrow) as it was written: all of its columns, or some.
+        """Return a table as an Arrow table, as written: all columns, or some.
 
         Raises:
             ArchiveError: a part is damaged: names it and the fix.
@@ -179,12 +179,12 @@ class Archive:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def column(self, name: str, column: str) -> list[Any]:
-        """Return one column of a table; no other is read."""
+        """Return one column of a table, without reading the others."""
         values: list[Any] = self.table(name, [column]).column(column).to_pylist()
         return values
 
     def tagged(self, name: str, tag: str) -> list[Any]:
-        """Return the records of one kind that were appended under a tag, as they were given, equal ones as well."""
+        """Return the records of one kind that were appended under a tag, duplicates included."""
         found: list[Any] = []
         for part in self.parts(name):
             if part.stem.endswith(f"-{tag}"):
@@ -192,12 +192,12 @@ class Archive:
         return found
 
     def tasks(self) -> list[Task]:
-        """Return all tasks, in the order they came."""
+        """Return all tasks, in the order of import."""
         found = [from_row(Task, row) for row in self.table("tasks").to_pylist()]
         return list({task.task_id: task for task in found}.values())
 
     def attempts(self) -> list[Attempt]:
-        """Return the attempts in the order they were first seen; those equal in every field are one, with their counts added.
+        """Return the attempts in the order of import; attempts equal in every field are merged, and their counts added.
 
         Equal code by another author, at another time, after another attempt or sampled with other tokens is another attempt of the
         same ``attempt_id``, and shares its verdicts.
@@ -208,7 +208,7 @@ class Archive:
         return [replace(attempt, count=count) if count != 1 else attempt for attempt, count in counts.items()]
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts; of one judge on one attempt the last, or the last that is scored."""
+        """Return one verdict per judge and attempt: the last scored one, or the last if none is scored."""
         last: dict[tuple[str, str], Verdict] = {}
         for row in self.table("verdicts").to_pylist():
             verdict = from_row(Verdict, row)
@@ -218,7 +218,7 @@ class Archive:
         return list(last.values())
 
     def groups(self, *, judge: str = "") -> list[Group]:
-        """Return every task that has attempts, with all of them and their verdicts.
+        """Return every task that has attempts, with its attempts and their verdicts.
 
         Args:
             judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
@@ -238,7 +238,7 @@ class Archive:
         return groups
 
     def query(self, sql: str) -> Any:
-        """Ask the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
+        """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
 
         Raises:
             ArchiveError: the question is wrong; says where.
@@ -253,7 +253,7 @@ class Archive:
                 raise ArchiveError(f"query: {error}") from error
 
     def ingested(self) -> list[str]:
-        """Return the ids of the imports that are in."""
+        """Return the ids of the finished imports."""
         return list(self.meta().get("ingested", []))
 
     def incomplete(self, where: str) -> str:
@@ -261,7 +261,7 @@ class Archive:
         return str(self.meta().get("incomplete", {}).get(where, ""))
 
     def remember(self, import_id: str, where: str, incomplete_tag: str = "") -> None:
-        """Note that an import is in or, with its tag, that it is to be replaced by the next one of the same source and path."""
+        """Record a finished import; with its tag, one that the next import of the same source and path replaces."""
         with self.lock():
             open_ones = {k: tag for k, tag in self.meta().get("incomplete", {}).items() if k != where}
             if incomplete_tag:
@@ -270,7 +270,7 @@ class Archive:
                 self.write_meta(import_id, incomplete=open_ones)
 
     def write_meta(self, *imported: str, incomplete: dict[str, str] | None = None) -> None:
-        """Note imports, and the schema version that is written from now on; nothing is written when nothing changes."""
+        """Record imports, and the current schema version; nothing is written if nothing changes."""
         data = self.meta()
         new = {**data, "schema": SCHEMA, "ingested": [*data.get("ingested", []), *imported]}
         if incomplete is not None:
@@ -282,12 +282,12 @@ class Archive:
 
     @staticmethod
     def content_of(task: Task) -> str:
-        """Return an id of what makes two tasks of one name the same: all fields but ``official`` and ``extra``."""
+        """Return a content id of a task: of all fields but ``official`` and ``extra``."""
         return content_id(repr(replace(task, official=False, extra="")))
 
 
 def create_archive(path: str | Path) -> Archive:
-    """Open the archive in a folder, or make an empty one there; ArchiveError for the name of one in ``SHIPPED``."""
+    """Open the archive in a folder, or create an empty one; ArchiveError for a name in ``SHIPPED``."""
     refuse_shipped(path)
     return Archive.create(path)
 

@@ -1,4 +1,4 @@
-"""The keys of a recipe: all of them, what each one means, and which one an unknown key was meant to be."""
+"""The keys of a recipe: listing, documentation, and suggestions for unknown keys."""
 
 import ast
 import inspect
@@ -36,7 +36,7 @@ def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def is_model(annotation: Any) -> bool:
-    """Return whether a key holds keys of its own that are fixed."""
+    """Return whether a key holds a stage with a fixed set of keys."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
@@ -57,7 +57,7 @@ def meant(model: type[BaseModel], path: Sequence[str]) -> str:
 
 
 def depth(key: str) -> int:
-    """Return how many stages a key is in."""
+    """Return the nesting depth of a key."""
     return key.count(".")
 
 
@@ -84,7 +84,7 @@ def owner(model: type[BaseModel], key: str) -> tuple[type[BaseModel], str]:
 
 
 def describe(model: type[BaseModel], key: str) -> str:
-    """Return what a key means: its type, range, default and documentation; of a stage, all its keys with a line each.
+    """Return the type, range, default and documentation of a key; for a stage, one line for each of its keys.
 
     Raises:
         ConfigError: there is no such key.

@@ -1,4 +1,4 @@
-"""From rewards to a loss: advantages, objectives."""
+"""Configuration of advantages and objectives."""
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -24,12 +24,12 @@ else:
 
 
 class GaeConfig(Strict):
-    """Rewards and values a token -> advantages a token."""
+    """Generalised advantage estimation: token rewards and values -> token advantages."""
 
     gamma: float = Field(default=1.0, ge=0, le=1)
-    """Discount a token."""
+    """Discount per token."""
     decay: float = Field(default=0.95, ge=0, le=1)
-    """Lambda: 0 trusts the value head alone, 1 the rewards alone."""
+    """Lambda: 0 relies on the value head only, 1 on the rewards only."""
     whiten: bool = True
     """Give the advantages of a step mean 0 and deviation 1."""
 
@@ -56,7 +56,7 @@ class AdvantageConfig(RecordConfig):
     delta: float = -0.1
     """``asymre``: the baseline is the group mean plus delta; at or above zero it is known to collapse."""
     blame: float = Field(default=0.0, ge=0, le=1)
-    """Share of a negative advantage that is laid on the tokens to blame alone, where they are known (docs/rewards.md, ``blame``)."""
+    """Share of a negative advantage that is moved to the tokens to blame, where they are known (docs/rewards.md, ``blame``)."""
     gae: GaeConfig = GaeConfig()
 
     @property
@@ -66,16 +66,16 @@ class AdvantageConfig(RecordConfig):
 
 
 class ClipConfig(Strict):
-    """What bounds the weight of pi / pi_old."""
+    """Clips and masks of the ratio pi / pi_old."""
 
     low: float = Field(default=0.2, ge=0, le=1)
-    """``ppo_clip``, ``gspo``: ratios below 1 - low are clipped where A < 0; ``gspo`` wants about 3e-4."""
+    """``ppo_clip``, ``gspo``: ratios below 1 - low are clipped where A < 0; for ``gspo`` about 3e-4."""
     high: float = Field(default=0.2, ge=0)
-    """``ppo_clip``, ``gspo``: ratios above 1 + high are clipped where A > 0; 0.28 is DAPO's, ``gspo`` wants about 4e-4."""
+    """``ppo_clip``, ``gspo``: ratios above 1 + high are clipped where A > 0; 0.28 in DAPO; for ``gspo`` about 4e-4."""
     cap: float = Field(default=5.0, gt=0)
     """``cispo``: largest weight."""
     second_moment: float = Field(default=0.04, ge=0)
-    """``m2po``: largest mean of the squared log-ratio over the tokens that are kept."""
+    """``m2po``: largest mean of the squared log-ratio over the kept tokens."""
     sequence_kl: float | None = Field(default=None, ge=0)
     """OPSM, with any objective: attempts with A < 0 are masked where the mean of log pi_old / pi is above it; None: no mask."""
 
@@ -103,14 +103,14 @@ class CorrectionConfig(Strict):
 
 
 class KlConfig(Strict):
-    """The KL term, towards the frozen start."""
+    """The KL penalty towards the reference (the frozen start)."""
 
     coefficient: float = Field(default=0.0, ge=0)
-    """0 means no term."""
+    """Weight of the penalty; 0: none."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
     """``k1`` as a loss has a gradient of mean zero on the policy's own samples."""
     place: Literal["loss", "reward"] = "loss"
-    """``reward``: taken off the reward of every token instead, k3 whatever ``estimator`` says; for ``advantage.kind: gae``."""
+    """``reward``: subtract it from the reward of every token instead (``advantage.kind: gae`` only; always k3)."""
 
 
 class ValueConfig(Strict):
@@ -119,22 +119,22 @@ class ValueConfig(Strict):
     coefficient: float = Field(default=0.1, gt=0)
     """Weight of its loss beside the policy's."""
     clip: float = Field(default=0.3, gt=0)
-    """How far a value may move from what it was at the start of the round, in units of the return (2605.21180: 0.3)."""
+    """Largest change of a value since the start of the round that has a gradient, in units of the return (2605.21180: 0.3)."""
     lr: float = Field(default=1e-4, gt=0)
-    """Learning rate of the head, which begins at zero while the policy does not; it follows ``optim.schedule``."""
+    """Learning rate of the head, which is initialised to zero and needs a higher one; it follows ``optim.schedule``."""
 
 
 class PreferenceConfig(Strict):
-    """``dpo``, ``kto`` and ``rank``."""
+    """Settings of ``dpo``, ``kto`` and ``rank``."""
 
     beta: float = Field(default=0.1, gt=0)
-    """How much a nat of log pi/ref counts."""
+    """Factor of log pi/ref."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
-    """``dpo``: how often a label is taken to be wrong."""
+    """``dpo``: assumed share of wrong labels."""
     pairs: Literal["outcome", "efficiency", "edit"] = "outcome"
     """``dpo``: passed before failed; both passed, the faster first; passed before failed, the smallest edits first."""
     focal: bool = False
-    """``dpo``: only tokens of lines that the two do not share count."""
+    """``dpo``: use only tokens of lines in which the two attempts differ."""
     desirable: float = Field(default=1.0, gt=0)
     """``kto``: weight of an attempt with a positive advantage."""
     undesirable: float = Field(default=1.0, gt=0)
@@ -151,7 +151,7 @@ class ObjectiveConfig(RecordConfig):
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Settings of an objective that is not built in."""
     reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "token_mean"
-    """What divides the sum over tokens: number of attempts, each length, number of tokens, or attempts times ``length``."""
+    """Denominator of the sum over tokens: attempts, the length of each attempt, tokens, or attempts times ``length``."""
     length: int = Field(default=1024, ge=1)
     """``constant_length``: tokens, such as the longest completion; the same for the whole run."""
     beta_value: float = Field(default=1.0, gt=0)
@@ -159,7 +159,7 @@ class ObjectiveConfig(RecordConfig):
     beta_policy: float = Field(default=1e-3, gt=0)
     """``oapl``: weight of the log-ratio."""
     beta_dro: float = Field(default=1e-2, gt=0)
-    """``dro``: weight of the squared log-ratio of an attempt; our choice, not the source's."""
+    """``dro``: weight of the squared log-ratio of an attempt; the default is ours, not the paper's."""
     clip: ClipConfig = ClipConfig()
     correction: CorrectionConfig = CorrectionConfig()
     kl: KlConfig = KlConfig()
@@ -178,5 +178,5 @@ class ObjectiveConfig(RecordConfig):
 
     @property
     def needs_statistic(self) -> bool:
-        """True when the loss takes a number from all attempts of a step: one more forward pass where a step has several micro-batches."""
+        """True when the loss needs a statistic over the step: one more forward pass if a step has several micro-batches."""
         return self.record.step_statistic is not None

@@ -14,12 +14,12 @@ Kind = Literal["archive", "policy", "replay"]
 
 
 class RolloutConfig(SampleConfig):
-    """Sampling from the policy in training: from its own distribution unless told otherwise."""
+    """Sampling from the policy in training; by default from its full distribution."""
 
     temperature: float = Field(default=1.0, ge=0)
-    """A policy gradient improves the distribution at temperature 1; another one makes training off-policy."""
+    """Sampling temperature; values other than 1 make training off-policy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """1: the whole distribution."""
+    """Nucleus; values below 1 make training off-policy."""
 
 
 class SourceConfig(Strict):
@@ -36,11 +36,11 @@ class SourceConfig(Strict):
     oversample: float = Field(default=1.0, ge=1)
     """Dynamic sampling (DAPO, 2503.14476): sample at up to this multiple of tasks, until enough groups have unequal rewards."""
     order: Literal["random", "easy_first", "hard_first"] = "random"
-    """Order of tasks: random, or a curriculum that starts with the highest (lowest) pass rate in the archive and ends with all."""
+    """Order of tasks: random, or a curriculum that starts with the highest (lowest) pass rates in the archive and ends with all tasks."""
     solved: tuple[float, float] = (0.0, 1.0)
     """Only tasks whose pass rate in the archive, if known, lies in this range."""
     replay_rounds: int = Field(default=4, ge=1)
-    """Rounds that ``replay`` goes back, at most."""
+    """Oldest round of ``replay``, in rounds before the current one."""
     replay_solved: tuple[float, float] = (0.0, 1.0)
     """``replay`` uses groups with a pass rate in this range."""
     hints: float = Field(default=0.0, ge=0, le=1)
@@ -50,12 +50,10 @@ class SourceConfig(Strict):
 
     @model_validator(mode="after")
     def engine_follows_the_policy(self) -> Self:
-        """Refuse online training with an engine that does not get the weights that are trained."""
+        """Refuse online training with an engine that does not get the trained weights."""
         if self.rounds and not self.rollout.record.follows_policy:
             able = ", ".join(name for name in names("engine") if find("engine", name).follows_policy)
-            raise ValueError(
-                f"rollout.engine: {self.rollout.engine} does not get the weights that are trained here; use one of: {able}"
-            )
+            raise ValueError(f"rollout.engine: {self.rollout.engine} does not get the trained weights; use one of: {able}")
         return self
 
     @model_validator(mode="after")
@@ -63,8 +61,8 @@ class SourceConfig(Strict):
         """Refuse negative or all-zero shares, and ranges in the wrong order."""
         for name, mix in (("mix", self.mix), ("mix_end", self.mix_end)):
             if min(mix.values(), default=0) < 0 or ((mix or name == "mix") and sum(mix.values()) <= 0):
-                raise ValueError(f"{name}: shares at or above 0, not all 0; got {mix}")
+                raise ValueError(f"{name}: shares must be >= 0 and not all 0; got {mix}")
         for name, (low, high) in (("solved", self.solved), ("replay_solved", self.replay_solved)):
             if not 0 <= low <= high <= 1:
-                raise ValueError(f"{name}: two rising pass rates between 0 and 1; got {(low, high)}")
+                raise ValueError(f"{name}: must be two pass rates in rising order between 0 and 1; got {(low, high)}")
         return self

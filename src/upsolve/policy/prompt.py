@@ -1,7 +1,7 @@
 """Task -> messages, and completion -> code.
 
-The assistant turn is prefilled with an opening code fence, and sampling stops at the closing one. So samples and archived programs have
-one form, code and ``CLOSE``, and training on either needs no second format.
+The assistant turn is prefilled with an opening code fence, and sampling stops at the closing one. Samples and stored programs thus have the
+same format in training: code and ``CLOSE``.
 """
 
 import re

@@ -27,8 +27,8 @@ class Sampler(Protocol):
         Args:
             tasks: to be sampled at.
             config: number, temperature, nucleus, length limit and seed.
-            author: who the attempts are by; empty means the model's own name.
-            on_done: called with the number of attempts ended so far.
+            author: author of the attempts; empty: the model's name.
+            on_done: called with the number of finished attempts.
         """
         ...
 

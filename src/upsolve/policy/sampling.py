@@ -1,4 +1,4 @@
-"""Sample next tokens, and keep what is sampled of each attempt in the batch.
+"""Next-token sampling, and the state of the attempts in a batch.
 
 Legend: B slots of the batch, one attempt each, V vocabulary, N most likely tokens searched for the nucleus.
 """
@@ -67,7 +67,7 @@ class Slot:
 
     task: Task
     noise: Random
-    """Its own random numbers."""
+    """Random numbers of this attempt."""
     ids: list[int] = field(default_factory=list[int])
     """Tokens sampled so far."""
     logps: list[float] = field(default_factory=list[float])

@@ -26,14 +26,14 @@ LONGEST_WAIT_SECONDS = 60.0
 BUSY = (408, 425, 429)
 """Status codes below 500 after which the request is retried."""
 FAULTS = ("abort", "error")
-"""Finish reasons that are the server's fault, not the model's."""
+"""Finish reasons that report a fault of the server."""
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 
 class RetryError(Exception):
-    """No complete answer; the request may be retried, after ``seconds`` where the server says so."""
+    """No complete answer; retry, after ``seconds`` if the server asks for it."""
 
     def __init__(self, why: str, seconds: float = 0.0) -> None:
         super().__init__(why)
@@ -45,7 +45,7 @@ class Server:
 
     ``behavior_logp`` is the sum over the sampled tokens, the closing fence's included, of the log-probabilities that the server
     gives: nats, of the untempered distribution on vLLM. It is None where the server gives none, or not one a token, and for
-    ``chat``, where the model also writes what is not code; ``token_logps`` are these where the server gives the token ids as well.
+    ``chat``, where answers also contain text; ``token_logps`` are these where the server gives the token ids as well.
     ``entropy`` is None.
     """
 
@@ -188,7 +188,7 @@ class Server:
                 break
         raise ModelError(
             f"{self.url}: {why}; asked {tries} times for an attempt at task {request.task.task_id} of model {self.server.model or self.model}. "
-            "Start the server and run the same command again: what `upsolve sample` has got is in the archive"
+            "Start the server and run the same command again: samples received so far are in the archive"
         )
 
     def warn(self, why: str) -> None:

@@ -36,10 +36,10 @@ class Codec:
     """A tokenizer with the project's format of prompts and completions."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Wrap a fast Hugging Face tokenizer.
+        """Wrap a fast tokenizer of transformers.
 
         Raises:
-            ValueError: it is not a fast tokenizer (character offsets are needed).
+            ValueError: it is not a fast tokenizer, which has no character offsets.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} has no fast version; character offsets need one")

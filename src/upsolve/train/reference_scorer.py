@@ -28,28 +28,28 @@ from upsolve.train.pack import PackedBatch, pack
 from upsolve.types import Task
 
 __all__ = [
-    "apart",
     "checked_parameters",
     "choose_scorer",
+    "difference",
+    "packed_scorers",
     "padded_scores",
     "probe",
     "prompts_of",
-    "reading",
     "sample_of",
-    "ways_of",
+    "scores_and_gradient",
 ]
 
 TOLERANCE = 1e-3
-"""Largest difference of a log-probability, nats, and of the gradient, relative to its length."""
+"""Largest difference of a log-probability, nats, and of the gradient, relative to its norm."""
 ROUNDING = 2.0
-"""How many times the plain way's own differences, where a run computes in another precision than that of its weights."""
+"""Tolerance in the precision of the run, as a multiple of the rounding error of the padded scorer in that precision."""
 ATTEMPTS, PROMPT, TOKENS = 6, 64, 48
 """Most attempts of the sample, and the most tokens of each and of its prompt: they bound the activations and logits of the check."""
 CHECKED = 2**22
 """Most elements of a gradient that are compared (16 MB): the check holds three such gradients, whatever the size of the model."""
 
-Reading = tuple[torch.Tensor, torch.Tensor]
-"""Log-probabilities [T], and the gradient of their mean in some parameters, flat, float32."""
+ScoresAndGradient = tuple[torch.Tensor, torch.Tensor]
+"""Log-probabilities [T], nats, and the gradient of their mean with respect to ``checked_parameters``, flat, float32."""
 Precision = Callable[[], AbstractContextManager[Any]]
 """Opens the context in which a run computes."""
 
@@ -67,7 +67,7 @@ def prompts_of(batch: PackedBatch) -> list[tuple[int, ...]]:
 
 
 def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> TokenScores:
-    """Score every attempt token of a batch by one padded pass over whole texts; all logits are kept, so this needs much more memory."""
+    """Score every attempt token of a batch with padded texts; all logits are kept, so it needs much more memory."""
     device = next(model.parameters()).device
     prompts, sizes = prompts_of(batch), np.bincount(batch.attempt_T)
     attempts = np.split(batch.target_T, np.cumsum(sizes)[:-1])
@@ -123,15 +123,15 @@ def probe(codec: Codec, task: Task) -> PackedBatch:
 
 
 def group(prompt: tuple[int, ...], attempts: tuple[tuple[int, ...], ...]) -> EncodedGroup:
-    """Return a group of which only the tokens matter."""
+    """Return a group with these tokens and advantages of 0."""
     return EncodedGroup(prompt, tuple(EncodedAttempt(ids, np.zeros(len(ids), dtype=np.float32)) for ids in attempts))
 
 
 def checked_parameters(model: Any) -> list[nn.Parameter]:
     """Return the trained parameters whose gradients are compared, at most ``CHECKED`` elements: the smallest, norms, biases or adapters.
 
-    There is one in every layer, and the gradient of each passes through all attention after it: a wrong mask or position shows, and the
-    check costs no copy of the model's gradients.
+    Every layer has one, and its gradient depends on all later attention, so wrong masks or positions are detected without a copy of all
+    gradients of the model.
     """
     chosen: list[nn.Parameter] = []
     size = 0
@@ -148,7 +148,7 @@ class UpcastLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the product."""
+        """Return x W^T + b."""
         ctx.save_for_backward(weight)
         return functional.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
 
@@ -166,7 +166,7 @@ def upcast(layer: nn.Linear, x: Tensor) -> Any:
 
 @contextmanager
 def in_float32(model: Any) -> Generator[None]:
-    """Compute linear layers whose frozen weights are stored in less precision than the rest in the precision of the rest, for a while."""
+    """Compute linear layers whose frozen weights are stored in lower precision in the precision of the other weights."""
     dtype = model.get_input_embeddings().weight.dtype
     layers: list[Any] = [one for one in model.modules() if isinstance(one, nn.Linear) and one.weight.dtype != dtype]
     for layer in layers:
@@ -180,7 +180,7 @@ def in_float32(model: Any) -> Generator[None]:
 
 @contextmanager
 def learning_only(model: Any, chosen: Sequence[nn.Parameter]) -> Generator[None]:
-    """Let some parameters alone have gradients for a while: an autograd function then computes no other ones, either."""
+    """Set ``requires_grad`` for these parameters only, so that no other gradients are computed."""
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         model.requires_grad_(False)
@@ -192,40 +192,41 @@ def learning_only(model: Any, chosen: Sequence[nn.Parameter]) -> Generator[None]
             parameter.requires_grad_(flag)
 
 
-def reading(model: Any, batch: PackedBatch, way: Scorer) -> Reading:
+def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> ScoresAndGradient:
     """Return the log-probabilities of a batch by a scorer, and the gradient of their mean in ``checked_parameters``."""
     chosen = checked_parameters(model)
     with learning_only(model, chosen):
-        logp_T = way(model, batch).logp_T
+        logp_T = scorer(model, batch).logp_T
         found: Any = torch.autograd.grad(logp_T.mean(), chosen, allow_unused=True)
     flat = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(chosen, found, strict=True)]
     return logp_T.detach(), torch.cat([grad.flatten().float() for grad in flat])
 
 
-def apart(some: Reading, others: Reading) -> float:
-    """Return how much two readings differ.
+def difference(some: ScoresAndGradient, others: ScoresAndGradient) -> float:
+    """Return the difference of two scorers on a batch.
 
-    The larger of: the largest difference of a log-probability, in nats; and the length of the difference of the gradients of the mean
-    log-probability, relative to the length of the second.
+    The larger of max_t |log p_t - log q_t|, nats, and |g - h| / |h| of the gradients of the mean log-probability; ``others`` are q and h.
     """
-    gradient = float((some[1] - others[1]).norm() / others[1].norm())  # 0 / 0 is NaN, which is no agreement
+    gradient = float((some[1] - others[1]).norm() / others[1].norm())  # 0 / 0 is NaN, which exceeds every tolerance
     return max(float((some[0] - others[0]).abs().max()), gradient)
 
 
-def ways_of(model: Any) -> list[tuple[str, Scorer]]:
-    """Return the packed ways of scoring with a model where it is, the fastest first, each with the attention that it takes."""
+def packed_scorers(model: Any) -> list[tuple[str, Scorer]]:
+    """Return the packed scorers for a model on its device, the fastest first, each with its attention implementation."""
     if model.device.type == "cpu":
         return [(TREE, token_scores), (TREE, partial(token_scores, blocks=False))]
     own: str = model.config._attn_implementation
     return [(name, token_scores) for name in (VARLEN, FLEX, TREE if own == "eager" else own)]
 
 
-def problem_of(model: Any, sample: PackedBatch, way: Scorer, exact: Reading, checks: Sequence[tuple[Precision, float]]) -> str:
-    """Return what is wrong with a way of scoring: farther from the exact reading than allowed in a precision, or an error; "" if nothing."""
+def problem_of(
+    model: Any, sample: PackedBatch, scorer: Scorer, exact: ScoresAndGradient, checks: Sequence[tuple[Precision, float]]
+) -> str:
+    """Return why a scorer cannot be used: too large a difference in one of the precisions, or an error; "" if it can."""
     try:
         for precision, allowed in checks:
             with precision():
-                distance = apart(reading(model, sample, way), exact)
+                distance = difference(scores_and_gradient(model, sample, scorer), exact)
             if not distance <= allowed:
                 return f"log-probabilities or gradients differ by {distance:.2g}"
     except (ModelError, AttributeError, TypeError, ValueError, RuntimeError) as error:
@@ -234,30 +235,29 @@ def problem_of(model: Any, sample: PackedBatch, way: Scorer, exact: Reading, che
 
 
 def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = None) -> Scorer:
-    """Try the packed ways on a sample, and return the first that agrees with the plain one.
+    """Return the fastest packed scorer that agrees with the padded one on a sample of a batch.
 
-    Each has to come as near as ``TOLERANCE`` in float32, and where a run computes in another ``precision``, as near
-    as ``ROUNDING`` times what that costs the plain way; FlashAttention is only tried in the run's. Where none does, or they cannot be
-    gone with this kind of model, a warning says why and the plain way is returned. The model is left with the attention of the way
-    returned.
+    A scorer must be within ``TOLERANCE`` in float32 and, if the run has another ``precision``, within ``ROUNDING`` times the rounding
+    error of the padded scorer in it; FlashAttention is only compared in the precision of the run. If none agrees, or the architecture
+    does not support packing, the padded scorer is returned with a warning. The model keeps the attention of the scorer returned.
     """
     sample, before, problem = sample_of(batch), model.config._attn_implementation, ""
     was_training = model.training
     model.eval()
     with in_float32(model):
-        exact = reading(model, sample, padded_scores)
+        exact = scores_and_gradient(model, sample, padded_scores)
     checks: list[tuple[Precision, float]] = [(partial(in_float32, model), TOLERANCE)]
     if precision is not None:
         with precision():
-            rounding = apart(reading(model, sample, padded_scores), exact)
+            rounding = difference(scores_and_gradient(model, sample, padded_scores), exact)
         checks.append((precision, max(TOLERANCE, ROUNDING * rounding)))
-    for attention, way in ways_of(model):
+    for attention, scorer in packed_scorers(model):
         model.set_attn_implementation(attention)
-        problem = problem_of(model, sample, way, exact, checks[-1:] if attention == VARLEN else checks)
+        problem = problem_of(model, sample, scorer, exact, checks[-1:] if attention == VARLEN else checks)
         if not problem:
             model.train(was_training)
-            return way
+            return scorer
     model.train(was_training)
     model.set_attn_implementation(before)
-    warnings.warn(f"packed rows do not work with this model ({problem}): going the padded way, slower", stacklevel=2)
+    warnings.warn(f"packed rows do not work with this model ({problem}): using padded texts, which is slower", stacklevel=2)
     return padded_scores
