@@ -175,7 +175,7 @@ def test_models_that_cannot_share_a_prompt_go_the_padded_way():
 def test_a_head_with_a_bias_goes_the_padded_way():
     model = model_of("Llama")
     model.lm_head.bias = torch.nn.Parameter(torch.ones(97))
-    with pytest.warns(UserWarning, match="a head with a bias"):
+    with pytest.warns(UserWarning, match="head has a bias"):
         assert choose_scorer(model, batch_of()) is padded_scores
 
 

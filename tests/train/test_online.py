@@ -254,7 +254,7 @@ def test_too_few_tasks_are_told_before_anything_is_sampled(tmp_path):
 
     with pytest.raises(ConfigError, match=r"source\.solved \[0\.3, 0\.5\]: none of the 4 training tasks"):
         source(groups=1, solved=(0.3, 0.5)).check()
-    with pytest.warns(UserWarning, match="it has 4 groups of new samples, not 5"):
+    with pytest.warns(UserWarning, match="it has 4 new groups instead of 5"):
         source(groups=5).check()
     source(groups=4).check()
     source(groups=5, solved=(0.3, 0.5), mix={"archive": 1}).check()  # nothing is sampled
@@ -266,7 +266,7 @@ def test_an_empty_training_split_is_told_before_a_model_is_loaded(tmp_path, coun
     recipe = Recipe.model_validate(
         {"data": {"archive": "some-archive"}, "model": {"name": "nowhere"}, "source": {"rounds": count}}
     )
-    with pytest.raises(TrainingError, match="nothing of some-archive is in the training split"):
+    with pytest.raises(TrainingError, match="no task of some-archive is in the training split"):
         train(recipe, [], [], tmp_path)
 
 
