@@ -1,7 +1,7 @@
 """Configuration of rewards: components, weights, credit, rules for truncated and hacked attempts."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, FiniteFloat, model_validator
 
@@ -13,8 +13,10 @@ __all__ = ["PRESETS", "Preset", "RewardConfig", "Severity"]
 
 Severity = Literal["error", "warning", "convention", "security", "types"]
 Preset = Literal["outcome", "tests", "tests+lint", "dense"]
-if TYPE_CHECKING:
-    ComponentName = CreditName = DetectorName = str
+if TYPE_CHECKING:  # a call is no type for pyright
+    ComponentName: TypeAlias = str
+    CreditName: TypeAlias = str
+    DetectorName: TypeAlias = str
 else:
     ComponentName, CreditName, DetectorName = named("component"), named("credit"), named("detector")
 
