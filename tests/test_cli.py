@@ -1,4 +1,4 @@
-"""The command line, as a person types it."""
+"""The command line, end to end."""
 
 import errno
 import json

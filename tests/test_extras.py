@@ -1,4 +1,4 @@
-"""What works with the core alone, and what is said where an optional dependency is missing."""
+"""What works without optional dependencies, and the errors that name missing ones."""
 
 import json
 import subprocess

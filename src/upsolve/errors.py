@@ -1,6 +1,6 @@
 """The error tree.
 
-    UpsolveError                what upsolve raises on purpose; the command line prints it without a traceback
+    UpsolveError                expected errors; the command line prints them without a traceback
     |-- ConfigError             a recipe or an option is wrong: names the key and the fix
     |-- ArchiveError            the store cannot be read or written: names the file
     |   `-- SchemaError         the store was written by a version this one does not know
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class UpsolveError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base class of all expected errors."""
 
 
 class ConfigError(UpsolveError):

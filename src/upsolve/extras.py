@@ -1,4 +1,4 @@
-"""Optional dependencies: which extra of the package brings which module. The core needs none of them."""
+"""Optional dependencies: the extra of the package that installs each module. The core needs none of them."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

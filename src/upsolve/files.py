@@ -1,4 +1,4 @@
-"""Small files, written whole or not at all. The standard library only."""
+"""Atomic writes of small files, and the cache folder. Uses the standard library only."""
 
 import os
 from pathlib import Path
@@ -13,13 +13,13 @@ def cache_folder() -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file atomically, with the folders above it; of processes that write it at once, the last one's is kept."""
+    """Write a small file atomically, with the folders above it; if several processes write it, the last one wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
         commit_file(temporary, path)
-    except BaseException:  # a full disk, an interrupt: nothing half-written is left
+    except BaseException:  # a full disk or an interrupt leaves no incomplete file
         temporary.unlink(missing_ok=True)
         raise
 

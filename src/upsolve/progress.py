@@ -1,4 +1,4 @@
-"""Progress callbacks: how long-running functions report how far they are."""
+"""Progress callbacks of long-running functions."""
 
 from collections.abc import Callable
 

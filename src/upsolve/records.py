@@ -24,7 +24,7 @@ KINDS: Mapping[str, type[Task | Attempt | Verdict]] = {"task": Task, "attempt": 
 
 @cache
 def adapter(kind: type) -> "TypeAdapter[Any]":
-    """Return what checks and builds records of a class; fields that the class lacks are errors."""
+    """Return the pydantic adapter of a record class; unknown fields are errors."""
     from pydantic import ConfigDict, TypeAdapter, with_config
 
     for nested in (kind, TestCase, Finding):
@@ -73,12 +73,12 @@ def to_row(record: Task | Attempt | Verdict) -> dict[str, Any]:
 
 
 def explain(error: "ValidationError", kind: type) -> str:
-    """Return what is wrong in one line: ``tests.0.expected: Input should be a valid string, not 4``."""
+    """Return the problems in one line: ``tests.0.expected: Input should be a valid string, not 4``."""
     return "; ".join(explain_one(part, kind) for part in error.errors()[:5])
 
 
 def explain_one(part: "ErrorDetails", kind: type) -> str:
-    """Return one problem with the place, and the value or the name that was meant."""
+    """Return one problem: its place, and the value or the name that was probably meant."""
     place = ".".join(map(str, part["loc"]))
     if part["type"] == "missing":
         return f"{place} is missing"

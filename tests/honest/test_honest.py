@@ -1,4 +1,4 @@
-"""Honest programs of all habits pass, whichever way they are judged."""
+"""Correct programs in many styles pass in every mode of the judge."""
 
 import subprocess
 import sys

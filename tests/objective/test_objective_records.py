@@ -1,4 +1,4 @@
-"""Objectives and advantages as records: built in, of one file, with options of their own."""
+"""Objectives and advantages as records: built in, in a single file, with options."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Engines as records: built in, and of somebody's own."""
+"""Engines as records: built in and custom."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A real server in this process: OpenAI's protocol over the tiny model, and everything that can go wrong with one."""
+"""A real server in this process: OpenAI's protocol over the tiny model, with injected faults."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Who is to blame, on real tokens. A token is written as its text; ``texts`` says which tokens were chosen."""
+"""Credit assignment on real tokens. A token is written as its text; ``texts`` returns the tokens chosen."""
 
 import numpy as np
 import pytest

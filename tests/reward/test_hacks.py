@@ -1,4 +1,4 @@
-"""Tricks that must be seen, honest look-alikes that must not, and how often honest attempts are caught."""
+"""Tricks that detectors must flag, honest look-alikes that they must not, and the rate of false positives."""
 
 from collections import Counter
 from dataclasses import replace

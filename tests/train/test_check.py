@@ -1,4 +1,4 @@
-"""What an archive lacks for a recipe is said before a model is loaded."""
+"""Errors about an archive that lacks data for a recipe come before a model is loaded."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ class LoadingError(Exception):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    """What `train` hands on when it comes to loading a model."""
+    """Records the arguments with which `train` loads a model."""
     handed = []
 
     def load(*given, **named):

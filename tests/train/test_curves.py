@@ -1,4 +1,4 @@
-"""Golden loss curves: what makes a step faster or smaller changes no loss, but for rounding.
+"""Golden loss curves: techniques that save time or memory change no loss, up to rounding.
 
 Twelve optimiser steps of the real loop in float32, on groups in which attempts are equal. Every technique is switched off or turned
 up, one at a time, and must give the list below. A change that is meant to move the curve (prompt, rewards, an objective's formula)
@@ -99,7 +99,7 @@ def golden(kind):
 
 
 def always(scorer, *, own_attention=False):
-    """Return what stands in for ``choose_scorer``."""
+    """Return a replacement of ``choose_scorer``."""
 
     def choose(model, _batch, _precision):
         if not own_attention:

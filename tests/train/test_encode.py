@@ -1,4 +1,4 @@
-"""What leaves a group before its baseline, what counts in the denominators, and what the sampler said of the tokens."""
+"""Encoding of groups: attempts left out before the baseline, denominators, log-probabilities of the sampler."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""What once went wrong around a run, and does not any more."""
+"""Regression tests of training runs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Rounds of sample, judge, train: the real loop on a tiny model that babbles, with the real judge."""
+"""Online rounds: the real loop on a tiny random model, with the real judge."""
 
 import json
 import os
@@ -280,7 +280,7 @@ class Alone:
 
 
 def by_code(good):
-    """Return what stands in for the judge: what passes is decided by the code."""
+    """Return a replacement of the judge, which decides by the code alone."""
 
     def judged(pairs, _how):
         for index, (_, attempt) in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""The packed path against the plain one: same log-probabilities, same gradients, whatever the layout."""
+"""Packed rows against padded texts: same log-probabilities and gradients for every layout."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""Several processes together do what one does alone."""
+"""Several processes give the results of one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Weights spread over two processes, by FSDP2 or DeepSpeed: the losses of whole ones, and checkpoints that go from one to the other."""
+"""Weights sharded over two processes, by FSDP2 or DeepSpeed: the losses of one process, and exchangeable checkpoints."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is found out about code without running it: where, what kind, how severe, and that nothing it does harms the judge."""
+"""Static analyses: positions, kinds and severities of findings, and their robustness against hostile code."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""Many at once: order, caches, lost workers, stops; the same over Ray."""
+"""Judging in parallel: order, caches, lost workers, interrupts; the same over Ray."""
 
 import os
 import pickle

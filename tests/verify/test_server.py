@@ -1,4 +1,4 @@
-"""The warm server: nothing of an attempt reaches the next one, and a broken server is replaced."""
+"""The warm server: attempts do not affect each other, and a broken server is replaced."""
 
 import os
 import signal

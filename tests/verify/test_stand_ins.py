@@ -1,4 +1,4 @@
-"""Values of the attempt that are no plain data cross between processes, and equal nothing that a test holds."""
+"""Stand-ins for values of the attempt that are not plain data; they equal no value of a test."""
 
 import math
 

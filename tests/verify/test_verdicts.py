@@ -1,4 +1,4 @@
-"""What a verdict says besides its status: why, where, which lines, how sure."""
+"""Fields of a verdict besides its status: reason, position, executed lines, flakiness."""
 
 import time
 from dataclasses import replace

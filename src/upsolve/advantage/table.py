@@ -18,7 +18,7 @@ __all__ = ["ADVANTAGES", "Advantage", "AdvantageInputs", "advantage"]
 
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
-    """What an estimator may read of a group."""
+    """Inputs of an estimator: one group."""
 
     rewards_G: Floats
     """float64 [G], finite."""
@@ -41,7 +41,7 @@ class Advantage:
     selects: bool = False
     """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
-    """Its own settings with their defaults; a recipe changes them under ``advantage.options``, estimators read ``config.settings``."""
+    """Its options with their defaults; a recipe sets them under ``advantage.options``, estimators read ``config.settings``."""
 
 
 def exponential_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:

@@ -1,4 +1,4 @@
-"""Shared by the commands: the application, types of their options, progress, tables."""
+"""Shared by the commands: the application, types of their options, tables."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

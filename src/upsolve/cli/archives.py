@@ -97,7 +97,7 @@ def list_sources() -> None:
 
 @archive_app.command("info")
 def info(archive: Place) -> None:
-    """Count what an archive holds."""
+    """Print statistics of an archive."""
     from upsolve.archive.info import archive_info
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
@@ -124,7 +124,7 @@ def copy(archive: Place, out: Annotated[Path, typer.Argument(help="New folder.")
 
 @archive_app.command("query")
 def query(archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]) -> None:
-    """Ask an archive in SQL."""
+    """Query an archive in SQL."""
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
 

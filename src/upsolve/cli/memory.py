@@ -1,4 +1,4 @@
-"""The command that computes the memory of a run."""
+"""``upsolve memory``: the memory of a run."""
 
 from itertools import islice
 
@@ -15,7 +15,7 @@ SEEN_GROUPS = 500
 
 @app.command()
 def memory(recipe: RecipeFile, archive: ArchiveName = "", model: ModelName = "", settings: Settings = None) -> None:
-    """Compute what a run will hold in memory, without loading a weight; exit 1 where it does not fit this machine."""
+    """Compute the memory of a run without loading weights; exit code 1 if it does not fit on this machine."""
     loaded = load(recipe, settings, model=model, archive=archive)
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table

@@ -1,4 +1,4 @@
-"""The judge as a service."""
+"""``upsolve verify --serve``: the judge over HTTP."""
 
 import os
 from pathlib import Path
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "Port", "Serve", "TokenFile", "start"]
 
-Serve = Annotated[bool, typer.Option("--serve", help="Judge over HTTP what others send, instead of an archive.")]
+Serve = Annotated[bool, typer.Option("--serve", help="Serve the judge over HTTP instead of judging an archive.")]
 Host = Annotated[str, typer.Option(help="--serve: address to listen on; one that others can reach needs a token.")]
 Port = Annotated[int, typer.Option(help="--serve: port to listen on; 0 is any that is free.")]
 TokenFile = Annotated[Path | None, typer.Option(help="--serve: file with the token of all requests; else $UPSOLVE_TOKEN.")]
 
 
 def start(how: "Judging", host: str, port: int, token_file: Path | None) -> None:
-    """Serve until stopped; what a request does not say is as the command line says."""
+    """Serve until stopped; the options of the command line are the defaults of requests."""
     from upsolve.verify.service.app import serve
     from upsolve.verify.service.scheduler import Service
 

@@ -1,4 +1,4 @@
-"""Settings of a recipe that contradict each other, or have no effect, because of another stage. Found before a model is loaded."""
+"""Checks across the stages of a recipe: settings that contradict each other or have no effect."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ __all__ = ["advantage_problems", "reward_problems", "run_problems", "select_prob
 
 
 def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
-    """Yield what the estimator of advantages and the objective make of each other's settings."""
+    """Yield contradictions between estimator of advantages and objective."""
     kind, estimator, record = objective.kind, advantage.record, objective.record
     pairs, by_token = record.unit == "pair", record.advantages == "token"
     values = estimator.reads == "values"
@@ -35,7 +35,7 @@ def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -
 
 
 def reward_problems(reward: RewardConfig, advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
-    """Yield settings of the reward's tokens that the later stages do not read."""
+    """Yield settings of token rewards and masks that the later stages do not use."""
     record = objective.record
     if reward.mask_unexecuted and record.advantages != "token":
         yield f"reward.mask_unexecuted: objective.kind {objective.kind} sums over all tokens of an attempt, so a mask has no effect"
@@ -59,7 +59,7 @@ def select_problems(
 
 
 def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, monitor: MonitorConfig) -> Iterator[str]:
-    """Yield what the source of groups, the split and the monitors cannot do."""
+    """Yield contradictions between source of groups, split and monitors."""
     if data.folds == 1 or data.fold >= max(1, data.folds):
         yield f"data.folds: at least 2, and data.fold below it; got folds {data.folds}, fold {data.fold}"
     if data.folds and data.dev + 1 / data.folds >= 1:

@@ -1,4 +1,4 @@
-"""The whole recipe, in and out of YAML."""
+"""The recipe: all stages, reading and writing YAML."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -36,11 +36,11 @@ __all__ = [
 RECIPES = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one file each."""
 WHOLE = ("source.mix", "source.mix_end")
-"""Mappings that an override replaces instead of merging: shares say something only together."""
+"""Mappings that an override replaces instead of merging, since their shares belong together."""
 
 
 class Recipe(Strict):
-    """Everything a run is made of."""
+    """All settings of a run."""
 
     name: str = "run"
     """Label of the run in reports, and author of its samples."""
@@ -57,7 +57,7 @@ class Recipe(Strict):
     verify: VerifyConfig = VerifyConfig()
     evaluate: EvalConfig = EvalConfig()
     seed: int = 0
-    """Seed of everything random in training; grouping and sampling have their own."""
+    """Seed of training; grouping and sampling have their own."""
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -135,7 +135,7 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
         lines = [f"  {said(one)}" for one in error.errors()]
-        raise ConfigError(f"{path or 'recipe'}: {len(lines)} wrong\n" + "\n".join(lines)) from error
+        raise ConfigError(f"{path or 'recipe'}: {len(lines)} invalid\n" + "\n".join(lines)) from error
     try:
         check_recipe(recipe)
     except ConfigError as error:
@@ -144,13 +144,13 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
 
 
 def said(error: Any) -> str:
-    """Return an error of pydantic's in one line: the key and what is wrong with it."""
+    """Return a pydantic error in one line: the key and the problem."""
     path = [str(part) for part in error["loc"]]
     key = ".".join(path)
     if error["type"] != "extra_forbidden":
         return f"{key}: {error['msg']}"
     close = meant(Recipe, path)
-    return f"{key}: no such key; " + (f"did you mean {close}?" if close else f"`upsolve explain {path[0]}` lists what there is")
+    return f"{key}: no such key; " + (f"did you mean {close}?" if close else f"`upsolve explain {path[0]}` lists its keys")
 
 
 def set_key(data: dict[str, Any], override: str) -> None:
@@ -173,7 +173,7 @@ def set_key(data: dict[str, Any], override: str) -> None:
 
 
 def merged(old: Any, new: Any) -> Any:
-    """Return a value put over another one: mappings key by key, so that what is not named stays."""
+    """Merge two values: mappings key by key, any other value is replaced."""
     if not isinstance(old, dict) or not isinstance(new, dict) or not new:
         return new
     return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}

