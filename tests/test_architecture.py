@@ -24,6 +24,7 @@ ORDER = (
     "evaluate",
     "report",
     "experiment",
+    "plan",
     "cli",
     "__main__",
 )
@@ -170,9 +171,10 @@ WHOLE_RECIPE = {
         "train.run.start_run",
     ),
     *("train.check.check_run", "train.check.checked_rewarder", "train.memory.memory_of"),
+    *("plan.planning.plan_archive", "plan.planning.ask_model", "plan.probed.cost_of"),
     *("train.run_folder.claim", "train.run_folder.claim_run", "train.run_folder.changed_keys"),
 }
-"""Run, checks across stages, the folder that holds the recipe, the memory of a run; to become fewer, not more."""
+"""Run, checks across stages, the folder that holds the recipe, the memory and the plan of a run; to become fewer, not more."""
 
 
 def packed(annotation):

@@ -1,0 +1,146 @@
+"""The command that says, before anything is trained, whether an archive will help."""
+
+import json
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upsolve.cli.app import ModelName, Place, Seed, Settings, app, show
+from upsolve.cli.progress import bars
+from upsolve.cli.recipes import load
+
+if TYPE_CHECKING:
+    from upsolve.evaluate.intervals import Estimate
+    from upsolve.plan.findings import Plan, Share
+
+__all__ = ["plan"]
+
+RecipeName = Annotated[str | None, typer.Option("--recipe", "-r", help="Recipe of the run to plan; else the defaults.")]
+NoModel = Annotated[bool, typer.Option("--no-model", help="Look at the archive only: seconds instead of a minute.")]
+Against = Annotated[
+    list[str] | None, typer.Option(help="Archive of a benchmark that training tasks must not repeat; can be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+@app.command()
+def plan(
+    archive: Place,
+    recipe: RecipeName = None,
+    model: ModelName = "",
+    no_model: NoModel = False,
+    against: Against = None,
+    judged: Annotated[int, typer.Option(help="Attempts judged anew, to see whether recorded verdicts hold.")] = 40,
+    tasks: Annotated[int, typer.Option(help="Tasks that the model is sampled on.")] = 12,
+    as_json: AsJson = False,
+    seed: Seed = None,
+    settings: Settings = None,
+) -> None:
+    """Say whether an archive will help a model, before anything is trained: groups, labels, likelihood, pass rate, cost, advice."""
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    from upsolve.archive.store import open_archive
+    from upsolve.plan.planning import plan_archive
+
+    benchmarks = {name: open_archive(name).tasks() for name in against or []}
+    with bars() as progress:
+        found = plan_archive(
+            loaded, with_model=not no_model, judged=judged, tasks=tasks, benchmarks=benchmarks, progress=progress
+        )
+    if as_json:
+        typer.echo(as_text(found))
+    else:
+        show_plan(found)
+
+
+def as_text(found: "Plan") -> str:
+    """Return a plan as one JSON object; what is not known is null."""
+    numbers = json.loads(json.dumps(asdict(found)), parse_constant=lambda _nan: None)
+    return json.dumps(numbers, indent=1)
+
+
+def show_plan(found: "Plan") -> None:
+    """Print the tables of a plan, and its advice."""
+    from upsolve.report.tables import Table
+
+    rows = [*group_rows(found), *label_rows(found)]
+    show(Table(found.archive, ("archive", "", ""), tuple(rows)))
+    if found.base:
+        show(Table(f"{found.model} before training", ("tasks", "greedy", "temperature 1"), tuple(base_rows(found))))
+        show(Table("a run", ("cost", "", ""), (*likelihood_rows(found), *cost_rows(found))))
+    typer.echo(found.advice)
+
+
+def group_rows(found: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about tasks and groups."""
+    groups = found.groups
+    reasons = [(f"  {reason}", f"{count:,}", "") for reason, count in groups.others.items()]
+    left_out = [(f"  attempts left out: {reason}", f"{count:,}", "") for reason, count in groups.left_out.items()]
+    return [
+        ("tasks", f"{groups.tasks:,}", f"{groups.training_tasks:,} of them for training"),
+        ("attempts", f"{groups.attempts:,}", ""),
+        ("training tasks with a passed and a failed attempt", f"{groups.mixed:,}", "the others by reason:"),
+        *reasons,
+        *left_out,
+    ]
+
+
+def label_rows(found: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about tests, labels and leaks."""
+    tests, noise, leaks = found.tests, found.noise, found.leaks
+    wrong = f"{noise.false_passes} wrong passes, {noise.false_failures} wrong failures, {noise.unscored} not judged"
+    twins = [
+        (f"tasks of {name} with a twin in training", f"{n} of {leaks.sizes[name]}", "") for name, n in leaks.counts.items()
+    ]
+    return [
+        ("tests per task, median", f"{tests.median:g}", f"{tests.fewest} to {tests.most}"),
+        ("tasks whose tests fail an attempt", shown(tests.discerning), ""),
+        ("recorded verdicts that hold", shown(noise.agreement), wrong),
+        *twins,
+        *(("", "", example) for example in leaks.examples),
+    ]
+
+
+def base_rows(found: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about pass rates."""
+    return [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in found.base]
+
+
+def likelihood_rows(found: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about the likelihood of attempts."""
+    given = found.likelihood
+    if given is None:
+        return []
+    named = (("passed attempts", given.passed), ("failed attempts", given.failed), ("its own samples", given.own))
+    rows = [(f"log-probability of {name}", nats(one), "nats per token") for name, one in named]
+    return [*rows, ("attempts by this model", shown(given.by_model), "")]
+
+
+def cost_rows(found: "Plan") -> list[tuple[str, str, str]]:
+    """Return the rows about time and memory."""
+    cost = found.cost
+    if cost is None:
+        return []
+    speed = f"{cost.score_tokens_per_second:,.0f} tokens/s forward, {cost.sample_tokens_per_second:,.0f} sampled"
+    return [
+        ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"{cost.available_bytes / 2**30:.1f} GiB are free"),
+        ("training", minutes(cost.training_seconds), f"{cost.training_tokens:,} tokens; {speed}"),
+        ("sampling in training", minutes(cost.rollout_seconds), ""),
+        ("both evaluations", minutes(cost.evaluation_seconds), ""),
+    ]
+
+
+def shown(share: "Share") -> str:
+    """Return a share with its interval."""
+    return f"{share.count} of {share.of}: {share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share.of else "none"
+
+
+def nats(found: "Estimate | None") -> str:
+    """Return a mean log-probability with its interval."""
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]" if found else "none"
+
+
+def minutes(seconds: float) -> str:
+    """Return a time in minutes."""
+    return "unknown" if math.isnan(seconds) else f"{seconds / 60:.1f} min"

@@ -1,0 +1,131 @@
+"""From findings to one sentence of advice: the first rule that applies (docs/plan.md)."""
+
+import math
+from collections.abc import Callable
+
+from upsolve.plan.findings import Plan
+
+__all__ = ["FEW_GROUPS", "GAP", "HELD", "LEAKED", "SOLVED", "STRANGE", "advice_of"]
+
+HELD = 0.95
+"""Recorded verdicts are noise where the upper end of their agreement with fresh ones is below this."""
+FEW_GROUPS = 30
+"""Groups with a passed and a failed attempt below which offline training has next to nothing to compare."""
+LEAKED = 0.02
+"""Share of test tasks with a twin in training above which a measured gain is partly memory."""
+SOLVED = 0.9
+"""Greedy pass rate above which little is left to learn."""
+STRANGE = 0.5
+"""Attempts are strangers' where passed ones have a mean log-probability per token this far below the model's own samples, nats."""
+GAP = 0.1
+"""Greedy pass rate above that at temperature 1 by which a lower temperature alone explains a gain."""
+REMEDIES = {
+    "no attempt": "sample some (`upsolve sample`) and judge them (`upsolve verify`)",
+    "no scored attempt": "judge the archive (`upsolve verify`)",
+    "one attempt": "sample more attempts per task (`upsolve sample`)",
+    "all passed": "add harder tasks or stricter tests",
+    "all failed": "add easier tasks, or attempts by a stronger author",
+}
+
+
+def advice_of(plan: Plan) -> str:
+    """Return the sentence of the first rule that applies."""
+    rules: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, surer, strange)
+    return next((said for rule in rules if (said := rule(plan))), worth_it(plan))
+
+
+def noisy(plan: Plan) -> str:
+    """Return the advice where recorded verdicts do not hold."""
+    agreement = plan.noise.agreement
+    if not agreement.of or agreement.high >= HELD:
+        return ""
+    return (
+        f"Judge the archive anew before training (`upsolve verify {plan.archive} --all`, data.judge: upsolve): only "
+        f"{agreement.count} of {agreement.of} recorded verdicts hold."
+    )
+
+
+def scarce(plan: Plan) -> str:
+    """Return the advice where there are too few groups for offline training."""
+    groups = plan.groups
+    if plan.online or groups.mixed >= FEW_GROUPS:
+        return ""
+    reason = next(iter(groups.others), "")
+    remedy = REMEDIES.get(reason, "add tasks and attempts")
+    most = f" (most often: {reason})" if reason else ""
+    return f"Do not train on it yet: {groups.mixed} of {groups.training_tasks} training tasks have a passed and a failed attempt{most}; {remedy}."
+
+
+def leaking(plan: Plan) -> str:
+    """Return the advice where tasks that are measured on are trained on."""
+    leaks = plan.leaks
+    worst = max(leaks.counts, key=lambda name: leaks.counts[name] / max(1, leaks.sizes[name]))
+    if leaks.counts[worst] <= LEAKED * leaks.sizes[worst]:
+        return ""
+    return (
+        f"Remove twins before training: {leaks.counts[worst]} of {leaks.sizes[worst]} tasks of {worst} are nearly the same as a "
+        "training task, so a gain there would be partly memory."
+    )
+
+
+def too_large(plan: Plan) -> str:
+    """Return the advice where the run does not fit into memory."""
+    cost = plan.cost
+    if cost is None or cost.peak_bytes <= cost.available_bytes:
+        return ""
+    return (
+        f"It does not fit: {cost.peak_bytes / 2**30:.1f} GiB are needed and {cost.available_bytes / 2**30:.1f} are free; lower "
+        "optim.tokens_per_batch, set model.lora_rank, or shard the run (model.shard)."
+    )
+
+
+def solved(plan: Plan) -> str:
+    """Return the advice where the model passes nearly all tasks already."""
+    if not plan.base or not plan.base[-1].greedy.value >= SOLVED:
+        return ""
+    greedy = plan.base[-1].greedy
+    return (
+        f"Add harder tasks: the model passes {greedy.count} of {greedy.of} of these greedily, so there is little left to learn."
+    )
+
+
+def is_strange(plan: Plan) -> bool:
+    """Return whether passed attempts are much less likely under the model than its own samples."""
+    found = plan.likelihood
+    return bool(found and found.passed and found.own and found.own.mean - found.passed.mean > STRANGE)
+
+
+def surer(plan: Plan) -> str:
+    """Return the advice where attempts are like the model's own samples, and greedy decoding is much better than sampling."""
+    if not plan.base or is_strange(plan) or plan.likelihood is None or plan.likelihood.passed is None:
+        return ""
+    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
+    if not greedy.value - sampled.value >= GAP:
+        return ""
+    return (
+        f"Expect a surer model rather than a more capable one: the attempts are as likely as its own samples, and greedy decoding passes "
+        f"{greedy.value:.0%} already where temperature 1 passes {sampled.value:.0%}; attempts that it would not write itself teach more."
+    )
+
+
+def strange(plan: Plan) -> str:
+    """Return the advice where attempts are strangers' and the recipe does not imitate."""
+    if not is_strange(plan) or plan.imitates or plan.likelihood is None or plan.likelihood.passed is None:
+        return ""
+    own = plan.likelihood.own
+    return (
+        f"Imitate first (`--recipe sft`): passed attempts have {plan.likelihood.passed.mean:.2f} nats per token under the model and its "
+        f"own samples {own.mean if own else 0:.2f}, so they are strangers' and hold what it does not know."
+    )
+
+
+def worth_it(plan: Plan) -> str:
+    """Return the advice where no rule speaks against training."""
+    groups = f"{plan.groups.mixed} groups with a passed and a failed attempt"
+    if plan.cost is None:
+        return (
+            f"Nothing in the archive speaks against training: {groups}; name a --model to see whether it can learn from them."
+        )
+    seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
+    time = "a time not known" if math.isnan(seconds) else f"about {max(1, round(seconds / 60))} minutes with both evaluations"
+    return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory."

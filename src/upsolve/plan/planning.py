@@ -1,0 +1,79 @@
+"""Answer all questions of a plan, in the order in which they cost more."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from upsolve.archive.split import Split
+from upsolve.archive.store import open_archive
+from upsolve.config import Recipe
+from upsolve.plan.advice import advice_of
+from upsolve.plan.findings import Plan
+from upsolve.plan.stored import groups_of, leaks_of, noise_of, quiet_split, tests_of
+from upsolve.progress import OnProgress, no_progress
+from upsolve.types import Task
+
+__all__ = ["plan_archive"]
+
+SCORED = 12
+"""Passed attempts, and failed ones, whose likelihood is computed."""
+
+
+def plan_archive(
+    recipe: Recipe,
+    *,
+    with_model: bool = True,
+    judged: int = 40,
+    tasks: int = 12,
+    benchmarks: Mapping[str, Sequence[Task]] | None = None,
+    progress: OnProgress = no_progress,
+) -> Plan:
+    """Say what a recipe's archive can teach its model, and at what cost.
+
+    Args:
+        recipe: archive, model, filters, sampling and judging; its ``seed`` decides what is sampled.
+        with_model: load the model, sample it and score attempts with it; else only the archive is looked at.
+        judged: attempts judged anew, to see whether the recorded verdicts hold.
+        tasks: tasks of ``evaluate.split`` that the model is sampled on.
+        benchmarks: tasks of other sets by name, which training tasks must not repeat.
+        progress: called with the stage, what is done and what there is.
+
+    Raises:
+        ArchiveError: the archive cannot be read.
+        ModelError: the model cannot be loaded.
+    """
+    split = quiet_split(open_archive(recipe.data.archive), recipe.data)
+    plan = Plan(
+        archive=recipe.data.archive,
+        model="",
+        online=recipe.source.rounds > 0,
+        imitates=recipe.advantage.kind == "passed",
+        groups=groups_of(split, recipe.data, recipe.reward),
+        tests=tests_of(split),
+        noise=noise_of(split, recipe.verify, most=judged, seed=recipe.seed),
+        leaks=leaks_of(split, benchmarks or {}),
+        likelihood=None,
+        base=(),
+        cost=None,
+        advice="",
+    )
+    if with_model:
+        plan = ask_model(plan, split, recipe, tasks=tasks, progress=progress)
+    return replace(plan, advice=advice_of(plan))
+
+
+def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress: OnProgress) -> Plan:
+    """Add what only the model can tell."""
+    from upsolve.plan.probed import base_of, cost_of, likelihood_of, load, sample_base, score_attempts, spread_tasks
+
+    loaded = load(recipe.model)
+    scores = score_attempts(loaded, split, recipe.data, most=SCORED)
+    samples = sample_base(
+        loaded, spread_tasks(split.tasks[recipe.evaluate.split], tasks), recipe.sample, judge=recipe.verify, progress=progress
+    )
+    return replace(
+        plan,
+        model=recipe.model.name,
+        likelihood=likelihood_of(scores, samples, split, recipe.model.name),
+        base=base_of(samples),
+        cost=cost_of(loaded, split, recipe, mixed=plan.groups.mixed, scores=scores, samples=samples),
+    )

@@ -1,0 +1,247 @@
+"""The part of a plan that asks the model: likelihood of attempts, pass rate before training, speed.
+
+Legend: P prompt tokens, R completion tokens.
+"""
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from upsolve.archive.split import Split
+from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig
+from upsolve.evaluate.intervals import Estimate, mean_interval
+from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
+from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.sample import sample
+from upsolve.policy.tokens import Codec
+from upsolve.progress import OnProgress
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.groups import passed, select
+from upsolve.train.memory import available_bytes, memory_of
+from upsolve.train.pack import pack
+from upsolve.train.reference_scorer import padded_scores
+from upsolve.types import Attempt, Status, Task, Verdict, content_id
+from upsolve.verify.limits import judging_of
+from upsolve.verify.pool.pool import verify
+
+__all__ = ["Loaded", "Samples", "Scores", "base_of", "cost_of", "likelihood_of", "load", "sample_base", "score_attempts"]
+
+LONGEST = 512
+"""Most tokens of prompt and attempt together that are scored: all logits of one attempt are held at once."""
+DRAWS = 2
+"""Samples per task at temperature 1."""
+SEEN = 500
+"""Training groups among which the largest is looked for, for the memory."""
+BACKWARD = 3.0
+"""Cost of a forward and backward pass, in forward passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model, ready to be asked."""
+
+    model: Any
+    """A causal language model of transformers."""
+    codec: Codec
+    """Its tokenizer and prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Log-probabilities of stored attempts."""
+
+    passed: tuple[float, ...]
+    """Mean log-probability per token of each attempt that passed, nats."""
+    failed: tuple[float, ...]
+    """The same of each attempt that did not."""
+    tokens_per_second: float
+    """Speed of the forward passes, prompt tokens included; nan where nothing was scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Judged samples of the model before training."""
+
+    greedy: tuple[tuple[Task, Verdict], ...]
+    """One answer for each task."""
+    drawn: tuple[tuple[Task, Verdict], ...]
+    """``DRAWS`` samples for each task at temperature 1."""
+    logps: tuple[float, ...]
+    """Mean log-probability per token of each sample at temperature 1, nats."""
+    mean_tokens: float
+    """Mean length of a sample at temperature 1, tokens; nan where there is none."""
+    tokens_per_second: float
+    """Speed of sampling, completion tokens only; nan where there is none."""
+
+
+def load(config: ModelConfig) -> Loaded:
+    """Load a model in the dtype that it is sampled in."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if config.bf16 else torch.float32
+    model = load_model(config.name, dtype=dtype, device=device, offline=config.offline)
+    return Loaded(model.eval(), load_codec(config.name, offline=config.offline))
+
+
+@torch.no_grad()
+def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, most: int) -> Scores:
+    """Score up to ``most`` passed and ``most`` failed attempts of training tasks, one of each for a task at most."""
+    found: dict[bool, list[float]] = {True: [], False: []}
+    tokens, seconds = 0, 0.0
+    for task, attempt, good in some_attempts(split, data):
+        if min(map(len, found.values())) >= most:
+            break
+        prompt_P, ids_R = loaded.codec.prompt(task).ids_P, loaded.codec.ids_of(attempt)
+        if len(found[good]) >= most or not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
+            continue
+        one = EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32))
+        batch = pack([[EncodedGroup(prompt_P, (one,))]])
+        if not tokens:
+            padded_scores(loaded.model, batch)  # the first pass takes longer and is not timed
+        started = time.monotonic()
+        found[good].append(float(padded_scores(loaded.model, batch).logp_T.mean()))
+        seconds += time.monotonic() - started
+        tokens += len(prompt_P) + len(ids_R)
+    return Scores(tuple(found[True]), tuple(found[False]), tokens / seconds if seconds else math.nan)
+
+
+def some_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attempt, bool]]:
+    """Yield one passed and one failed attempt of each training task, tasks and attempts in random order."""
+    groups = [select(group, data.authors) for group in split.groups["train"]]
+    chance = random.Random(data.seed)
+    for group in chance.sample(groups, len(groups)):
+        for good in (True, False):
+            fit = [
+                attempt
+                for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+                if verdict is not None and verdict.status is not Status.UNSCORED and passed(verdict) is good
+            ]
+            if fit:
+                yield group.task, chance.choice(fit), good
+
+
+def spread_tasks(tasks: Sequence[Task], most: int) -> list[Task]:
+    """Return up to ``most`` tasks with tests, in turn from each difficulty, in the order of their hashes."""
+    turn = Counter[str]()
+    ranked: list[tuple[int, str, Task]] = []
+    for task in sorted((task for task in tasks if task.tests), key=lambda task: content_id(task.task_id)):
+        ranked.append((turn[task.difficulty], task.difficulty, task))
+        turn[task.difficulty] += 1
+    return [task for _, _, task in sorted(ranked, key=lambda one: one[:2])[:most]]
+
+
+def sample_base(
+    loaded: Loaded, tasks: Sequence[Task], config: SampleConfig, *, judge: VerifyConfig, progress: OnProgress
+) -> Samples:
+    """Sample tasks greedily and at temperature 1, and judge the samples."""
+    greedy = config.model_copy(update={"samples": 1, "temperature": 0.0})
+    drawn = greedy.model_copy(update={"samples": DRAWS, "temperature": 1.0, "top_p": 1.0})
+    attempts: list[list[Attempt]] = []
+    total, started = len(tasks) * (1 + DRAWS), time.monotonic()
+    for how in (greedy, drawn):
+        before = sum(map(len, attempts))
+        asked = sample(
+            loaded.model, loaded.codec, tasks, config=how, on_done=lambda n, b=before: progress("sample", b + n, total)
+        )
+        attempts.append([*asked])
+    seconds = time.monotonic() - started
+    by_id = {task.task_id: task for task in tasks}
+    pairs = [(by_id[attempt.task_id], attempt) for some in attempts for attempt in some]
+    judged = [(task, verdict) for (task, _), verdict in zip(pairs, verify(pairs, judging_of(judge)), strict=True)]
+    lengths = [attempt.tokens or 0 for attempt in attempts[1]]
+    made = sum(lengths) + sum(attempt.tokens or 0 for attempt in attempts[0])
+    return Samples(
+        greedy=tuple(judged[: len(attempts[0])]),
+        drawn=tuple(judged[len(attempts[0]) :]),
+        logps=tuple(a.behavior_logp / a.tokens for a in attempts[1] if a.behavior_logp is not None and a.tokens),
+        mean_tokens=float(np.mean(lengths)) if lengths else math.nan,
+        tokens_per_second=made / seconds if made else math.nan,
+    )
+
+
+def base_of(samples: Samples) -> tuple[BasePass, ...]:
+    """Return the pass rates by difficulty, the last over all tasks."""
+    labels = sorted({task.difficulty for task, _ in samples.greedy})
+    rows: list[tuple[str, set[str]]] = [(label or "(none)", {label}) for label in labels] if len(labels) > 1 else []
+    return tuple(
+        BasePass(
+            name,
+            len({task.task_id for task, _ in samples.greedy if task.difficulty in among}),
+            share_passed([verdict for task, verdict in samples.greedy if task.difficulty in among]),
+            share_passed([verdict for task, verdict in samples.drawn if task.difficulty in among]),
+        )
+        for name, among in [*rows, ("all", {*labels})]
+    )
+
+
+def share_passed(verdicts: Sequence[Verdict]) -> Share:
+    """Return the share of scored samples that passed."""
+    known = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
+    return share(sum(map(passed, known)), len(known))
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Return a mean with its interval, None without values."""
+    return mean_interval(values) if values else None
+
+
+def likelihood_of(scores: Scores, samples: Samples, split: Split, model: str) -> Likelihood:
+    """Put the likelihood of stored attempts beside that of the model's own samples."""
+    authors = [attempt.author for groups in split.groups.values() for group in groups for attempt in group.attempts]
+    by_model = share(sum(author == model for author in authors), len(authors))
+    return Likelihood(estimate(scores.passed), estimate(scores.failed), estimate(samples.logps), by_model)
+
+
+def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, mixed: int, scores: Scores, samples: Samples) -> Cost:
+    """Estimate what a run takes, from the speeds that were measured.
+
+    Offline, each of the ``mixed`` groups is trained on once an epoch: T = epochs x mixed x (P + G R), with P and R averaged over the
+    training tasks and their attempts, at most ``optim.max_steps`` x ``optim.tokens_per_step``. Online, each of ``source.rounds`` rounds
+    samples ``source.groups`` groups of ``source.rollout.samples`` attempts and trains on them.
+    """
+    prompt, attempt = mean_lengths(loaded.codec, split)
+    online, rollout = recipe.source.rounds > 0, recipe.source.rollout
+    size, length = (rollout.samples, samples.mean_tokens) if online else (recipe.data.group_size, attempt)
+    groups = recipe.source.rounds * recipe.source.groups if online else mixed * recipe.data.groups_per_task
+    tokens = whole(recipe.optim.epochs * groups * (prompt + size * length))
+    if recipe.optim.max_steps:
+        tokens = min(tokens, recipe.optim.max_steps * recipe.optim.tokens_per_step)
+    measured = evaluation_samples(recipe.evaluate, split, each=recipe.sample.samples)
+    rolled = groups * rollout.samples * recipe.source.oversample if online else 0
+    seconds_each = samples.mean_tokens / samples.tokens_per_second
+    return Cost(
+        peak_bytes=memory_of(recipe, split.groups["train"][:SEEN]).peak_bytes,
+        available_bytes=available_bytes(),
+        score_tokens_per_second=scores.tokens_per_second,
+        sample_tokens_per_second=samples.tokens_per_second,
+        training_tokens=tokens,
+        training_seconds=BACKWARD * tokens / scores.tokens_per_second,
+        rollout_seconds=rolled * seconds_each if rolled else 0.0,
+        evaluation_seconds=2 * measured * seconds_each,
+    )
+
+
+def evaluation_samples(config: EvalConfig, split: Split, *, each: int) -> int:
+    """Return the samples of one evaluation: ``each`` a task and temperature, one where that is 0, and those on dev tasks."""
+    tasks, dev = len(split.tasks[config.split][: config.tasks or None]), len(split.tasks["dev"][: config.dev_tasks or None])
+    measured, chosen = (sum(n if temperature else 1 for temperature in config.temperatures) for n in (each, config.dev_samples))
+    return tasks * measured + (dev * chosen if len(config.temperatures) > 1 else 0)
+
+
+def whole(tokens: float) -> int:
+    """Return a number of tokens, 0 where it is not known."""
+    return 0 if math.isnan(tokens) else round(tokens)
+
+
+def mean_lengths(codec: Codec, split: Split, most: int = 100) -> tuple[float, float]:
+    """Return the mean tokens of a prompt and of an attempt, over some training groups; 0 where there are none."""
+    groups = split.groups["train"][:most]
+    prompts = [len(codec.prompt(group.task).ids_P) for group in groups]
+    attempts = [len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts[:4]]
+    return float(np.mean(prompts or [0])), float(np.mean(attempts or [0]))

@@ -1,0 +1,125 @@
+"""The part of a plan that needs no model: groups, tests, label noise, contamination."""
+
+import random
+import statistics
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from upsolve.archive.split import Split, find_leaks, split_archive
+from upsolve.archive.store import Archive
+from upsolve.config import DataConfig, RewardConfig, VerifyConfig
+from upsolve.plan.findings import Groups, Leaks, Noise, Tests, share
+from upsolve.reward.formula import reward
+from upsolve.train.groups import passed, select
+from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.verify.limits import judging_of
+from upsolve.verify.pool.pool import verify
+
+__all__ = ["every_group", "groups_of", "leaks_of", "noise_of", "quiet_split", "tests_of"]
+
+SHOWN = 3
+"""Pairs of tasks that a plan shows."""
+
+
+def quiet_split(archive: Archive, data: DataConfig) -> Split:
+    """Return the recipe's split; a plan counts its leaks itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*too alike")
+        return split_archive(archive, data)
+
+
+def every_group(split: Split) -> list[Group]:
+    """Return the groups of all splits."""
+    return [group for groups in split.groups.values() for group in groups]
+
+
+def scored(verdict: Verdict | None) -> bool:
+    """Return whether a verdict says passed or not passed."""
+    return verdict is not None and verdict.status is not Status.UNSCORED
+
+
+def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
+    """Count the groups that the recipe can form, and the tasks that give none by reason."""
+    tried = {group.task.task_id: group for group in split.groups["train"]}
+    reasons, left_out = Counter[str](), Counter[str]()
+    for task in split.tasks["train"]:
+        reasons[reason_of(tried.get(task.task_id), data, config, left_out=left_out)] += 1
+    mixed = reasons.pop("", 0)
+    return Groups(
+        tasks=sum(map(len, split.tasks.values())),
+        attempts=sum(len(group.attempts) for group in every_group(split)),
+        training_tasks=len(split.tasks["train"]),
+        mixed=mixed,
+        others=dict(reasons.most_common()),
+        left_out=dict(left_out.most_common()),
+    )
+
+
+def reason_of(group: Group | None, data: DataConfig, config: RewardConfig, *, left_out: Counter[str]) -> str:
+    """Return why a task gives no group with a passed and a failed attempt, empty if it does; count attempts without a reward."""
+    if group is None:
+        return "no attempt"
+    chosen = select(group, data.authors)
+    if not chosen.attempts:
+        return "filtered by data.authors"
+    if not any(map(scored, chosen.verdicts)):
+        return "no scored attempt"
+    rewarded = reward(chosen, config)
+    left_out.update(rewarded.left_out)
+    found = [passed(verdict) for verdict in rewarded.group.verdicts]
+    if len(found) < 2:
+        return "one attempt" if found else "filtered by reward"
+    if len({*found}) == 1:
+        return "all passed" if found[0] else "all failed"
+    return f"fewer than {data.group_size} attempts" if len(found) < data.group_size else ""
+
+
+def tests_of(split: Split) -> Tests:
+    """Count tests per task, and the tasks whose tests fail at least one attempt."""
+    counts = [len(task.tests) for tasks in split.tasks.values() for task in tasks] or [0]
+    judged = [[verdict for verdict in group.verdicts if scored(verdict)] for group in every_group(split)]
+    tried = [verdicts for verdicts in judged if verdicts]
+    failing = sum(not all(map(passed, verdicts)) for verdicts in tried)
+    return Tests(min(counts), statistics.median(counts), max(counts), share(failing, len(tried)))
+
+
+def noise_of(split: Split, config: VerifyConfig, *, most: int, seed: int) -> Noise:
+    """Judge a random sample of the scored attempts anew, without the cache, and compare passes.
+
+    Args:
+        split: all groups are sampled from.
+        config: limits of the judge.
+        most: attempts judged.
+        seed: of the sample.
+    """
+    known: list[tuple[Task, Attempt, bool]] = [
+        (group.task, attempt, passed(verdict))
+        for group in every_group(split)
+        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+        if scored(verdict) and group.task.tests
+    ]
+    chosen = random.Random(seed).sample(known, min(most, len(known)))
+    how = replace(judging_of(config), cache=None, analyses=(), repeats=1)
+    fresh = verify([(task, attempt) for task, attempt, _ in chosen], how)
+    pairs = [(before, passed(verdict)) for (_, _, before), verdict in zip(chosen, fresh, strict=True) if scored(verdict)]
+    return Noise(
+        agreement=share(sum(before == now for before, now in pairs), len(pairs)),
+        false_passes=sum(before and not now for before, now in pairs),
+        false_failures=sum(now and not before for before, now in pairs),
+        unscored=len(chosen) - len(pairs),
+    )
+
+
+def leaks_of(split: Split, benchmarks: Mapping[str, Sequence[Task]]) -> Leaks:
+    """Find tasks of the test split and of benchmarks that have a twin among the training and dev tasks."""
+    seen = [*split.tasks["train"], *split.tasks["dev"]]
+    measured = {"test split": split.tasks["test"], **benchmarks}
+    found = {name: find_leaks(seen, tasks) for name, tasks in measured.items()}
+    examples = [f"{leak.left} and {leak.right} ({leak.reason})" for leaks in found.values() for leak in leaks[:SHOWN]]
+    return Leaks(
+        counts={name: len({leak.right for leak in leaks}) for name, leaks in found.items()},
+        sizes={name: len(tasks) for name, tasks in measured.items()},
+        examples=tuple(examples[:SHOWN]),
+    )

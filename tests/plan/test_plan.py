@@ -1,0 +1,245 @@
+"""A plan: what it counts, what it says, and what it costs, on archives made so that the answers are known."""
+
+import json
+import math
+import re
+import signal
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from upsolve.archive.store import Archive
+from upsolve.cli.main import main
+from upsolve.config import DataConfig, ModelConfig, Recipe, RewardConfig, SampleConfig
+from upsolve.evaluate.intervals import Estimate
+from upsolve.plan.advice import FEW_GROUPS, advice_of
+from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, share
+from upsolve.plan.planning import plan_archive
+from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
+from upsolve.plan.stored import quiet_split, reason_of
+from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
+
+NOTHING = Loaded(None, None)
+RIGHT, WRONG = "def f(x):\n    return 2 * x", "def f(x):\n    return x"
+
+
+def task(name, *, tests=1, difficulty=""):
+    cases = tuple(TestCase(TestKind.CALL, f"f({n})", str(2 * n)) for n in range(1, 1 + tests))
+    return Task(name, f"Write f for {name}: {' '.join(name * 9)}.", cases, "f", difficulty=difficulty)
+
+
+def judged(one, status, judge="recorded:x", isolation=""):
+    return Verdict(one.attempt_id, status, judge=judge, isolation=isolation)
+
+
+def group(statuses, *, author="a"):
+    """A group of attempts with these verdicts; None: not judged."""
+    one = task("t")
+    attempts = tuple(Attempt("t", f"{RIGHT}  # {n}", author=author) for n in range(len(statuses)))
+    return Group(one, attempts, tuple(judged(a, s) if s else None for a, s in zip(attempts, statuses, strict=True)))
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """Twenty tasks, each with a right and a wrong attempt; the record calls the wrong one of every fifth task a pass."""
+    made = Archive.create(tmp_path / "archive")
+    tasks = [task(f"t{n}", tests=1 + n % 3, difficulty="hard" if n % 2 else "easy") for n in range(20)]
+    for number, one in enumerate(tasks):
+        right, wrong = (Attempt(one.task_id, code, author="someone") for code in (RIGHT, WRONG))
+        said = Status.PASSED if number % 5 == 0 else Status.FAILED
+        made.append(tasks=[one], attempts=[right, wrong], verdicts=[judged(right, Status.PASSED), judged(wrong, said)])
+    return made
+
+
+def recipe_of(archive, **stages):
+    given = {"data": DataConfig(archive=str(archive.path), group_size=2, split="ranked"), **stages}
+    return Recipe(**given)
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    """8 of 10: center 0.8 + 3.8415 / 20 = 0.99207, half 1.96 sqrt(0.016 + 0.0096036) = 0.31362, scale 1.38415."""
+    found = share(8, 10)
+    assert (found.low, found.high) == pytest.approx((0.49016, 0.94331), abs=1e-4)
+    assert (share(0, 0).low, share(0, 0).high) == (0.0, 1.0) and math.isnan(share(0, 0).value)
+    assert share(10, 10).high == pytest.approx(1.0) and 0.0 <= share(0, 10).low < 1e-12
+    with pytest.raises(ValueError, match="0 <= count <= of"):
+        share(3, 2)
+
+
+def test_every_task_without_a_group_has_its_reason():
+    p, f, u = Status.PASSED, Status.FAILED, Status.UNSCORED
+    data, config = DataConfig(authors=("a",), group_size=4), RewardConfig()
+    left_out = Counter()
+    reasons = {
+        (p, p, f, f): "",
+        (p, f): "fewer than 4 attempts",
+        (p, p): "all passed",
+        (f, f): "all failed",
+        (f,): "one attempt",
+        (f, u): "one attempt",
+        (u, None): "no scored attempt",
+    }
+    assert {s: reason_of(group(s), data, config, left_out=left_out) for s in reasons} == reasons
+    assert reason_of(None, data, config, left_out=left_out) == "no attempt"
+    assert reason_of(group((p, f), author="b"), data, config, left_out=left_out) == "filtered by data.authors"
+    assert left_out == {"no reward for unscored": 1}
+    mine = group((p, f))
+    beside = replace(mine, verdicts=tuple(replace(v, isolation="in_process") for v in mine.verdicts))
+    assert reason_of(beside, data, config, left_out=left_out) == "filtered by reward"
+
+
+def test_what_an_archive_alone_says(archive):
+    twin = Task("bench/1", quiet_split(archive, recipe_of(archive).data).tasks["train"][0].prompt, (), "f")
+    benchmarks = {"bench": [twin, task("other")]}
+    found = plan_archive(recipe_of(archive), with_model=False, judged=40, benchmarks=benchmarks)
+    assert (found.groups.tasks, found.groups.attempts, found.groups.training_tasks) == (20, 40, 12)
+    assert found.groups.mixed + found.groups.others["all passed"] == 12
+    assert (found.tests.fewest, found.tests.median, found.tests.most) == (1, 2, 3)
+    assert (found.tests.discerning.count, found.tests.discerning.of) == (16, 20)
+    # the record is wrong about the wrong attempts of four tasks
+    assert (found.noise.agreement.count, found.noise.agreement.of) == (36, 40)
+    assert (found.noise.false_passes, found.noise.false_failures, found.noise.unscored) == (4, 0, 0)
+    assert found.leaks.sizes == {"test split": 4, "bench": 2}
+    assert found.leaks.counts == {"test split": 0, "bench": 1} and "same" in found.leaks.examples[0]
+    assert found.model == "" and found.base == () and found.cost is None
+
+
+def test_a_sample_of_verdicts_depends_on_the_seed_alone(archive):
+    some = [plan_archive(recipe_of(archive, seed=seed), with_model=False, judged=6).noise for seed in (0, 0, 1, 2, 3)]
+    assert some[0] == some[1] and {one.agreement.of for one in some} == {6}
+
+
+@pytest.mark.filterwarnings("ignore:batched decoding")
+def test_a_model_is_asked_for_likelihood_pass_rate_and_speed(archive, tiny_model):
+    sample = SampleConfig(max_tokens=8, samples=3)
+    recipe = recipe_of(archive, model=ModelConfig(name=tiny_model, bf16=False), sample=sample)
+    seen = []
+    found = plan_archive(recipe, tasks=3, judged=4, progress=lambda stage, done, total: seen.append((stage, done, total)))
+    assert seen[-1] == ("sample", 9, 9)
+    # random weights: every byte about equally likely, log(1 / 258) = -5.55
+    assert found.likelihood.passed.mean == pytest.approx(-5.55, abs=0.3)
+    assert found.likelihood.own.mean == pytest.approx(-5.55, abs=0.3)
+    assert found.likelihood.by_model.count == 0 and found.likelihood.by_model.of == 40
+    assert [row.difficulty for row in found.base] == ["easy", "hard", "all"]
+    assert [(row.tasks, row.greedy.count, row.greedy.of, row.sampled.of) for row in found.base][-1] == (3, 0, 3, 6)
+    cost = found.cost
+    assert cost.peak_bytes > 0 and 0 < cost.training_seconds == pytest.approx(
+        3 * cost.training_tokens / cost.score_tokens_per_second
+    )
+    assert cost.rollout_seconds == 0 and cost.evaluation_seconds > 0
+
+
+def test_tasks_are_taken_in_turn_from_each_difficulty():
+    tasks = [task(f"e{n}", difficulty="easy") for n in range(9)] + [task("h", difficulty="hard"), Task("none", "no tests")]
+    chosen = spread_tasks(tasks, 4)
+    assert [one.difficulty for one in chosen] == ["easy", "hard", "easy", "easy"] and len({*chosen}) == 4
+    assert "none" not in [one.task_id for one in spread_tasks(tasks, 99)]
+
+
+def test_unscored_samples_are_no_failures():
+    one = task("t")
+    verdicts = [Verdict("x", status) for status in (Status.PASSED, Status.UNSCORED, Status.TIMEOUT)]
+    rows = base_of(Samples(((one, verdicts[0]),), tuple((one, v) for v in verdicts), (), math.nan, math.nan))
+    assert [(r.difficulty, r.tasks, r.greedy.of, r.sampled.count, r.sampled.of) for r in rows] == [("all", 1, 1, 1, 2)]
+
+
+GOOD = Plan(
+    archive="here",
+    model="m",
+    online=False,
+    imitates=False,
+    groups=Groups(100, 400, 65, 60, {"all failed": 5}, {}),
+    tests=Tests(3, 5, 9, share(90, 100)),
+    noise=Noise(share(40, 40), 0, 0, 0),
+    leaks=Leaks({"test split": 0}, {"test split": 25}, ()),
+    likelihood=Likelihood(
+        Estimate(-0.6, -0.7, -0.5, 12), Estimate(-0.7, -0.8, -0.6, 12), Estimate(-0.5, -0.6, -0.4, 24), share(0, 9)
+    ),
+    base=(BasePass("all", 12, share(3, 12), share(5, 24)),),
+    cost=Cost(2**30, 2**33, 1000.0, 300.0, 100_000, 300.0, 0.0, 300.0),
+    advice="",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "Train: 60 groups with a passed and a failed attempt, about 10 minutes"),
+        ({"noise": Noise(share(30, 40), 10, 0, 0)}, "Judge the archive anew before training .`upsolve verify here --all`"),
+        ({"noise": Noise(share(38, 40), 2, 0, 0)}, "Train:"),  # within chance of 95 %
+        ({"groups": Groups(100, 400, 65, FEW_GROUPS - 1, {"all failed": 36}, {})}, "Do not train on it yet: 29 of 65 .*all failed.*stronger author"),
+        ({"groups": Groups(100, 0, 65, 0, {"no attempt": 65}, {})}, "upsolve sample"),
+        ({"leaks": Leaks({"test split": 0, "bench": 9}, {"test split": 25, "bench": 164}, ())}, "9 of 164 tasks of bench"),
+        ({"cost": replace(GOOD.cost, peak_bytes=2**34)}, "does not fit: 16.0 GiB are needed and 8.0 are free"),
+        ({"base": (BasePass("all", 12, share(11, 12), share(20, 24)),)}, "Add harder tasks"),
+        ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "surer model rather than a more capable one"),
+        ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12))}, "Imitate first"),
+        ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12)), "imitates": True}, "Train:"),
+        ({"likelihood": None, "base": (), "cost": None, "model": ""}, "Nothing in the archive speaks against training: 60 groups"),
+    ],
+)  # fmt: skip
+def test_advice_is_the_first_rule_that_applies(change, said):
+    found = advice_of(replace(GOOD, **change))
+    assert re.search(said, found) and found.endswith("."), found
+
+
+def test_rules_come_in_the_order_of_what_must_be_mended_first():
+    noisy = replace(GOOD, noise=Noise(share(20, 40), 20, 0, 0), groups=Groups(100, 400, 65, 0, {}, {}))
+    assert advice_of(noisy).startswith("Judge the archive anew")
+    alone = replace(noisy, noise=GOOD.noise)
+    assert advice_of(alone).startswith("Do not train on it yet")
+    assert advice_of(replace(alone, online=True)).startswith("Train"), "online training makes its own attempts"
+
+
+def test_the_cost_of_a_run_is_counted_in_tokens(monkeypatch):
+    """Offline: 2 epochs x 10 groups x (P + 4 R); online: 3 rounds x 5 groups x (P + 8 x 20), sampled at 50 tokens a second."""
+    from upsolve.plan import probed
+
+    monkeypatch.setattr(probed, "mean_lengths", lambda _codec, _split: (100.0, 50.0))
+    monkeypatch.setattr(probed, "memory_of", lambda _recipe, _groups: type("P", (), {"peak_bytes": 1}))
+    split = type("S", (), {"tasks": {"test": [0] * 7, "dev": [0] * 3}, "groups": {"train": []}})
+    samples, scores = Samples((), (), (), 20.0, 50.0), Scores((), (), 600.0)
+    offline = Recipe(optim={"epochs": 2}, sample={"samples": 5}, data={"group_size": 4})
+    cost = cost_of(NOTHING, split, offline, mixed=10, scores=scores, samples=samples)
+    assert (cost.training_tokens, cost.training_seconds, cost.rollout_seconds) == (6000, 30.0, 0.0)
+    # four temperatures, one of them greedy: 7 tasks x (1 + 3 x 5) and 3 dev tasks x (1 + 3 x 4), twice
+    assert cost.evaluation_seconds == pytest.approx(2 * (7 * 16 + 3 * 13) * 20 / 50)
+    once = offline.model_copy(update={"evaluate": offline.evaluate.model_copy(update={"temperatures": (1.0,), "tasks": 2})})
+    cost = cost_of(NOTHING, split, once, mixed=10, scores=scores, samples=samples)
+    assert cost.evaluation_seconds == pytest.approx(2 * 2 * 5 * 20 / 50), "one temperature: nothing is chosen on dev tasks"
+    limited = offline.model_copy(update={"optim": offline.optim.model_copy(update={"max_steps": 1, "tokens_per_step": 640})})
+    assert cost_of(NOTHING, split, limited, mixed=10, scores=scores, samples=samples).training_tokens == 640
+    online = Recipe(source={"rounds": 3, "groups": 5, "oversample": 2.0, "rollout": {"samples": 8}})
+    cost = cost_of(NOTHING, split, online, mixed=0, scores=scores, samples=samples)
+    assert cost.training_tokens == 3 * 5 * (100 + 8 * 20)
+    assert cost.rollout_seconds == pytest.approx(3 * 5 * 8 * 2.0 * 20 / 50)
+
+
+@pytest.fixture
+def here(monkeypatch, capfd):
+    """The command line in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["upsolve", *map(str, words)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        out, err = capfd.readouterr()
+        assert not done.value.code, out + err
+        return out
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_the_command_prints_tables_or_json(archive, here):
+    words = ("plan", archive.path, "--no-model", "--set", "data.group_size=2", "--set", "data.split=ranked", "--judged", 8)
+    said = here(*words)
+    assert "recorded verdicts" in said and said.rstrip().splitlines()[-1].endswith(".")
+    found = json.loads(here(*words, "--json", "--against", "embedded"))
+    assert (
+        found["groups"]["tasks"] == 20 and found["noise"]["agreement"]["of"] == 8 and found["leaks"]["sizes"]["embedded"] == 259
+    )
+    assert found["cost"] is None and found["advice"]
