@@ -15,7 +15,7 @@ from upsolve import __version__
 from upsolve.archive.store import open_archive
 from upsolve.cli.main import main
 from upsolve.cli.progress import line_reporter
-from upsolve.cli.recipes import load
+from upsolve.cli.recipes import load, load_evaluated
 from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe
 from upsolve.errors import ConfigError
 from upsolve.evaluate.runs import save_evaluation
@@ -145,6 +145,15 @@ def test_power_says_how_many_tasks_a_difference_needs(here):
 
 def test_a_temperature_that_evaluations_do_not_read_is_refused(here):
     assert "set evaluate.temperatures=[0.2]" in here("eval", "--set", "sample.temperature=0.2", code=2)
+
+
+def test_a_recipe_with_such_a_temperature_is_told_and_none_comes_with_one(tmp_path, capsys):
+    (tmp_path / "r.yaml").write_text("sample: {temperature: 0.2}\nevaluate: {temperatures: [0, 1]}\n")
+    load_evaluated(str(tmp_path / "r.yaml"), [])
+    assert "is not read by evaluations, which take evaluate.temperatures: 0, 1" in capsys.readouterr().err
+    for file in RECIPES.glob("*.yaml"):
+        load_evaluated(file.stem, [])
+    assert not capsys.readouterr().err
 
 
 def test_errors_are_one_message_and_no_traceback(tmp_path):

@@ -67,7 +67,14 @@ def load_evaluated(
         key, _, value = setting.partition("=")
         if key.strip() == "sample.temperature":
             raise ConfigError(f"sample.temperature is not read by evaluations: set evaluate.temperatures=[{value.strip()}]")
-    return load(recipe, settings, model=model, archive=archive, seed=seed)
+    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    if loaded.sample.temperature != type(loaded.sample)().temperature:
+        temperatures = ", ".join(f"{one:g}" for one in loaded.evaluate.temperatures)
+        typer.echo(
+            f"{recipe}: sample.temperature is not read by evaluations, which take evaluate.temperatures: {temperatures}",
+            err=True,
+        )
+    return loaded
 
 
 def seeded(recipe: "Recipe", seed: int) -> "Recipe":
