@@ -124,8 +124,8 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Co
     1. ``too few tasks``: fewer than 6 have pass@1 in both.
     2. ``worse``: at each model's own best temperature, pass@1 is a loss.
     3. ``more capable``: there it is a gain, and greedy decoding is not a loss.
-    4. ``surer only``: neither, and it is a gain at the highest temperature alone.
-    5. ``no change``: everything else.
+    4. ``surer only``: there it is neither, and at the highest temperature it is a gain.
+    5. ``no change``: everything else, a gain that greedy decoding vetoes too.
 
     Greedy decoding vetoes a gain only if its own interval lies below zero: one answer a task is so noisy (+-7 points on 104 tasks) that
     asking for proof that it does not fall would refuse every true gain of less than that.
