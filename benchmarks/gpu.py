@@ -1,15 +1,16 @@
 """All that only a GPU can show, in at most eight minutes: python benchmarks/gpu.py [--small] [--out FOLDER] [--trl FOLDER] [PART ...]
 
 Each part runs in a separate process with a time limit and writes gpu_PART.json. A part that cannot run here says why, and the others
-go on. ``--small`` runs the same code with tiny models, on a CPU as well; its figures mean nothing.
+go on; the last lines list what was not done. ``--small`` runs the same code with tiny models, on a CPU as well; its figures mean nothing.
 
     kinds      attention of packed rows against padded texts, forward and backward, in bfloat16, model by model
     curve      golden loss curves of tests/train/test_curves.py, in float32 on this device
-    resume     a run that is stopped and resumed against one that is not: the largest difference of a weight
-    step       a training step beside TRL, and the share of the device's arithmetic that it uses
-    largest    the largest model that trains, all weights and LoRA, and the computed memory against the measured
+    resume     a run that is stopped and resumed, and one that is repeated, against one that is not: the largest difference of a weight, with
+               and without deterministic kernels, and what these cost
+    step       a training step beside TRL: speed, memory, and the share of the device's arithmetic that it uses
     sampling   tokens a second of batched decoding
-    vllm       vLLM with sleep mode beside a trainer's memory
+    vllm       vLLM with sleep mode beside a trainer: share of memory, what sleep gives back, tokens a second
+    largest    the largest model that trains, all weights and LoRA, and the computed memory against the measured
 """
 
 import argparse
@@ -28,8 +29,12 @@ from step_ways import DEVICE, QWEN, qwen_config, random_qwen
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-SECONDS = {"kinds": 120, "curve": 60, "resume": 60, "step": 240, "largest": 150, "sampling": 90, "vllm": 120}
-"""Parts, and their time limits."""
+SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 190, "sampling": 40, "vllm": 110, "largest": 90}
+"""Parts in their order, and their time limits."""
+ALL_SECONDS = 475
+"""Time limit of all parts together: what is left after the others is the limit of the last ones."""
+LEAST_SECONDS, SLOW = 5, 3
+"""A part is not begun with less time; ``--small`` may run on a slow CPU and has so many times the limits."""
 TINY = "qwen2-tiny-random"
 
 
@@ -73,60 +78,89 @@ class StopError(Exception):
     """Ends a run after some steps."""
 
 
-def resume(_small, _trl):
-    """Return the largest difference of a weight between a run that was stopped after six steps and one that was not."""
-    from tests.conftest import write_tiny_model
-    from tests.train.test_curves import GROUPS, OPTIM
-    from upsolve.config import Recipe
+def weights_of(place, recipe, stop=0):
+    """Return the weights of a run in a folder, stopped and resumed after so many steps, and the seconds of its steps."""
+    from tests.train.test_curves import GROUPS
     from upsolve.policy.model import load_model
     from upsolve.train.loop import train
 
-    def stop(done, _all, _row):
-        if done == 6:
+    def stopped(done, _all, _row):
+        if done == stop:
             raise StopError
 
-    with tempfile.TemporaryDirectory() as place:
-        stages = {"model": {"name": write_tiny_model(Path(place) / "tiny")}, "data": {"group_size": 6}, "optim": OPTIM}
-        recipe = Recipe.model_validate({**stages, "monitor": {"heldout": 0, "save_every": 1}})
-        whole = load_model(str(train(recipe, GROUPS, [], Path(place) / "whole").folder))
+    if stop:
         with contextlib.suppress(StopError):
-            train(recipe, GROUPS, [], Path(place) / "stopped", on_step=stop)
-        again = load_model(str(train(recipe, GROUPS, [], Path(place) / "stopped").folder))
-    pairs = zip(whole.parameters(), again.parameters(), strict=True)
-    return {"largest_difference": max(float((a - b).abs().max()) for a, b in pairs)}
+            train(recipe, GROUPS, [], place, on_step=stopped)
+    done = train(recipe, GROUPS, [], place)
+    seconds = sorted(row["seconds"] for row in done.metrics)[len(done.metrics) // 2]
+    return torch.cat([parameter.flatten() for parameter in load_model(str(done.folder)).parameters()]).detach(), seconds
+
+
+def resume(_small, _trl):
+    """Return the largest differences of a weight between runs that should be one, with and without deterministic kernels."""
+    from tests.conftest import write_tiny_model
+    from tests.train.test_curves import OPTIM
+    from upsolve.config import Recipe
+
+    found = {}
+    with tempfile.TemporaryDirectory() as place:
+        tiny = write_tiny_model(Path(place) / "tiny")
+        for way in ("default", "deterministic"):
+            stages = {"model": {"name": tiny}, "data": {"group_size": 6}, "monitor": {"heldout": 0, "save_every": 1}}
+            recipe = Recipe.model_validate({**stages, "optim": {**OPTIM, "deterministic": way == "deterministic"}})
+            whole, seconds = weights_of(Path(place) / way / "whole", recipe)
+            others = {
+                name: weights_of(Path(place) / way / name, recipe, stop)[0] for name, stop in (("repeated", 0), ("resumed", 6))
+            }
+            found[way] = {name: float((whole - other).abs().max()) for name, other in others.items()} | {"seconds": seconds}
+    return found
 
 
 def step(small, trl):
-    """Return seconds, memory and utilisation of a step of ours and of TRL's, by model."""
-    from train_step import matmul_flops, measure, row_of
+    """Return seconds, memory and utilisation of a step of ours and of TRL's, by model, and ours beside theirs."""
+    from train_step import CHECKPOINTING, bar_of, matmul_flops, measure, row_of
 
     from tests.conftest import write_tiny_model
 
-    flops, rows = matmul_flops(), {}
+    flops, found, ends = matmul_flops(), {}, time.monotonic() + (SLOW if small else 1) * SECONDS["step"] - 20
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     for model in [TINY] if small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
-        job = {
-            "model": model,
-            "layers": 0,
-            "steps": 3,
-            "groups": 1,
-            "warm": 1,
-            "optimiser": False,
-            "G": 8,
-            "tokenizer": tokenizer,
-        }
-        job |= {"shape": (24, 8) if small else (700, 200), "trl": trl}
-        for way in ["ours", *(["trl", "trl, checkpointing"] if trl else [])]:
-            said = measure({**job, "way": way}, limit=60)
-            row = row_of([said] if said else [], job, way, flops)
-            rows[f"{model}: {way}"] = row and {name: row[name] for name in ("seconds", "peak_mib", "utilisation", "gradient")}
-    return {"matrix product, TFLOP/s": flops / 1e12, "trl": bool(trl), "rows": rows}
+        job = {"model": model, "layers": 0, "steps": 3, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": trl}
+        job |= {"shape": (24, 8) if small else (700, 200), "tokenizer": tokenizer, "rows": {}}
+        for way in ["ours", "ours, checkpointing", *(["trl", CHECKPOINTING] if trl else [])]:
+            left = ends - time.monotonic()
+            said = measure({**job, "way": way}, limit=min(50 * SLOW, left)) if left > LEAST_SECONDS else None
+            job["rows"][way] = row_of([said] if said else [], job, way, flops)
+        names = ("seconds", "peak_mib", "utilisation", "gradient")
+        rows = {way: {name: row[name] for name in names} if row else "not done" for way, row in job["rows"].items()}
+        found[model] = {**rows, "beside TRL": bar_of(job) or "not done: TRL is not there, or did not get through"}
+    return {"matrix product, TFLOP/s": flops / 1e12, "rows": found}
 
 
-def one_step(name, rank, prompt, attempt):
-    """Do a training step of a model; return what was computed and what was measured, bytes."""
-    from upsolve.config import ModelConfig, OptimConfig
-    from upsolve.policy.model import trainable, with_adapters
+def random_policy(name, config):
+    """Return a policy with random weights, made on the device in the dtypes of ``load_policy``; its float32 weights are never there."""
+    from transformers import AutoModelForCausalLM
+
+    from upsolve.policy.model import checkpoint_layers, rounded, with_adapters, with_weights
+
+    with torch.device("meta"):
+        blank = AutoModelForCausalLM.from_config(qwen_config(name))
+        blank.tie_weights()
+        blank = rounded(with_adapters(blank, config, seed=0), config)
+    made = (torch.empty(one.shape, dtype=one.dtype, device=DEVICE).normal_(std=0.02) for one in blank.parameters())
+    model = with_weights(blank, made)
+    decoder = model.get_decoder()
+    with torch.device(DEVICE):
+        decoder.rotary_emb = type(decoder.rotary_emb)(config=decoder.config)  # its buffers are no weights
+    if config.gradient_checkpointing:
+        checkpoint_layers(model, name)
+    return model.train()
+
+
+def one_step(name, config, prompt, attempt):
+    """Do two training steps of a model; return what was computed and what was measured, GiB."""
+    from upsolve.config import OptimConfig
+    from upsolve.policy.model import trainable
     from upsolve.train.encode import EncodedAttempt, EncodedGroup
     from upsolve.train.logprobs import token_scores
     from upsolve.train.memory import plan_memory
@@ -134,21 +168,19 @@ def one_step(name, rank, prompt, attempt):
     from upsolve.train.reference_scorer import packed_scorers
     from upsolve.train.shapes import GroupShape, sizes_of
 
-    config = ModelConfig(lora_rank=rank)
     group = GroupShape(prompt, 4, attempt)
     shape = sizes_of(qwen_config(name), config)
     plan = plan_memory(shape, model=config, optim=OptimConfig(tokens_per_batch=max(64, group.tokens)), group=group)
     free = torch.cuda.mem_get_info()[0] if DEVICE == "cuda" else plan.peak_bytes
-    if plan.peak_bytes > 1.1 * free:
+    if plan.peak_bytes > 1.05 * free:
         return {"planned_gib": plan.peak_bytes / 2**30, "fits": False}
-    model = with_adapters(random_qwen(name, torch.float32), config, seed=0)
+    model = random_policy(name, config)
     model.set_attn_implementation(packed_scorers(model)[0][0])
     optimizer = torch.optim.AdamW(trainable(model), lr=1e-5)
-    ids = tuple(range(3, 3 + attempt))
-    one = EncodedAttempt(ids, torch.zeros(attempt).numpy())
+    one = EncodedAttempt(tuple(range(3, 3 + attempt)), torch.zeros(attempt).numpy())
     batch = pack([[EncodedGroup(tuple(range(3, 3 + prompt)), (one,) * 4)]])
     for _ in range(2):
-        with autocast():
+        with torch.autocast(DEVICE, dtype=torch.bfloat16, cache_enabled=not config.gradient_checkpointing):
             loss = token_scores(model, batch).logp_T.mean()
         loss.backward()
         optimizer.step()
@@ -157,19 +189,22 @@ def one_step(name, rank, prompt, attempt):
 
 
 def largest(small, _trl):
-    """Return, for all weights and for LoRA, which models do a training step, up to the first that does not."""
-    found = {}
-    for way, rank in (("all weights", 0), ("LoRA", 16)):
-        for name in [TINY] if small else [name for name in QWEN if name != TINY]:
-            sizes = (8, 8) if small else (700, 200)
+    """Return, for all weights and for LoRA, with and without checkpointing, which models train, from the largest down to the first that does."""
+    from upsolve.config import ModelConfig
+
+    found, sizes = {}, (8, 8) if small else (700, 200)
+    for rank, checkpointing in ((0, False), (0, True), (16, False), (16, True)):
+        config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing)
+        way = f"{'LoRA' if rank else 'all weights'}{', checkpointing' if checkpointing else ''}"
+        for name in [TINY] if small else [name for name in reversed(QWEN) if name != TINY]:
             try:
-                found[f"{way}: {name}"] = one_step(name, rank, *sizes)
+                found[f"{way}: {name}"] = one_step(name, config, *sizes)
             except torch.OutOfMemoryError as error:
                 found[f"{way}: {name}"] = {"fits": False, "why": str(error)[:200]}
             if DEVICE == "cuda":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
-            if not found[f"{way}: {name}"]["fits"]:
+            if found[f"{way}: {name}"]["fits"]:
                 break
     return found
 
@@ -197,50 +232,91 @@ def sampling(small, _trl):
 
 
 def vllm(small, _trl):
-    """Return the memory that vLLM gives back when it sleeps, and how long it takes to wake up."""
+    """Return what vLLM uses beside a trainer's memory, what its sleep gives back, how fast it samples, and how long it takes to wake up."""
     try:
         import vllm as engine
     except ImportError as error:
         return {"not done": f"vLLM cannot be imported: {error}"}
-    from tests.conftest import write_tiny_model
-
     if DEVICE == "cpu" or small:
-        return {"not done": "sleep mode needs a GPU"}
+        return {"not done": "sleep mode needs a GPU, and a model that vLLM's kernels take"}
+    from tests.conftest import write_tiny_model
+    from upsolve.config import ModelConfig, OptimConfig, SampleConfig
+    from upsolve.policy.model import frozen_copy, load_codec
+    from upsolve.policy.vllm import VllmFollower
+    from upsolve.train.memory import beside_trainer, plan_memory
+    from upsolve.train.shapes import GroupShape, sizes_of
+    from upsolve.types import Task
+
+    name, config = "qwen2-1.5b-random", ModelConfig()
+    plan = plan_memory(sizes_of(qwen_config(name), config), model=config, optim=OptimConfig(), group=GroupShape(200, 4, 128))
+    given = SampleConfig(engine="vllm", samples=4, max_tokens=128, temperature=1.0, top_p=1.0, vllm={"compile": False})
+    rollout, rounds = beside_trainer(given, plan), []
+    model = random_policy(name, config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     with tempfile.TemporaryDirectory() as place:
-        folder = write_tiny_model(Path(place) / "tiny")
-        llm = engine.LLM(model=folder, enable_sleep_mode=True, gpu_memory_utilization=0.3, enforce_eager=True)
-        before = torch.cuda.mem_get_info()[0]
-        llm.sleep(level=1)
-        asleep, started = torch.cuda.mem_get_info()[0], time.monotonic()
-        llm.wake_up()
-    return {"given_back_gib": (asleep - before) / 2**30, "seconds_to_wake": time.monotonic() - started}
+        codec = load_codec(write_tiny_model(Path(place) / "tiny"))
+        follow = VllmFollower(config, Path(place) / "policy")
+        tasks = [Task(f"t{number}", "Return the sum of two numbers. " * 10) for number in range(64)]
+        for _ in range(2):
+            started = time.monotonic()
+            attempts = follow(frozen_copy(model, torch.bfloat16), codec, tasks, config=rollout)
+            first = next(attempts)
+            awake, ready = torch.cuda.mem_get_info()[0], time.monotonic()
+            tokens = first.tokens + sum(attempt.tokens for attempt in attempts)
+            asleep, ended = torch.cuda.mem_get_info()[0], time.monotonic()
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            optimizer.step()  # the trainer takes its memory for gradients and moments while vLLM sleeps
+            optimizer.zero_grad()
+            rounds.append({"seconds_to_first_chunk": ready - started, "given_back_gib": (asleep - awake) / 2**30})
+            rounds[-1]["tokens_per_second"] = tokens / (ended - started)
+    return {"vllm": engine.__version__, "share": rollout.vllm.memory, "rounds": rounds}
 
 
-PARTS = {"kinds": kinds, "curve": curve, "resume": resume, "step": step, "largest": largest, "sampling": sampling, "vllm": vllm}
+PARTS = {"kinds": kinds, "curve": curve, "resume": resume, "step": step, "sampling": sampling, "vllm": vllm, "largest": largest}
 
 
-def run_part(name, given):
+def run_part(name, given, limit):
     """Run a part in a separate process; return its result, or why there is none."""
     command = [sys.executable, "-W", "ignore", __file__, "--here", *(["--small"] if given.small else [])]
     command += [*(["--trl", given.trl] if given.trl else []), name]
     started = time.monotonic()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS[name])
+        if limit < LEAST_SECONDS:
+            raise subprocess.TimeoutExpired(command, limit)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
         result = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"failed": done.stderr[-1500:]}
     except subprocess.TimeoutExpired:
-        result = {"not done": f"longer than {SECONDS[name]} s"}
+        result = {"not done": f"{limit:.0f} s were left for it; run it alone: gpu.py {name}"}
     return {"part": name, "machine": machine(), "seconds": time.monotonic() - started, "result": result}
+
+
+def not_done(name, result):
+    """Yield what a part could not do, and why."""
+    for key in ("failed", "not done"):
+        if key in result:
+            yield f"{name}: {key}: {str(result[key])[-300:]}"
+    if name == "step":
+        for model, rows in result.get("rows", {}).items():
+            yield from (f"step, {model}, {way}: {said}" for way, said in rows.items() if isinstance(said, str))
+    if name == "kinds":
+        yield from (
+            f"kinds, {kind}: padded texts" for kind, one in result.items() if isinstance(one, dict) and not one["packed"]
+        )
 
 
 def main(given):
     """Run the parts and write them down; exit 1 where one failed."""
-    failed = False
+    failed, missing, started = False, [], time.monotonic()
     for name in given.parts or PARTS:
-        said = run_part(name, given)
+        left = ALL_SECONDS - (time.monotonic() - started)
+        said = run_part(name, given, SLOW * SECONDS[name] if given.small else min(SECONDS[name], left))
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / f"gpu_{name}.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
         failed |= "failed" in said["result"]
+        missing += not_done(name, said["result"])
         print(f"{name:<10} {said['seconds']:6.1f} s  {json.dumps(said['result'])[:2000]}", flush=True)
+    print("not done:" if missing else "all was done", *missing, sep="\n  ", flush=True)
     return failed
 
 

@@ -10,7 +10,8 @@ Ways:
     trl, checkpointing   the same as TRL has it by default
     trl sft              SFTTrainer's own loss on the same tokens: prompts and attempts, padded
     ours                 packed rows, prompts once, attention by blocks, scores without logits
-    ours, all logits     the same, but the head's logits kept, as torch makes them
+    ours, checkpointing  the same, but layers recomputed in the backward pass
+    ours, all logits     the same as ours, but the head's logits kept, as torch makes them
     ours, whole rows     the same, but attention over whole rows with a mask
     ours, sdpa           packed rows with PyTorch's fused attention and a mask
     ours, padded         every attempt with its own prompt, padded
@@ -34,7 +35,7 @@ from upsolve.policy.allocator import keep_memory
 from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
 from upsolve.policy.head import head_of
-from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.model import checkpoint_layers, load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, hidden_states, token_scores
 from upsolve.train.pack import pack
@@ -133,6 +134,8 @@ def ours(job, model, groups):
         model.set_attn_implementation(
             {"ours, whole rows": TREE, "ours, flex": FLEX}.get(job["way"], packed_scorers(model)[0][0])
         )
+    if job["way"] == "ours, checkpointing":
+        checkpoint_layers(model, job["model"])
     others = {
         "ours, all logits": all_logits,
         "ours, padded": padded_scores,

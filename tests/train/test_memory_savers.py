@@ -7,7 +7,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
-from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import open_archive
+from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig, Recipe
 from upsolve.errors import ModelError
 from upsolve.policy.model import (
     adapters_off,
@@ -23,8 +25,9 @@ from upsolve.policy.model import (
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.learner import Learner
 from upsolve.train.logprobs import token_scores
+from upsolve.train.loop import train
 from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import choose_scorer, padded_scores
+from upsolve.train.reference_scorer import choose_scorer, padded_scores, sample_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.is_gradient_checkpointing:FutureWarning"
@@ -179,3 +182,27 @@ def test_the_check_of_the_scorers_is_exact_though_frozen_weights_are_rounded(tie
 def shifted(model, batch):
     """Score with positions that go on where they should start again."""
     return token_scores(model, replace(batch, positions_BL=np.arange(batch.ids_BL.size).reshape(batch.ids_BL.shape)))
+
+
+def test_the_check_of_the_scorers_is_bounded_whatever_the_attempts():
+    """At most six attempts of 48 tokens after 64 of their prompt, and logits of attempt tokens alone in the padded way."""
+    attempts = tuple(EncodedAttempt(tuple(range(n, n + 90)), np.ones(90, np.float32)) for n in range(9))
+    sample = sample_of(pack([[EncodedGroup(tuple(range(900)), attempts)]]))
+    assert sample.ids_BL.shape == (1, 64 + 6 * 47) and len(sample.target_T) == 6 * 48
+    assert sample.ids_BL[0, :64].tolist() == [*range(836, 900)]
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=1000, hidden_size=32, num_hidden_layers=1))
+    seen = []
+    model.lm_head.register_forward_hook(lambda _module, _given, out: seen.append(out.shape))
+    padded_scores(model, sample)
+    assert seen == [(6, 49, 1000)]  # 48, and the state that predicts the first
+
+
+def test_a_run_says_what_it_will_hold_and_what_to_change(tiny_model, tmp_path, caplog, monkeypatch):
+    recipe = Recipe.model_validate({"model": {"name": tiny_model}, "optim": {"max_steps": 1}, "monitor": {"heldout": 0}})
+    groups = split_archive(open_archive("embedded"), recipe.data).groups["train"][:12]
+    monkeypatch.setattr("upsolve.train.memory.available_bytes", lambda: 1000)
+    with caplog.at_level("INFO", logger="upsolve.train"), pytest.warns(UserWarning, match=r"needs .* GiB, 0.00 are available"):
+        train(recipe, groups, [], tmp_path)
+    said = [record.message for record in caplog.records]
+    first = next(number for number, line in enumerate(said) if line.startswith("memory, GiB on one device"))
+    assert said[first + 1] == "scoring: packed rows, attention upsolve_tree"
