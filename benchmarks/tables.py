@@ -187,6 +187,18 @@ def steps(rows):
     return [", ".join(f"{factor * row[name]:{form}}" for row in rows if name in row) for name, factor, form in figures]
 
 
+def honest():
+    """Return the table of honest programs and cheats: of those that a judge can take, how many it fails or lets pass."""
+    data = read("honest")
+
+    def cells(kind, judge):
+        counts = [data[kind][judge][form] for form in ("call", "code", "stdio")]
+        return [f"{one['wrong']} of {one['given']}" if one["given"] else "" for one in counts]
+
+    header = [f"{form}: {what}" for what in ("honest programs failed", "cheats passed") for form in ("calls", "code", "stdin")]
+    return table(["", *header], [[judge, *cells("honest", judge), *cells("cheats", judge)] for judge in data["honest"]])
+
+
 def training_step():
     """Return the tables of a training step: seconds and memory of every way, and the speed of TRL's and of ours."""
     jobs = read("train_step_cpu")["jobs"]
@@ -238,5 +250,5 @@ def arms_table(rows, other):
 
 
 if __name__ == "__main__":
-    for part in (demo, arms, agreement, mbpp, throughput, languages, training_step, drift):
+    for part in (demo, arms, agreement, mbpp, throughput, honest, languages, training_step, drift):
         print(f"## {part.__name__}\n\n{part()}\n")
