@@ -1,7 +1,9 @@
 """How fast programs of each language are judged: python benchmarks/languages.py [--before TREE] [--count 24] [--data DATA] [--out OUT.json]
 
 Of every language that is installed here, COUNT different programs that are built and run on two tests: as installed, and after
-``upsolve packages --prepare``; with --before, also by an earlier source tree. The arms take turns, in processes of their own.
+``upsolve packages --prepare``; with --before, also by an earlier source tree. The arms take turns, in processes of their own. And of
+every language that has something to prepare, the processor seconds of one build outside of the sandbox, the least of three: these do
+not depend on what else runs on the machine.
 
 With --data, which holds mxeval/ as its authors publish it, COUNT reference programs of each file of MBXP and multilingual HumanEval,
 evenly spaced: the reference with its tests behind it must exit with 0. What does not pass is listed by kind: references that fail their
@@ -21,7 +23,7 @@ from pathlib import Path
 from machine import machine
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.languages import languages
+from upsolve.verify.languages import SYSTEM_PATH, languages
 from upsolve.verify.languages.prepare import preparable, prepare
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import verify
@@ -44,6 +46,14 @@ verify(pairs[:2], how)
 started = time.monotonic()
 found = verify(pairs[2:], how)
 print(json.dumps([time.monotonic() - started, sum(v.status.value == "passed" for v in found)]))
+"""
+
+
+RECORD = """
+import json, sys
+from upsolve.verify.languages import languages
+one = languages()[sys.argv[1]]
+print(json.dumps([one.file, dict(one.files), dict(one.environment), one.compile]))
 """
 
 
@@ -97,6 +107,46 @@ def rates(count, before):
     return rows
 
 
+def build_seconds(name, code, tree, prepared):
+    """Return the processor seconds of one build by a source tree's command, with a folder of prepared files or none."""
+    told = subprocess.run(
+        [sys.executable, "-c", RECORD, name],
+        env={**os.environ, "PYTHONPATH": str(tree / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    file, files, environment, words = json.loads(told.stdout)
+    words = [word.replace("{prepared}", str(prepared)) for word in words if prepared or "{prepared}" not in word]
+    found = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in {**files, file: code}.items():
+                (Path(folder) / path).write_text(text, encoding="utf-8")
+            own = {key: value.replace("/tmp", folder) for key, value in environment.items()}
+            before = os.times()
+            subprocess.run(words, cwd=folder, env={"PATH": SYSTEM_PATH, "HOME": folder, **own}, check=True, capture_output=True)
+            after = os.times()
+            found.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return round(min(found), 2)
+
+
+def builds(before):
+    """Return a row for each program of a language that has something to prepare: processor seconds of a build in each arm."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["UPSOLVE_PACKAGES"] = folder
+        ready = {one.name: prepare(one) for one in preparable()}
+        for title, (name, code) in programs().items():
+            if name not in ready:
+                continue
+            row = {"program": title} | ({"before": build_seconds(name, code, before, None)} if before else {})
+            row |= {"now": build_seconds(name, code, HERE.parent, None)}
+            rows.append(row | {"now, prepared": build_seconds(name, code, HERE.parent, ready[name])})
+            print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
 def references(file, count):
     """Return tasks with their reference programs, evenly spaced, by the language's name in the rows."""
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -143,7 +193,8 @@ def main():
     if asked.data:
         found["files"] = judged_references(asked.data, asked.count)
     else:
-        found["rates"] = rates(asked.count, asked.before)
+        found["build_seconds"] = builds(asked.before)
+        found["rates"] = rates(asked.count, asked.before) if asked.count else found.get("rates", [])
     asked.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
