@@ -247,7 +247,10 @@ def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline().startswith("verify: 1 of 60")
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130 and "the same command resumes" in said and "Traceback" not in said
     kept = len(open_archive(tmp_path / "archive").verdicts())
     assert 0 < kept < 60

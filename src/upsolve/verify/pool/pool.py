@@ -4,8 +4,9 @@ import atexit
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count, islice
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
@@ -132,16 +133,20 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
     batch, places = Batch(how), count()
     with open_cache(how.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
+        # not concurrent.futures.wait: interrupted, it may leave a future locked, and the thread that completes it would hang
+        done: SimpleQueue[Future[list[Verdict]]] = SimpleQueue()
         try:
             for part in pieces(pairs, batch.size):
                 known, fresh = look_up([(next(places), pair) for pair in part], cache, how)
                 yield from known
                 if fresh:
-                    waiting[threads.submit(batch.work, [pair for _, pair in fresh])] = fresh
+                    future = threads.submit(batch.work, [pair for _, pair in fresh])
+                    waiting[future] = fresh
+                    future.add_done_callback(done.put)
                 while len(waiting) >= batch.size * AHEAD:
-                    yield from finished(waiting, cache, how)
+                    yield from finished(waiting, done.get(), cache, how)
             while waiting:
-                yield from finished(waiting, cache, how)
+                yield from finished(waiting, done.get(), cache, how)
         except BaseException:
             batch.stop()
             threads.shutdown(wait=True, cancel_futures=True)
@@ -166,14 +171,13 @@ def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[l
 
 
 def finished(
-    waiting: dict[Future[list[Verdict]], Numbered], cache: VerdictCache | None, how: Judging
+    waiting: dict[Future[list[Verdict]], Numbered], future: Future[list[Verdict]], cache: VerdictCache | None, how: Judging
 ) -> Iterator[tuple[int, Verdict]]:
-    """Wait until at least one chunk is finished and yield its verdicts."""
-    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-        part, verdicts = waiting.pop(future), future.result()
-        if cache:
-            cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], how)
-        yield from ((place, verdict) for (place, _), verdict in zip(part, verdicts, strict=True))
+    """Yield the verdicts of a finished chunk, and keep them in the cache."""
+    part, verdicts = waiting.pop(future), future.result()
+    if cache:
+        cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], how)
+    yield from ((place, verdict) for (place, _), verdict in zip(part, verdicts, strict=True))
 
 
 def verify(
