@@ -14,7 +14,7 @@ from upsolve.types import Task
 
 __all__ = ["plan_archive"]
 
-SCORED = 12
+SCORED = 6
 """Passed attempts, and failed ones, whose likelihood is computed."""
 
 
