@@ -1,6 +1,6 @@
-"""What runs in the attempt's own process: load the program, put the tests to it or answer a tester, write down what came of it.
+"""Code of the attempt's process: load the program, run the tests or answer a tester, report results.
 
-Standard library only. Everything here can be seen and changed by the attempt, so nothing here decides anything.
+Standard library only. The attempt can read and change everything here, so no verdict is decided here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import marshal
 import os
 import sys
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
@@ -27,7 +27,7 @@ else:
 __all__ = ["TestTimeout", "alarm_clock", "report", "report_error", "report_value", "run"]
 
 RESULTS = 3
-"""Descriptor of the results: one JSON line a test."""
+"""Descriptor of the results: one JSON line per test."""
 REQUESTS = 4
 """Descriptor of a tester's requests."""
 
@@ -40,7 +40,7 @@ def report(text: str) -> None:
 
 
 def report_value(index: int, value: Any) -> None:
-    """Write what a test gave; a value that cannot be written becomes opaque."""
+    """Write the value of a CALL test; a value that cannot be encoded becomes opaque."""
     try:
         text = plain(value)
     except (ValueError, RecursionError, MemoryError):
@@ -49,16 +49,16 @@ def report_value(index: int, value: Any) -> None:
 
 
 def report_error(**record: Any) -> None:
-    """Write a record of plain fields."""
+    """Write a record of JSON-serialisable fields."""
     report(json.dumps(record))
 
 
 class TestTimeout(BaseException):
-    """The time of one test is over."""
+    """A test exceeded its time limit."""
 
 
 def alarm_clock() -> Any:
-    """Return a function that sets after how many seconds TestTimeout is raised; 0: never."""
+    """Return a function that sets a timer, seconds (0: cancel it), after which TestTimeout is raised."""
     import signal
 
     def ring(_number: int, _frame: Any) -> None:
@@ -69,11 +69,11 @@ def alarm_clock() -> Any:
 
 
 executed: set[int] = set()
-"""Lines of the attempt that have run, where they are asked for."""
+"""Executed lines of the attempt, if the job asks for them."""
 
 
 def follow(frame: Any, _event: str, _value: Any) -> Any:
-    """Note the lines of the attempt; a trace function."""
+    """Trace function that records executed lines of the attempt."""
     if frame.f_code.co_filename != "<attempt>":
         return None
     executed.add(frame.f_lineno)
@@ -81,13 +81,13 @@ def follow(frame: Any, _event: str, _value: Any) -> Any:
 
 
 def report_lines() -> None:
-    """Write down which lines have run, if anybody asked."""
+    """Report the executed lines, if the job asks for them."""
     if sys.gettrace() is follow:
         report_error(lines=sorted(executed))
 
 
 def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | None:
-    """Compile and run setup and attempt in a new namespace; return it, or None after reporting why not."""
+    """Execute setup and attempt in a new namespace and return it; None after reporting an error."""
     sys.dont_write_bytecode = True
     try:
         program = compile(job["code"], "<attempt>", "exec", dont_inherit=True)
@@ -115,12 +115,12 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
 
 
 def run(job: dict[str, Any]) -> int | None:
-    """Do what the job says; return the exit code, None for 0."""
+    """Run a job by its ``kind``; return the exit code (None: 0)."""
     return KINDS[job["kind"]](job)
 
 
 def run_tests(job: dict[str, Any]) -> None:
-    """Evaluate the expressions and run the statements of a job, one result line each."""
+    """Run the CALL and CODE tests of a job; report one result line per test."""
     space = load(job, "attempt")
     if space is None:
         return
@@ -164,7 +164,7 @@ def run_program(job: dict[str, Any]) -> None:
 
 
 def run_script(job: dict[str, Any]) -> int:
-    """Run a program as the interpreter itself would: a traceback on standard error, an exit code, threads and exit functions."""
+    """Run a program as ``python main.py`` does: traceback on standard error, exit code, threads and exit functions."""
     path, text = os.path.abspath("main.py"), job["code"].decode("utf-8", "surrogatepass")
     put({**job["files"], "main.py": job["code"]})
     feed(job["stdin"])
@@ -178,14 +178,14 @@ def run_script(job: dict[str, Any]) -> int:
         if error.code is not None and not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
     except BaseException as error:
-        step, code = error.__traceback__, 1  # its first step is this function
+        step, code = error.__traceback__, 1  # its first frame is this function
         sys.excepthook(type(error), error.with_traceback(step and step.tb_next), None)
     finish(main.__dict__, text)
     return code & 255
 
 
 def put(files: dict[str, bytes]) -> None:
-    """Write files into the working folder, with the folders they are in."""
+    """Write files into the working folder, and create their parent folders."""
     for name, data in files.items():
         try:
             os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
@@ -197,7 +197,7 @@ def put(files: dict[str, bytes]) -> None:
 
 
 def next_request() -> Any:
-    """Return what a tester sends next, None when it has gone."""
+    """Return the next request of the tester; None if it has exited."""
     header, data = os.read(REQUESTS, 8), b""
     if len(header) < 8:
         return None
@@ -208,11 +208,11 @@ def next_request() -> Any:
 
 
 def serve_calls(job: dict[str, Any]) -> None:
-    """Load the program, then call its functions as a tester in another process asks, until it has had enough.
+    """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
-    A request is what to call (a function by name, or an operation on a value that was kept), its arguments, positional and by name;
-    or, where these are more than ``marshal`` can hold, None and both as text. The answer has the value or the error, and the arguments
-    as the call has left them. Values that are not plain data are kept here; the tester gets a number that stands for them.
+    A request is (target, args, kwargs): the target is a function's name, or an operation on a value kept here. Arguments that
+    ``marshal`` cannot encode are sent as (target, None, JSON text). The answer holds the value or the error, and the arguments
+    after the call, which may have changed them. Values that are not plain data are kept here; the tester gets their number.
     """
     space = load(job, "attempt")
     if space is None:
@@ -249,13 +249,13 @@ def serve_calls(job: dict[str, Any]) -> None:
 
 
 def act(action: str, *args: Any) -> Any:
-    """Have the tester's world do something; return the name of its failure, if any, and its answer."""
+    """Execute an action in the tester's world; return the name of its failure (empty: none) and its answer."""
     report(json.dumps({"action": action, "args": args}))
     return next_request()
 
 
 def serve_worlds(job: dict[str, Any]) -> None:
-    """Run the program from its start, in a new namespace, in every world that a tester has for it."""
+    """Run the program once per world of the tester, each time in a new namespace."""
     while (wanted := next_request()) is not None:
         if wanted == "lines":
             report_lines()
@@ -268,7 +268,7 @@ def serve_worlds(job: dict[str, Any]) -> None:
 
 
 def run_command(job: dict[str, Any]) -> None:
-    """Write files and become another program."""
+    """Write files and exec another program."""
     import resource
 
     put(job["files"])
@@ -279,7 +279,7 @@ def run_command(job: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (job["address_bytes"], job["address_bytes"]))
     resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))
     os.set_inheritable(RESULTS, False)
-    folder = job["prepared"]  # where it is not there, what names it is left out
+    folder = job["prepared"]  # if it does not exist, arguments and variables that name it are left out
     absent = folder and not os.path.isdir(folder)
     words = [word for word in job["argv"] if not (absent and folder in word)]
     own = {name: text for name, text in job["environment"].items() if not (absent and folder in text)}

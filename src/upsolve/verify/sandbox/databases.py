@@ -1,6 +1,6 @@
-"""Databases in memory, a class an engine, that one query may read and that refuse everything else.
+"""In-memory databases, one class per engine, that allow a query to read tables and refuse everything else.
 
-Standard library only, but for the engine itself. They run in the attempt's process.
+Standard library only, except for the engine. Runs in the attempt's process.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 import re
 import time
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["ENGINES", "SyntaxFaultError", "line_and_column"]
 
 CHUNK = 200
-"""Rows that are fetched and written at once."""
+"""Rows per fetch and write."""
 STEPS = 100_000
-"""Instructions of SQLite's machine between two looks at the clock."""
+"""SQLite VM instructions between two checks of the deadline."""
 PREFIXES = 50
-"""Most beginnings of a query that are tried to find where its syntax error is."""
+"""Maximum number of prefixes of a query that are parsed to locate a syntax error."""
 REFUSED = {
     **dict.fromkeys(("random", "randomblob"), "a query must give the same rows each time"),
     **dict.fromkeys(
         ("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"), "a query may read its database alone"
     ),
 }
-"""Functions that no query may call, and why not."""
+"""Refused function -> reason."""
 KINDS = (
     ("no such column", "NoSuchColumn"),
     ("no such table", "NoSuchTable"),
@@ -37,22 +37,22 @@ KINDS = (
     ("string or blob too big", "MemoryError"),
     ("out of memory", "MemoryError"),
 )
-"""How messages begin -> what such an error is called."""
+"""Prefix of SQLite's message -> error type in the verdict."""
 NAMING = ("NoSuchColumn", "NoSuchTable", "NoSuchFunction", "AmbiguousColumn")
-"""Errors whose messages end with a name that stands in the query."""
+"""Error types whose messages end with a name from the query."""
 
 
 class SyntaxFaultError(Exception):
-    """The query is not one statement: message, and where in the query (None if unknown)."""
+    """The query is not a single valid statement: message, and offset in the query (None if unknown)."""
 
 
 def text(data: bytes) -> str:
-    """Return a text cell, whatever its bytes."""
+    """Decode a text cell; invalid UTF-8 is replaced."""
     return data.decode("utf-8", "replace")
 
 
 def line_and_column(code: str, place: int | None) -> tuple[int | None, int | None]:
-    """Return line and column of an offset, both from 1."""
+    """Return the line and column of an offset, both counted from 1; (None, None) for None."""
     if place is None:
         return None, None
     before = code[:place]
@@ -60,13 +60,13 @@ def line_and_column(code: str, place: int | None) -> tuple[int | None, int | Non
 
 
 def place_of(code: str, name: str) -> int | None:
-    """Return where a word first stands in a query, None where it does not."""
+    """Return the offset of the first occurrence of a word in a query; None if there is none."""
     found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code, re.IGNORECASE)
     return found.start() if found else None
 
 
 class Sqlite:
-    """A database in memory, open for reading."""
+    """An in-memory SQLite database with a read-only authorizer."""
 
     def __init__(self, script: str) -> None:
         import sqlite3
@@ -81,7 +81,7 @@ class Sqlite:
         self.base.set_authorizer(self.allow)
 
     def allow(self, action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
-        """Say what the query may do: read tables, and call functions that are not refused."""
+        """Authorizer callback: allows reading tables and calling functions that are not in ``REFUSED``."""
         here = self.sqlite3
         if action in (here.SQLITE_SELECT, here.SQLITE_READ, here.SQLITE_RECURSIVE):
             return here.SQLITE_OK
@@ -94,11 +94,11 @@ class Sqlite:
         return here.SQLITE_DENY
 
     def rows(self, code: str, seconds: float) -> Any:
-        """Yield the rows of the query, a chunk at a time.
+        """Yield the rows of the query, in lists of up to CHUNK.
 
         Raises:
-            SyntaxFaultError: it does not parse, or is not one statement.
-            TimeoutError: it took longer than ``seconds`` (0: no limit).
+            SyntaxFaultError: the query does not parse, or is not a single statement.
+            TimeoutError: the query took longer than ``seconds`` (0: no limit).
         """
         if seconds:
             deadline = time.monotonic() + seconds
@@ -117,7 +117,7 @@ class Sqlite:
             raise
 
     def syntax_fault(self, code: str, message: str) -> tuple[str, int | None] | None:
-        """Return message and place where an error says that a query does not parse, else None."""
+        """Return message and offset if an error message means that the query does not parse, else None."""
         if message.startswith("You can only execute one statement"):
             return "more than one statement: a query is one", None
         if message == "incomplete input":
@@ -127,7 +127,7 @@ class Sqlite:
         return (message, None) if "null character" in message or "surrogates not allowed" in message else None
 
     def failing_place(self, code: str, token: str, message: str) -> int | None:
-        """Return where the token stands at which parsing fails: at the end of the shortest beginning that fails in the same way."""
+        """Return the offset of the failing token: the end of the shortest prefix that fails with the same message."""
         word = rf"(?<!\w){re.escape(token)}(?!\w)" if token[:1].isalnum() else re.escape(token)
         places = [found.start() for found in re.finditer(word, code)]
         for place in places[:PREFIXES]:
@@ -148,13 +148,13 @@ class Sqlite:
         return [kind, message, line_and_column(code, place)[0]]
 
     def close(self) -> None:
-        """Free its memory."""
+        """Close the connection and free its memory."""
         self.base.set_progress_handler(None, 0)
         self.base.close()
 
 
 def action_name(module: Any, action: int) -> str:
-    """Return what SQLite's authorizer calls an action, in words: ``drop table``."""
+    """Return the name of an authorizer action in words, such as ``drop table``."""
     names = [name for name in dir(module) if ACTION.match(name) and getattr(module, name) == action]
     return names[0].removeprefix("SQLITE_").replace("_", " ").lower() if names else f"action {action}"
 
@@ -165,7 +165,7 @@ ACTION = re.compile(
 
 
 class Duckdb:
-    """A DuckDB database, its query in a transaction that only reads: no files, no other settings, one thread, one seed."""
+    """An in-memory DuckDB database; queries run read-only, without files, with locked settings, one thread, a fixed seed."""
 
     def __init__(self, script: str) -> None:
         import duckdb
@@ -179,7 +179,7 @@ class Duckdb:
         self.denied = ""
 
     def rows(self, code: str, seconds: float) -> Any:
-        """Yield the rows of the query, a chunk at a time; errors as ``Sqlite.rows``."""
+        """Yield the rows of the query, in lists of up to CHUNK; raises as ``Sqlite.rows``."""
         import threading
 
         clock = threading.Timer(seconds, self.base.interrupt) if seconds else None
@@ -215,7 +215,7 @@ class Duckdb:
         return [kind, message, line_and_column(code, offset_in(code, str(error)))[0]]
 
     def close(self) -> None:
-        """Free its memory."""
+        """Close the connection and free its memory."""
         self.base.close()
 
 
@@ -226,11 +226,11 @@ DUCKDB_KINDS = (
     ("^Binder Error: Ambiguous", "AmbiguousColumn"),
     ("^Out of Memory Error", "MemoryError"),
 )
-"""Beginnings of DuckDB's messages -> what such an error is called."""
+"""Regular expression for DuckDB's message -> error type in the verdict."""
 
 
 def offset_in(code: str, message: str) -> int | None:
-    """Return the place in a query that the last two lines of a message of DuckDB point at: ``LINE 2: FORM t`` and a caret below."""
+    """Return the offset to which a DuckDB message points: a line such as ``LINE 2: FORM t`` with a caret below it."""
     found = re.search(r"^(LINE (\d+): )(.*)\n( *)\^", message, re.MULTILINE)
     if found is None:
         return None

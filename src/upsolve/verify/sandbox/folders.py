@@ -1,4 +1,4 @@
-"""Folders of the sandbox. Standard library only: it is shipped into the sandbox."""
+"""Folders of the sandbox. Standard library only: sent into the sandbox."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["OWN", "PACKAGES", "READABLE", "tidy"]
 OWN = ("/tmp", "/dev/shm")
 """Temporary folders, writable, emptied after each attempt."""
 PACKAGES = "/mnt/packages"
-"""Where the packages that a task requires, or what languages have prepared, are mounted."""
+"""Mount point of required packages or of prepared files of languages."""
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
-"""Folders of the system, mounted read-only."""
+"""System folders, mounted read-only."""
 
 
 def clear(folder: str) -> None:
-    """Remove everything in a folder."""
+    """Remove all entries of a folder, and keep the folder."""
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             os.chmod(entry.path, 0o700)
@@ -26,10 +26,10 @@ def clear(folder: str) -> None:
 
 
 def tidy(own: bool) -> bool:
-    """Empty the temporary folders; return False when that does not work: then this server has served."""
+    """Empty the temporary folders; return False on failure: the server must then be replaced."""
     try:
         for folder in OWN:
-            if own:  # then an attempt, too, may change its mode
+            if own:  # attempts run with the server's user id and can change its mode
                 os.chmod(folder, 0o1777)
             if os.listdir(folder):
                 clear(folder)

@@ -1,8 +1,8 @@
-"""The sandbox with a kernel of its own: gVisor (``runsc``) answers the system calls of the server and of attempts.
+"""The sandbox under gVisor: its user-space kernel (``runsc``) handles the system calls of server and attempts.
 
-The server is the first process of a container instead of a process in namespaces of this machine's kernel. Its control socket is the
-container's standard input, over which the memory files are sent. A container is a bundle as the Open Container Initiative has it: a
-folder with ``config.json``, the mount points under ``root``, and what runsc keeps in ``state``.
+The server is the first process of a container instead of a process in namespaces of the host's kernel. Its control socket is
+the container's standard input, over which the descriptors of the memory files are sent. A container is an OCI bundle: a folder
+with ``config.json``, mount points under ``root``, and runsc's ``state``.
 """
 
 import json
@@ -20,11 +20,11 @@ from upsolve.verify.sandbox.folders import OWN, PACKAGES, READABLE
 __all__ = ["KERNEL_BYTES", "KERNEL_PROCESSES", "command", "configuration", "find_runsc", "start_in_gvisor"]
 
 KERNEL_BYTES = 512 << 20
-"""Memory of gVisor itself in the control group: its kernel, and the process that serves files."""
+"""Memory that gVisor's kernel and file server (gofer) use in the control group, bytes."""
 KERNEL_PROCESSES = 512
-"""Threads of both, and one for each thread of an attempt."""
+"""Host threads of gVisor's kernel and file server, with one per thread of an attempt."""
 CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID")
-"""What the server needs to act on the attempt's processes and files."""
+"""Capabilities that the server needs to manage processes and files of attempts."""
 RELAY = """
 import os, socket
 control = socket.socket(fileno=0)
@@ -40,14 +40,14 @@ boot, parts = marshal.loads(os.read(3, 1 << 20))
 del socket, control, files
 exec(boot)
 """
-"""First program of a container: put the control socket on 3 and the files on 4 and up, then run what comes on 3."""
+"""First program of a container: receives descriptors (socket as 3, files as 4 and up), then runs the bundle sent on 3."""
 
 
 def find_runsc() -> str:
-    """Return the path of gVisor's program.
+    """Return the path of runsc.
 
     Raises:
-        IsolationError: it is not installed; says how to get it.
+        IsolationError: runsc is not installed; says how to install it.
     """
     program = shutil.which("runsc")
     if program is None:
@@ -61,14 +61,14 @@ def find_runsc() -> str:
 def start_in_gvisor(
     program: str, control: socket.socket, setup: Mapping[str, Any], *, bundle: Path, groups: Iterable[Path]
 ) -> subprocess.Popen[bytes]:
-    """Start a container whose first process runs what comes over a socket, after the memory files that it gets as 4 and up.
+    """Start a container whose first process receives memory files as descriptors 4 and up, then runs a bundle.
 
     Args:
         program: path of runsc.
         control: the container's end of the socket.
-        setup: what the launcher is told (``Server.setup``), with the number of ``files``.
+        setup: settings of the launcher (``Server.setup``), with the number of ``files``.
         bundle: an empty folder for the container's configuration and state.
-        groups: folders of the control groups that hold all of it.
+        groups: folders of the control groups of the container.
     """
     (bundle / "config.json").write_text(json.dumps(configuration(bundle / "root", setup)), encoding="utf-8")
     enter = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
@@ -83,14 +83,14 @@ def start_in_gvisor(
 
 
 def command(program: str, bundle: Path) -> list[str]:
-    """Return the command that runs a container; a plain user's runs without root's rights."""
+    """Return the command that runs a container; rootless unless this process is root."""
     rootless = [] if os.geteuid() == 0 else ["--rootless"]
     options = ["--root", str(bundle / "state"), "--network=none", "--ignore-cgroups", *rootless]
     return [program, *options, "run", "--bundle", str(bundle), bundle.name]
 
 
 def configuration(root: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the mount points of a container and return its configuration: folders of the system read-only, its own in memory."""
+    """Create a container's mount points; return its OCI configuration: system folders read-only, temporary ones as tmpfs."""
     shown = [path for path in (*READABLE, setup["python"]) if os.path.isdir(path) and not os.path.islink(path)]
     mounts = [bound(path, path) for path in shown] + ([bound(setup["packages"], PACKAGES)] if "packages" in setup else [])
     mounts += [in_memory(path, f"{setup['folder']},mode=1777") for path in OWN]
@@ -125,10 +125,10 @@ def configuration(root: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bound(source: str, target: str) -> dict[str, Any]:
-    """Return a mount that shows a folder of this machine, read-only."""
+    """Return a read-only bind mount."""
     return {"destination": target, "type": "bind", "source": source, "options": ["ro", "rbind", "nosuid", "nodev"]}
 
 
 def in_memory(target: str, options: str) -> dict[str, Any]:
-    """Return a mount of an empty folder in memory."""
+    """Return a tmpfs mount."""
     return {"destination": target, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", *options.split(",")]}

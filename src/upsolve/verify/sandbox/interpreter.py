@@ -1,6 +1,6 @@
-"""What a program finds around it, as if it had an interpreter to itself: its module, its source, standard input, and its end.
+"""The runtime of a program, as in an interpreter started for it: main module, source lines, standard input, shutdown.
 
-Standard library only. It runs in the attempt's process, so nothing here decides anything.
+Standard library only. Runs in the attempt's process, so no verdict is decided here.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import gc
 import os
 import sys
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["feed", "finish", "flush", "new_module", "site_names"]
 
 UNSEEN = ("__del__", "open", "io", "finalize")
-"""A program without these words does nothing that shows when its objects go."""
+"""Words of programs whose objects may act when they are finalised; other programs skip that part of the shutdown."""
 
 
 def site_names() -> None:
-    """Define the builtins that the module site defines, which is not loaded here."""
+    """Define the builtins of the module site, which is not loaded here."""
     import _sitebuiltins
     import builtins
 
@@ -33,7 +33,7 @@ def site_names() -> None:
 
 
 def new_module(name: str, code: str) -> Any:
-    """Return an empty module that stands for the program wherever Python looks for it: ``sys.modules``, ``__main__``, ``__file__``."""
+    """Return an empty module for the program, registered in ``sys.modules`` under its name and as ``__main__``."""
     module: Any = type(sys)(name)
     module.__builtins__, module.__file__ = builtins, os.path.abspath("main.py")
     sys.modules[name] = sys.modules["__main__"] = module
@@ -52,7 +52,7 @@ def new_module(name: str, code: str) -> Any:
 
 
 def show_source(code: str) -> None:
-    """Give the program a file, and its lines to ``inspect`` and ``traceback``."""
+    """Write the program's source to main.py, and make it available to ``inspect`` and ``traceback``."""
     import linecache
 
     with open("main.py", "wb") as file:
@@ -61,9 +61,9 @@ def show_source(code: str) -> None:
 
 
 def start_by_fork() -> None:
-    """Make fork the start method of ``multiprocessing`` unless the program chooses another, as it was before Python 3.14.
+    """Make fork the default start method of ``multiprocessing``, as before Python 3.14.
 
-    A fork server would be a new interpreter, which finds neither the program nor its standard streams here.
+    A fork server would be a new interpreter, without the program and its standard streams.
     """
     import multiprocessing
 
@@ -72,7 +72,7 @@ def start_by_fork() -> None:
 
 
 def open_devices() -> None:
-    """Make ``open("/dev/stdin")`` and its kin work without /proc, which such names lead to."""
+    """Make ``open("/dev/stdin")`` and the like work without /proc, where these links point."""
     import io
 
     opened, devices = (
@@ -88,7 +88,7 @@ def open_devices() -> None:
 
 
 def flush() -> None:
-    """Flush the standard streams, and what a program has put in their place."""
+    """Flush the standard streams, and the objects by which a program has replaced them."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             stream.flush()  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def flush() -> None:
 
 
 def finish(space: dict[str, Any], code: str) -> None:
-    """End a program as the interpreter does: wait for its threads, call its exit functions, let go of its objects."""
+    """Shut down as the interpreter does: wait for threads, call exit functions, release the program's objects."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
@@ -111,7 +111,7 @@ def finish(space: dict[str, Any], code: str) -> None:
 
 
 def feed(data: bytes) -> None:
-    """Put data on standard input."""
+    """Make this data the standard input."""
     handle = os.memfd_create("stdin")
     with open(handle, "wb", closefd=False) as file:
         file.write(data)

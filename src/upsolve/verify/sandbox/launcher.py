@@ -1,13 +1,12 @@
-"""Enter the sandbox for good, then become the warm server inside of it.
+"""Enter the sandbox irrevocably, then exec the warm server inside it.
 
-Standard library only; run as ``python -I -S -B``, once a worker. All confinement that can be shared is set up here, once, and
-inherited by every attempt for nothing:
+Standard library only; run as ``python -I -S -B``, once per server. Confinement that all attempts share is set up here, once;
+every fork inherits it at no cost:
 
-    new mount, ipc, net and pid namespaces (as a plain user inside a user namespace), a tree that is read-only and hides homes,
-    temporary folders and /proc, no capabilities (as root: those the server needs to act on the attempt's processes),
-    no_new_privs, Landlock, seccomp.
+    new mount, ipc, net and pid namespaces (without root also a user namespace), a read-only file system that hides home and
+    temporary folders and /proc, no capabilities (as root: ``SERVER_CAPABILITIES``), no_new_privs, Landlock, seccomp.
 
-The first process stays outside of the pid namespace and ends with the second, its first process, which becomes the server.
+The launcher stays outside the pid namespace. Its child, pid 1 of the namespace, becomes the server; the launcher exits with it.
 """
 
 from __future__ import annotations
@@ -39,31 +38,31 @@ NEW_USER = 0x10000000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 CAPABILITY_VERSION = 0x20080522
 SERVER_CAPABILITIES = sum(1 << number for number in (1, 3, 5, 6, 7))
-"""dac_override, fowner (to clear temporary folders), kill, setgid, setuid."""
+"""CAP_DAC_OVERRIDE and CAP_FOWNER (to empty temporary folders), CAP_KILL, CAP_SETGID, CAP_SETUID."""
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_RECURSIVE = 442, 0x8000
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1, 2, 4, 8, 1 << 14
 LANDLOCK_FILES = {1: 13, 2: 14, 3: 15, 4: 15}
-"""Kinds of access to files known by version of the interface; 16 from 5 on."""
+"""Landlock ABI version -> number of file access rights; 16 from version 5 on."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> int:
-    """Return the result of a call; OSError when it is negative."""
+    """Return the result of a libc call; raise OSError from errno if it is negative."""
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
     return result
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """Call mount(2); OSError names the target."""
+    """Call mount(2); raise OSError that names the target."""
     check(libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()), f"mount {target}")
 
 
 def unshare_all(root: bool) -> list[str]:
-    """Enter new namespaces, all or none; return the layers gained."""
+    """Enter all new namespaces or none; return the names of the active layers."""
     uid, gid = os.getuid(), os.getgid()
     wanted = sum(NEW.values()) | (0 if root else NEW_USER)
     if libc.unshare(wanted) != 0:
@@ -76,7 +75,7 @@ def unshare_all(root: bool) -> list[str]:
 
 
 def private_tree(setup: dict[str, Any]) -> list[str]:
-    """Make everything read-only, hide what is not the system's behind empty folders, show the interpreter through."""
+    """Make the file system read-only, hide non-system folders, bind-mount the interpreter; return the active layers."""
     python = setup["python"]
     mount("", "/", "", MS_REC | MS_PRIVATE)
     handle, packages = os.open(python, os.O_PATH), os.open(setup.get("packages", "/"), os.O_PATH)
@@ -105,14 +104,14 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
 
 
 def foreign(python: str) -> list[str]:
-    """Return the top folders that are not the system's: homes, data, sockets of services, all that Landlock refuses to read."""
+    """Return the top-level folders that attempts may not read: home folders, data, sockets of services."""
     system = (*READABLE, python, "/dev", "/proc", *OWN)
     tops = [entry.path for entry in os.scandir("/") if entry.is_dir(follow_symlinks=False)]
     return [path for path in sorted(tops) if path not in system]
 
 
 def private_devices() -> None:
-    """Make /dev a folder with the harmless devices and nothing else."""
+    """Mount a new /dev that holds only ``DEVICES`` and links to the standard streams."""
     handles = {path: os.open(path, os.O_PATH) for path in DEVICES if os.path.exists(path)}
     mount("none", "/dev", "tmpfs", MS_NOSUID, "size=64k,mode=755")
     for path, handle in handles.items():
@@ -126,7 +125,7 @@ def private_devices() -> None:
 
 
 def empty(folder: str, room: str) -> None:
-    """Mount an empty folder in memory over another."""
+    """Mount an empty tmpfs over a folder; ``room``: its mount options for size."""
     mode = "1777" if folder in OWN else "755"
     mount("none", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{room},mode={mode}")
 
@@ -137,7 +136,7 @@ def no_writing(folder: str) -> None:
 
 
 def landlock(readable: list[str], writable: list[str]) -> list[str]:
-    """Allow reading the system and writing the temporary folders, nothing else; no TCP, no signals to the outside."""
+    """Restrict file access to these folders, forbid TCP and signals to outside; return ``["landlock"]`` if supported."""
     version = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return []
@@ -163,7 +162,7 @@ def landlock(readable: list[str], writable: list[str]) -> list[str]:
 
 
 def seccomp() -> list[str]:
-    """Install the filter of system calls."""
+    """Install the system call filter; return ``["seccomp"]`` if the kernel accepted it."""
     program = seccomp_filter(os.uname().machine)
     text = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HP", len(program) // 8, ctypes.addressof(text)))
@@ -171,29 +170,29 @@ def seccomp() -> list[str]:
 
 
 def keep_capabilities(mask: int) -> None:
-    """Give up every capability but these."""
+    """Drop every capability that is not in the mask."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     check(libc.capset(header, (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)), "capset")
 
 
 def own_uid(uid: int) -> bool:
-    """Return whether an attempt can take this user id."""
+    """Return whether this process may switch an attempt to this user id: it is root and the id is mapped."""
     with open("/proc/self/uid_map") as file:
         return os.getuid() == 0 and any(int(first) <= uid < int(first) + int(n) for first, _, n in map(str.split, file))
 
 
 def open_to_all(folder: str) -> bool:
-    """Return whether any user can read a folder: an interpreter in root's home serves other users only where it is mounted."""
+    """Return whether every user can read a folder; an interpreter in root's home is readable only after a bind mount."""
     while folder != "/" and os.stat(folder).st_mode & 5 == 5:
         folder = os.path.dirname(folder)
     return folder == "/"
 
 
 def become_server(setup: dict[str, Any], layers: list[str]) -> None:
-    """Put the rest of the confinement on and turn into the server; returns only by raising."""
+    """Apply the remaining layers and exec the server; never returns."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     python = setup["python"]
-    own_kernel = "gvisor" in layers  # with all user ids, and a tree that is as it must be
+    own_kernel = "gvisor" in layers  # maps all user ids, and its file system is already confined
     other_user = own_kernel or (own_uid(setup["uid"]) and ("mountns" in layers or open_to_all(python)))
     uid = setup["uid"] if other_user and "own_uid" not in setup.get("off", ()) else 0
     if own_kernel:
@@ -222,7 +221,7 @@ def become_server(setup: dict[str, Any], layers: list[str]) -> None:
 
 
 def main() -> None:
-    """The first process: enter the namespaces, start the server, end with it; or, in a container of gVisor, become the server."""
+    """Enter the namespaces, start the server and exit with it; inside a gVisor container, become the server."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         setup = json.loads(os.read(CONTROL, 1 << 17))

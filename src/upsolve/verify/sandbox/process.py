@@ -1,4 +1,4 @@
-"""A warm sandboxed process on our side: how it is started, and the messages and memory files we share with it."""
+"""Client of a sandbox server: starts the process, sends requests and shares memory files with it."""
 
 import base64
 import fcntl
@@ -30,15 +30,15 @@ PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 PREFIX = os.path.realpath(sys.base_prefix)
 FIRST_UID, UIDS = 61_000, 4000
 SLOTS = 8
-"""Jobs sent to a server at once: waking each other up costs a third of a small attempt."""
+"""Maximum number of jobs in one request: the process switches of a request cost a third of a small attempt's time."""
 ROOM = {"python": "size=64m,nr_inodes=4096", "any": "size=1g,nr_inodes=65536"}
-"""Of a temporary folder, by profile."""
+"""Profile -> mount options of a temporary folder."""
 STARTING = 20.0
-"""Seconds a server may take to start, or to answer after a deadline."""
+"""Time a server may take to start, or to answer after the deadlines of its jobs, seconds."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""A server forks, so the packages that it loads may start no threads; and an attempt has one core."""
+"""One thread per library: a server that forks must not have threads, and an attempt has one core."""
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", **ONE_THREAD}
-"""Of a server, and of the attempts that it forks."""
+"""Environment of a server and of the attempts that it forks."""
 MODULES = (
     "folders",
     "values",
@@ -52,7 +52,7 @@ MODULES = (
     "exceptions",
     "tester",
 )
-"""Modules of the server, each after those that it imports."""
+"""Modules of the server, in order of import: each after its dependencies."""
 START = """
 import sys
 for name, code in parts:
@@ -64,14 +64,14 @@ args, sys.argv[:] = sys.argv[1:], [""]
 del boot, parts, name, code, _
 module.main(*args)
 """
-"""First part of a bundle: run the others as modules, then the last of them."""
+"""First part of a bundle: executes the other parts as modules, then calls ``main`` of the last."""
 
 
 @cache
 def bundle(main: str, *modules: str) -> bytes:
-    """Return a program that holds these modules of ours and calls ``main.main``: inside, our folder cannot be read.
+    """Return a marshalled program of these modules that calls ``main.main``; the sandbox cannot read this package's folder.
 
-    It comes compiled, for what an interpreter has touched to compile it costs each of its forks time.
+    It is compiled here: the memory that a compiler uses would make every fork of the server slower.
     """
     sources = {name: (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in (*modules, main)}
     parts = [(name, compile(source, name, "exec", dont_inherit=True, optimize=2)) for name, source in sources.items()]
@@ -79,7 +79,7 @@ def bundle(main: str, *modules: str) -> bytes:
 
 
 def empty(handle: int) -> None:
-    """Empty and rewind a memory file that an attempt has shared, and may have given O_APPEND."""
+    """Empty and rewind a memory file that an attempt could write; it may have set O_APPEND."""
     fcntl.fcntl(handle, fcntl.F_SETFL, os.O_RDWR)
     if os.fstat(handle).st_size:
         os.ftruncate(handle, 0)
@@ -87,7 +87,7 @@ def empty(handle: int) -> None:
 
 
 def put(handle: int, data: bytes) -> None:
-    """Make a memory file that no attempt has written hold this and nothing else."""
+    """Replace the content of a memory file that no attempt can write."""
     os.ftruncate(handle, len(data))
     view, place = memoryview(data), 0
     while place < len(view):
@@ -96,28 +96,29 @@ def put(handle: int, data: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process, or two, of an attempt are to do."""
+    """One run of an attempt: a job for its process and, optionally, for a tester's process."""
 
     attempt: dict[str, Any]
-    """For the attempt's process: ``kind``, ``code``, ``setup``, and what that kind needs; never an expected answer."""
+    """Job of the attempt's process: ``kind``, ``code``, ``setup``, and the fields of that kind; never an expected answer."""
     tester: dict[str, Any] | None = None
-    """For the tester's process; None: the attempt's process writes the results."""
+    """Job of the tester's process; None: the attempt's process writes the results."""
     wall_seconds: float = 10.0
-    """Deadline."""
+    """Deadline, seconds of elapsed time."""
     continues: bool = False
-    """True when it finds the files of the job before it."""
+    """True if the temporary files of the previous job are kept."""
     memory_bytes: int = 0
-    """Limit of the control group; 0: that of the attempt."""
+    """Memory limit of the control group, bytes; 0: ``Limits.memory_bytes``."""
     profile: str = "python"
-    """``python``: forked from the warm interpreter (``python:numpy``: from one that has loaded packages); ``sql``: from one that has loaded SQLite; ``any``: a sandbox in which other programs find what they need (/proc, memory for files)."""
+    """``python``: forked from the warm interpreter; ``python:numpy``: with packages loaded; ``sql``: with SQLite loaded;
+    ``any``: for other programs, with /proc and larger temporary folders."""
 
 
 class RenewError(JudgeError):
-    """The server cannot raise its limits to those of this job: another one can."""
+    """The server cannot raise its rlimits to those of this job; a new server can."""
 
 
 class Server:
-    """A warm sandboxed process, the socket to it and the memory files shared with it."""
+    """A sandboxed server process, its socket, memory files and control group."""
 
     def __init__(self, profile: str = "python", *, gvisor: bool = False) -> None:
         program = find_runsc() if gvisor else ""
@@ -146,7 +147,7 @@ class Server:
 
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
-        """Return what the launcher must know; a further key ``off`` names layers to leave out, for measuring what they cost."""
+        """Return the settings of the launcher; benchmarks add a key ``off`` with layers to leave out."""
         server = base64.b64encode(zlib.compress(bundle("server", *MODULES), 9)).decode()
         own = {
             "uid": FIRST_UID,
@@ -163,7 +164,7 @@ class Server:
         return {"python": PREFIX, "executable": PYTHON, "environment": ENVIRONMENT, "server": server, **own}
 
     def answer(self) -> bytes:
-        """Return what the server says; raises JudgeError when it broke."""
+        """Return the server's next message; raise JudgeError if it reports a failure or is gone."""
         try:
             said = self.socket.recv(1 << 16) or b'{"broken": "it ended"}'
         except OSError as error:
@@ -173,7 +174,7 @@ class Server:
         return said
 
     def work_folder(self, continues: bool) -> str:
-        """Return where the next job runs: the sandbox's own /tmp or, where it has none, a new folder of ours."""
+        """Return the working folder of the next job: the sandbox's /tmp or, without mount namespace, a new temporary folder."""
         if self.private:
             return "/tmp"  # noqa: S108
         if not (continues and self.folders):
@@ -183,14 +184,14 @@ class Server:
         return self.folders[-1]
 
     def slot(self, number: int) -> tuple[int, ...]:
-        """Return the files of a place: output, errors, results, job, tester's job."""
+        """Return the descriptors of a slot: standard output, standard error, results, job, tester's job."""
         return self.files[5 * number : 5 * number + 5]
 
     def run(self, jobs: Sequence[Job], limits: bytes) -> tuple[list[list[float]], bool]:
-        """Run up to SLOTS jobs, one after the other; the server itself keeps the deadlines.
+        """Run up to SLOTS jobs, one after the other; the server enforces the deadlines.
 
         Returns:
-            How each ended, in five numbers, as many as were run; and whether this server can go on.
+            Five numbers per job that was run (see ``server.run_one``); and whether this server can be used again.
         """
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
@@ -215,7 +216,7 @@ class Server:
 
 
 def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    """Start an interpreter with these descriptors as 3 and up, and nothing else open, that runs what comes on the first of them."""
+    """Start an interpreter that runs the bundle sent on descriptor 3; ``handles`` become 3 and up, others are closed."""
     above = max(*handles, 2 + len(handles)) + 1
     moves = [(handle, above + place) for place, handle in enumerate(handles)]
     moves += [(above + place, 3 + place) for place in range(len(handles))]
@@ -236,7 +237,7 @@ def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
 def close(
     control: socket.socket, process: subprocess.Popen[bytes], files: tuple[int, ...], group: ControlGroup, folders: list[str]
 ) -> None:
-    """End a server and release its resources; the kernel kills the remaining processes of its namespace."""
+    """Kill a server and release its resources; the kernel kills the remaining processes of its namespace."""
     control.close()
     process.kill()
     process.wait()
@@ -247,6 +248,6 @@ def close(
 
 
 def remove(folders: list[str]) -> None:
-    """Remove folders and forget them."""
+    """Remove folders and clear the list."""
     while folders:
         shutil.rmtree(folders.pop(), ignore_errors=True)

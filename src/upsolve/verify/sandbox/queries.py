@@ -1,7 +1,7 @@
-"""Runs one query against several databases, each of them new and in memory.
+"""Runs one query against several databases, each created in memory.
 
-Standard library only. The query is data to this module, which runs in the attempt's process: it may read the databases and nothing else,
-and no expected row is here. Rows go to standard output, one JSON array a line: NULL as null, a blob as ``{"blob": hex}``.
+Standard library only. Runs in the attempt's process, which holds no expected rows; the query can read its database and nothing
+else. Rows are written to standard output, one JSON array per line: NULL as null, a blob as ``{"blob": hex}``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
@@ -27,21 +27,21 @@ EXAMPLE = {
     "test_seconds": 0,
     "output_bytes": 999,
 }
-"""A job that fills the caches of the server which forks for queries."""
+"""A job for the warm-up of the server of profile ``sql``."""
 
 
 class RowsEndError(Exception):
-    """The rows are more than may be written."""
+    """The rows exceed the output limit."""
 
 
 def run(job: dict[str, Any], report: Any) -> None:
-    """Run a query against each database; report for each where its rows end in the output, or its error.
+    """Run a query against each database; report one record per database: the span of its rows in the output, or an error.
 
-    The rows of a test are the bytes from ``start`` to ``end`` of the output. After a syntax error or a flood nothing more is run.
+    The rows of a test are the bytes ``start:end`` of the output. A syntax error or too much output ends the run.
 
     Args:
-        job: ``engine``, ``code``, ``databases`` (one SQL script each), ``test_seconds`` (0: no limit of one test), ``output_bytes``.
-        report: writes a record of plain fields to the results.
+        job: ``engine``, ``code``, ``databases`` (SQL scripts), ``test_seconds`` (0: no limit per test), ``output_bytes``.
+        report: writes a record of JSON-serialisable fields to the results.
     """
     written = 0
     for index, script in enumerate(job["databases"]):
@@ -69,7 +69,7 @@ def run(job: dict[str, Any], report: Any) -> None:
 
 
 def write_rows(rows: Any, written: int, most: int) -> int:
-    """Write rows to standard output; return where they end.
+    """Write rows to standard output; return the offset of their end, bytes.
 
     Raises:
         RowsEndError: the output is longer than ``most`` bytes.
@@ -86,7 +86,7 @@ def write_rows(rows: Any, written: int, most: int) -> int:
 
 
 def blob(value: Any) -> Any:
-    """Return what stands for a cell that JSON does not have."""
+    """Return the JSON form of a cell whose type JSON lacks."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"blob": bytes(value).hex()}
     if type(value).__name__ == "Decimal":

@@ -1,4 +1,4 @@
-"""Run jobs in a warm sandboxed process under limits; one such server a thread, started again when it breaks."""
+"""Run jobs on warm sandbox servers under limits: one server per thread and profile, restarted when it breaks."""
 
 import json
 import marshal
@@ -20,63 +20,63 @@ __all__ = ["REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server"
 
 REQUIRED = (
     *("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits"),
-    *(("own_uid",) if os.geteuid() == 0 else ()),  # else an attempt could read what is root's alone
+    *(("own_uid",) if os.geteuid() == 0 else ()),  # without it an attempt of root could read root's files
 )
 """Layers without which untrusted code is not judged, unless isolation is ``best_effort``."""
 RESULTS_READ = 16 << 20
 PATIENCE = 8.0
-"""A run that waited for its core is given so many times the elapsed time."""
+"""Factor on the elapsed-time limits of a run that is repeated because it waited for its core."""
 LONG_SECONDS = 0.3
-"""Only of runs that took longer is it asked whether they waited for their core."""
+"""Shorter runs are never counted as having waited for their core, seconds."""
 STACK_BYTES = 1280 << 20
-"""Address space above the limit for programs that ask for large stacks of threads; their memory is limited by the control group."""
+"""Extra address space for programs that set a large thread stack size, bytes; the control group limits their memory."""
 PACKAGES_BYTES = 1 << 30
-"""Address space for libraries of packages that a task requires, which reserve far more than they use."""
+"""Extra address space for the libraries of required packages, which reserve far more than they use, bytes."""
 MOST_RECORDS = 1 << 16
-"""Result lines that are read; there is one a test and a few more."""
+"""Maximum number of result lines that are read; a run writes one per test and a few more."""
 OWN_MEMORY = 64 << 20
-"""What the server itself may use of its control group, and its own two processes."""
+"""Memory of the control group reserved for the launcher and the server, bytes."""
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a job ended; every figure comes from the kernel or from the server, none from the attempt."""
+    """How a job ended; every number comes from the kernel or the server, none from the attempt."""
 
     returncode: int | None
-    """Exit code of the attempt's process; None if a signal or the deadline ended it."""
+    """Exit code of the attempt's process, 0-255; None if a signal or the deadline ended it."""
     signal: int
-    """Signal that ended it, 0 if none."""
+    """Number of the signal that ended the process; 0 if none."""
     timed_out: bool
-    """True when the deadline ended it, or it used more processor time than it may."""
+    """True if it exceeded its deadline or its CPU time limit."""
     out_of_memory: bool
-    """True when the kernel killed a process of its control group for want of memory."""
+    """True if the kernel's out-of-memory killer ended a process of its control group."""
     wall_seconds: float
-    """Elapsed time from the fork to the end."""
+    """Elapsed time from fork to exit, seconds."""
     cpu_seconds: float
-    """Processor time of the attempt's process and of the children it waited for."""
+    """CPU time of the attempt's process, its children and its orphans, seconds."""
     memory_bytes: int
-    """Peak resident memory of the attempt's process."""
+    """Peak resident memory of the attempt's process, bytes."""
     results: bytes
-    """Result lines as they were written: the attempt's own data, never trusted, or a tester's."""
+    """Raw result lines, written by the tester or, untrusted, by the attempt's process."""
     stdout: bytes
-    """Standard output, cut at the limit."""
+    """Standard output, truncated at ``Limits.output_bytes``."""
     stderr: bytes
-    """Standard error, cut at the limit."""
+    """Standard error, truncated at ``Limits.output_bytes``."""
     output_exceeded: bool
-    """True when either stream went past the limit."""
+    """True if either stream exceeded the limit."""
     layers: tuple[str, ...]
-    """Confinement that was active."""
+    """Names of the active isolation layers."""
     contended: bool = False
-    """True when other processes used its cores, so that it may have had to wait for them."""
+    """True if other processes kept its cores busy, so that it may have waited for them."""
 
     @property
     def counted_seconds(self) -> float:
-        """Time that counts against a budget: elapsed time or, where it may have waited for a core, processor time."""
+        """Time that counts against a budget, seconds: elapsed time, or CPU time if the run was contended."""
         return min(self.wall_seconds, self.cpu_seconds) if self.contended else self.wall_seconds
 
     @cached_property
     def records(self) -> tuple[Mapping[str, Any], ...]:
-        """Result lines that are JSON objects; parsed when first read, so that a flood of them is in memory for one attempt at a time."""
+        """Result lines that are JSON objects; parsed on first access, so that only one attempt's flood is in memory."""
         return tuple(parse_records(self.results))
 
 
@@ -84,7 +84,7 @@ own = threading.local()
 
 
 def servers() -> dict[tuple[str, bool], Server]:
-    """Return this thread's servers by profile, and whether they run in gVisor."""
+    """Return this thread's servers, by (profile, whether under gVisor)."""
     if not hasattr(own, "servers"):
         own.servers = {}
     running: dict[tuple[str, bool], Server] = own.servers
@@ -92,7 +92,7 @@ def servers() -> dict[tuple[str, bool], Server]:
 
 
 def core_watch() -> CoreWatch:
-    """Return this thread's watch of its cores."""
+    """Return this thread's ``CoreWatch``."""
     if not hasattr(own, "watch"):
         own.watch = CoreWatch()
     watch: CoreWatch = own.watch
@@ -100,7 +100,7 @@ def core_watch() -> CoreWatch:
 
 
 def server(profile: str = "python", *, gvisor: bool = False) -> Server:
-    """Return this thread's server of a profile, started when there is none."""
+    """Return this thread's server of a profile; start one if there is none."""
     if (profile, gvisor) not in servers():
         servers()[profile, gvisor] = Server(profile, gvisor=gvisor)
     return servers()[profile, gvisor]
@@ -114,7 +114,7 @@ def forget_server(profile: str = "python", *, gvisor: bool = False) -> None:
 
 @lru_cache
 def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> bytes:
-    """Return the limits as the server takes them; programs that are built have further ones of their own in their jobs."""
+    """Return the marshalled limits of a request; jobs of compiled programs carry further limits."""
     wide = {
         "address_bytes": 0,
         "file_bytes": 512 << 20,
@@ -129,11 +129,11 @@ def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> b
 
 
 def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
-    """Run a few jobs, one after the other.
+    """Run jobs, one after the other, and return how each ended, in order.
 
     Raises:
-        IsolationError: a layer is required and not to be had here; names it.
-        JudgeError: the sandbox broke; says how. None of the jobs has been judged then.
+        IsolationError: a required layer is not available on this machine; names it.
+        JudgeError: the sandbox broke; says how. No job has a result then.
     """
     ends: list[Exit] = []
     while len(ends) < len(jobs):
@@ -147,16 +147,16 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
 
 
 def starved(end: Exit) -> bool:
-    """Return whether a run may have met its deadline because it waited for a core: it used some of its time, but not most of it.
+    """Return whether a run may have timed out because it waited for a core: CPU time between 1/32 and 3/4 of elapsed time.
 
-    One that used next to nothing has slept: even among 30 busy processes it would have had more.
+    A run below 1/32 has slept: even beside 30 busy processes it would have got more.
     """
     late = end.timed_out or b'"timeout": true' in end.results
     return late and end.contended and end.wall_seconds / 32 < end.cpu_seconds < 0.75 * end.wall_seconds
 
 
 def run_again(job: Job, running: Server, limits: Limits) -> Exit:
-    """Run a job alone in its sandbox with PATIENCE times its elapsed time; the limit of processor time stays."""
+    """Run a job again with PATIENCE times its limits of elapsed time; the CPU time limit is unchanged."""
 
     def patient(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
@@ -167,7 +167,7 @@ def run_again(job: Job, running: Server, limits: Limits) -> Exit:
 
 
 def demand_layers(running: Server, how: Judging) -> None:
-    """Refuse to run without the required layers."""
+    """Raise IsolationError if a required layer is missing, unless isolation is ``best_effort``."""
     missing = [name for name in REQUIRED if name not in running.layers]
     if how.isolation != "best_effort" and missing:
         raise IsolationError(
@@ -178,10 +178,10 @@ def demand_layers(running: Server, how: Judging) -> None:
 
 
 def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]:
-    """Run jobs on a server, those that one message holds; return the ends of those that were run.
+    """Run the jobs of one request on a server; return an Exit for each job that was run, which may be fewer.
 
-    The kernel counts what it killed for want of memory by group, not by job: where it killed anything, a job that ended by SIGKILL is
-    run again alone before that is held against it.
+    The kernel counts out-of-memory kills per control group, not per job. After such a kill, the first job that ended by SIGKILL
+    and those after it are run again, that one alone, to attribute the kill to a job.
     """
     folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
@@ -215,7 +215,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
 
 
 def taken_along(layers: tuple[str, ...], *, out_of_memory: bool) -> Exit:
-    """Return the end of a job that took the server with it for want of memory or, under gVisor, of processes: the attempt's doing."""
+    """Return the Exit of an attempt that also ended its server: it exhausted memory or, under gVisor, processes."""
     return Exit(
         returncode=None,
         signal=9,
@@ -238,7 +238,7 @@ def killed(end: Sequence[float]) -> bool:
 
 
 def collect(running: Server, number: int, end: list[float], limits: Limits, *, out_of_memory: bool, contended: bool) -> Exit:
-    """Read what server and attempt left behind in a place."""
+    """Return the Exit of the job in a slot, from the server's five numbers and the memory files."""
     out, err, results, _, _ = running.slot(number)
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
     code = int(code)
@@ -262,12 +262,12 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
 
 
 def content(handle: int, most: int) -> bytes:
-    """Return at most so many bytes of a file: a buffer of the limit's size would cost more than the rest of the reading."""
+    """Return at most ``most`` bytes of a file; a buffer never larger than the file, since allocating the limit is slow."""
     return os.pread(handle, min(most, os.fstat(handle).st_size), 0)
 
 
 def parse_records(data: bytes) -> list[Mapping[str, Any]]:
-    """Return the first MOST_RECORDS result lines that are JSON objects; the attempt may have written anything there."""
+    """Return those of the first MOST_RECORDS result lines that are JSON objects; the attempt may have written anything."""
     *lines, last = data.decode("utf-8", "replace").split("\n", MOST_RECORDS)
     try:
         found = None if last else json.loads(f"[{','.join(lines)}]")
@@ -279,7 +279,7 @@ def parse_records(data: bytes) -> list[Mapping[str, Any]]:
 
 
 def parsed(line: str) -> Any:
-    """Return the value of a line, None when it is none."""
+    """Return the JSON value of a line; None if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError, MemoryError):
@@ -287,5 +287,5 @@ def parsed(line: str) -> Any:
 
 
 def active_layers() -> tuple[str, ...]:
-    """Return the layers of confinement that work here."""
+    """Return the isolation layers that are available on this machine."""
     return server().layers

@@ -1,15 +1,15 @@
-"""The sandboxed side: a warm, lean interpreter that forks for every attempt.
+"""The server in the sandbox: a warm interpreter that forks for every attempt.
 
-Standard library only, and little of it: each page and mapping of this process costs every fork. Its descriptors:
+Standard library only, and few modules: each page and mapping of this process makes every fork slower. Its descriptors:
 
-    3  to the judge: one message for a few attempts (their limits, as marshal), one answer (how each ended, five numbers)
-    4, 9, 14 ... five memory files for each of them:
+    3  socket to the judge: a request for up to 8 attempts (limits and sizes, marshalled), a reply of five numbers per attempt
+    4, 9, 14 ... five memory files (memfd) per attempt:
        standard output, standard error, results,
-       the job of the attempt's process: code and inputs, never an expected answer,
-       the job of the tester's process, where there is one: tests with their answers
+       job of the attempt's process: code and inputs, never an expected answer,
+       job of the tester's process, if any: tests with their expected answers
 
-The server reads no job, so that no attempt finds anything of another in the memory it inherits. When an attempt is over, or its
-time is, the server kills every other process of its namespace, however well it hid; before the next one, it empties the folders.
+The server reads no job, so an attempt inherits no memory with data of another attempt. When an attempt ends or exceeds its
+deadline, the server kills every other process of the pid namespace; before the next attempt it empties the temporary folders.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # typing itself is not imported by us
+TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
@@ -42,18 +42,18 @@ CONTROL, FIRST, FILES = 3, 4, 5
 OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
 PR_SET_DUMPABLE = 4
 COMMON = "bisect collections copy functools heapq itertools json math operator re string typing warnings"
-"""Modules that programs like to import, and warnings, which ``os.execvpe`` imports: loaded once, inherited by all attempts.
+"""Modules that programs often import, and warnings, which ``os.execvpe`` imports: loaded once, inherited by all attempts.
 
-Not random: every fork would seed it anew.
+Without random: it would be seeded again in every fork.
 """
 
 
 class DeadlineError(Exception):
-    """The time of an attempt is over."""
+    """The attempt exceeded its deadline."""
 
 
 class Limits:
-    """What a message of the judge says, ready for use: most attempts have the limits of the one before."""
+    """Decoded limits of a request; kept for the next request, since most have the same limits."""
 
     def __init__(self, message: bytes) -> None:
         said = marshal.loads(message)
@@ -62,7 +62,7 @@ class Limits:
         self.said, self.processes = said, said["processes"] + 1
 
     def inherit(self, uid: int) -> bool:
-        """Take the limits that attempts can inherit from this process; return False when that is past raising them."""
+        """Set the rlimits that forks inherit; return False if a hard limit is already lower than requested."""
         said, memory = self.said, self.said["address_bytes"] or resource.RLIM_INFINITY
         most = memory + said["stack_bytes"] if said["address_bytes"] else memory
         size = max(said["output_bytes"] + 1, said["file_bytes"])
@@ -75,7 +75,7 @@ class Limits:
                 (resource.RLIMIT_STACK, 8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]),
             ):
                 resource.setrlimit(kind, (soft, hard))
-            if not uid:  # else it is counted for that user alone, see fork_process
+            if not uid:  # with a user id per attempt, fork_process sets it: the kernel counts processes per user
                 resource.setrlimit(resource.RLIMIT_NPROC, (self.processes, self.processes))
             os.chdir(said["folder"])
         except (OSError, ValueError):
@@ -84,9 +84,9 @@ class Limits:
 
 
 def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid: int, pipes: tuple[int, ...] = ()) -> int:
-    """Start a process that takes its job (which file, how many bytes), confines itself and runs the job; return its id.
+    """Fork a process that reads its job (offset of the file, bytes), confines itself and runs the job; return its pid.
 
-    It has an empty input on 0, output on 1 and errors on 2. Without pipes it has the results on 3, else the pipes on 3 and up.
+    Its descriptors: 0 empty input, 1 standard output, 2 standard error, and from 3 on the pipes or, without pipes, the results.
     """
     pid = os.fork()
     if pid:
@@ -117,7 +117,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid
 
 
 def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> tuple[int, int]:
-    """Start an attempt as the servant of a tester; only the tester holds the results. Return their process ids."""
+    """Fork an attempt that answers a tester, and the tester, which alone can write results; return their pids."""
     requests, to_attempt = os.pipe()
     replies, to_tester = os.pipe()
     attempt = fork_process(files, (JOB, sizes[0]), child.run, limits, uid, (to_tester, requests))
@@ -132,7 +132,7 @@ def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> t
 
 
 def wait_pair(attempt: int, test: int) -> Any:
-    """Wait for a tester, then for its attempt if that is why the tester ended; return None when the attempt is still there."""
+    """Wait for the tester, and for the attempt if the tester exited because of it; return None if the attempt still runs."""
     _, status = os.waitpid(test, 0)
     return os.wait4(attempt, 0) if status == tester.SERVANT_GONE << 8 else None
 
@@ -140,9 +140,9 @@ def wait_pair(attempt: int, test: int) -> Any:
 def run_one(
     files: int, limits: Limits, uid: int, wall_seconds: float, sizes: tuple[int, int]
 ) -> tuple[int, bool, float, int, float]:
-    """Run one attempt to its end or its deadline; return how it ended: status, timed out, cpu seconds, memory, wall seconds.
+    """Run one attempt to its end or deadline; return wait status, timed out, CPU seconds, peak memory in bytes, wall seconds.
 
-    ``sizes``: bytes of its job and of its tester's, 0 where there is none.
+    ``sizes``: bytes of the attempt's job and of the tester's job (0: no tester).
     """
     started, with_tester = time.monotonic(), sizes[1] > 0
     if with_tester:
@@ -167,7 +167,7 @@ def run_one(
 
 
 def sweep(pids: tuple[int, ...]) -> None:
-    """Kill whatever an attempt has left running: everything here but this process, where it is the first of its namespace."""
+    """Kill the remaining processes of an attempt: as pid 1 every other process of the namespace, else the process groups."""
     for pid in (-1,) if os.getpid() == 1 else [-pid for pid in pids]:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -176,9 +176,9 @@ def sweep(pids: tuple[int, ...]) -> None:
 
 
 def reap(pids: tuple[int, ...]) -> float:
-    """Kill and wait for what has ended up here, until there is nothing; return its processor time, in seconds.
+    """Kill and wait for orphaned processes until none is left; return their CPU time, seconds.
 
-    These are processes that the attempt started and did not wait for; the tester (the second of ``pids``) is ours and not counted.
+    Orphans are processes that the attempt started and did not wait for. The tester (second of ``pids``) does not count.
     """
     alone, seconds = os.getpid() == 1, 0.0
     if not alone:
@@ -198,7 +198,7 @@ def reap(pids: tuple[int, ...]) -> float:
 
 
 def warm_up() -> None:
-    """Load what programs use, and run one, so that a fork finds caches filled."""
+    """Import common modules and run sample jobs, so that forks inherit filled caches."""
     interpreter.site_names()
     for name in COMMON.split():
         __import__(name)
@@ -216,7 +216,7 @@ def warm_up() -> None:
 
 
 def load_packages(folder: str, names: list[str]) -> None:
-    """Load packages, for all attempts; say so and end when one cannot be loaded."""
+    """Import packages for all attempts; report to the judge and exit if an import fails."""
     sys.path.append(folder)
     for name in names:
         try:
@@ -227,7 +227,7 @@ def load_packages(folder: str, names: list[str]) -> None:
 
 
 def rewind(files: int) -> None:
-    """Reset offset and flags of the files that attempts write: under gVisor those of the judge's side are others."""
+    """Reset offset and flags of the output files: under gVisor the container and the judge do not share these."""
     import fcntl
 
     for handle in (files + OUT, files + ERR, files + RESULTS):
@@ -236,7 +236,7 @@ def rewind(files: int) -> None:
 
 
 def keep_from_proc() -> None:
-    """Keep attempts with our own user id from our memory, environment and descriptors: in /proc those are root's from now on."""
+    """Make this process non-dumpable: root then owns its files in /proc, and attempts with its user id cannot read them."""
     import ctypes
 
     if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
@@ -244,20 +244,20 @@ def keep_from_proc() -> None:
 
 
 class Clock:
-    """The deadline of the attempt that runs."""
+    """The deadline of the running attempt."""
 
     def __init__(self) -> None:
         self.deadline = float("inf")
         signal.signal(signal.SIGALRM, self.alarm)
 
     def alarm(self, _number: int, _frame: Any) -> None:
-        """End the wait for an attempt, if its time is over: others can send this signal, too."""
+        """Raise DeadlineError if the deadline has passed; an attempt can send SIGALRM earlier."""
         if time.monotonic() >= self.deadline:
             raise DeadlineError
 
 
 def main(said: str) -> None:
-    """Serve until the judge closes its end."""
+    """Serve requests until the judge closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     clock = Clock()
     setup = child.json.loads(said)
