@@ -1,1 +1,1 @@
-"""The model and its tokens."""
+"""The policy: models, tokenizers, prompts, attention over packed rows, and sampling."""

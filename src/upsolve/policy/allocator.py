@@ -8,7 +8,10 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_memory() -> None:
-    """Make glibc keep freed memory, for this process: page faults of fresh large tensors cost more than the arithmetic on them."""
+    """Make glibc keep freed memory in this process, because page faults on newly mapped large tensors cost more than computing on them.
+
+    Does nothing where the C library has no ``mallopt``.
+    """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         library.mallopt(M_MMAP_THRESHOLD, 1 << 30)

@@ -1,4 +1,4 @@
-"""Attention over packed rows by plain matrix products, block by block: on CPUs faster than the fused kernel with a mask.
+"""Attention over packed rows by plain matrix products, block by block: on CPUs faster than the fused SDPA kernel with a mask.
 
 Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query heads per key-value head, D head size;
 of one group: P prompt tokens, G attempts, R longest attempt.
@@ -22,7 +22,7 @@ TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
 
 AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-"""Arguments of activation checkpointing; nothing here is random."""
+"""Arguments of activation checkpointing; the attention uses no random numbers, so no RNG state is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,18 @@ class Place:
     start: int
     """Index of the first prompt token in the row."""
     prompt: int
-    """P, prompt tokens."""
+    """Number of prompt tokens, P."""
     attempts: tuple[int, ...]
-    """Tokens of each attempt."""
+    """Number of tokens of each attempt, [G]."""
 
 
 def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64]) -> list[list[Place]]:
-    """Return the groups of every row, in order; see PackedBatch for the arrays."""
+    """Return the groups of each row, in order.
+
+    Args:
+        group_BL: group of each token within its row, -1 in the padding (``PackedBatch.group_BL``).
+        attempt_BL: attempt of each token within its group, 1..G; 0 in prompts and padding (``PackedBatch.attempt_BL``).
+    """
     found: list[list[Place]] = []
     for groups, attempts in zip(group_BL, attempt_BL, strict=True):
         starts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
@@ -54,7 +59,10 @@ def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64]) -> list[l
 def attend(
     query: Tensor, own: tuple[Tensor, Tensor], before: tuple[Tensor, Tensor] | None, scaling: float, cap: float | None
 ) -> Tensor:
-    """Return the attention of queries [K, G, S, R, D]: causal over ``own`` keys and values [K, G, R, D], full over ``before`` [K, P, D]."""
+    """Return the attention output of queries [K, G, S, R, D].
+
+    Attention is causal over the keys and values ``own`` [K, G, R, D], and full over those of ``before`` [K, P, D], the prompt's.
+    """
     heads, groups, shared, length, size = query.shape
     stacked = query.reshape(heads, groups, shared * length, size) * scaling
     scores = torch.matmul(stacked, own[0].transpose(-1, -2))
@@ -75,7 +83,7 @@ def attend(
 
 
 def group_attention(query: Tensor, key: Tensor, value: Tensor, place: Place, scaling: float, cap: float | None) -> Tensor:
-    """Return the attention [K, S, n, D] of a group's n tokens, from queries [K, S, n, D], keys and values [K, n, D]."""
+    """Return the attention output [K, S, n, D] of a group's n tokens, from queries [K, S, n, D], keys and values [K, n, D]."""
     prompt, sizes = place.prompt, place.attempts
     prompt_query = query[:, :, :prompt].unsqueeze(1)
     prompt_key, prompt_value = key[:, :prompt], value[:, :prompt]
@@ -104,7 +112,7 @@ def padded_index(sizes: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Sequence[Place]], **how: Any) -> Tensor:
-    """Return the attention [B, H, L, D] of packed rows, group by group; weights are recomputed in the backward pass."""
+    """Return the attention output [B, H, L, D] of packed rows, group by group; attention weights are recomputed in the backward pass."""
     heads, shared = key.shape[1], query.shape[1] // key.shape[1]
     made: list[Tensor] = []
     for b, row in enumerate(rows):
@@ -123,10 +131,10 @@ def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Se
 def tree_attention(
     _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(cap(q k^T scale) + mask) v; cap(x) = c tanh(x / c) where the model asks for one (``softcap``), else x.
+    """softmax(cap(q k^T scale) + mask) v; cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x.
 
-    With ``places`` among the options, group by group. Without, with the bool mask [B, 1, L, L] over whole rows; query heads of one
-    key-value head are stacked, not copied.
+    With the option ``places`` the attention is computed group by group. Without it, it is computed over whole rows with the bool mask
+    [B, 1, L, L], True where a query sees a key; the query heads of a key-value head share its keys without a copy.
     """
     cap, rows = options.get("softcap"), options.get("places")
     if rows is not None:

@@ -1,8 +1,8 @@
 """Continuous batching with a key-value cache that is updated in place.
 
-Each slot of the batch decodes one attempt; a slot whose attempt ends starts the next one at the following step, so no slot waits for the
-longest attempt. A prompt is prefilled once for all its attempts. The model's code is not patched: the attention is registered with
-transformers.
+Each slot of the batch decodes one attempt. When the attempt ends, its slot starts the next attempt at the following step, so no slot waits
+for the longest attempt. A prompt is prefilled once for all its attempts. The model's code is not patched: the attention is registered
+with transformers.
 
 Legend: B slots, H key-value heads, R query heads per key-value head, P prompt tokens, L cache length, D head size, V vocabulary,
 N positions compared.
@@ -25,11 +25,11 @@ ATTENTION = "upsolve_batched_decode"
 GROWTH = 64
 """The cache grows by a multiple of this many tokens."""
 PROBE = 32
-"""Prompt tokens on which batched decoding is compared with the model."""
+"""Number of prompt tokens on which batched decoding is compared with the model's own forward pass."""
 MAX_TOTAL_VARIATION = 1e-3
-"""In float32: largest mean total variation between next-token distributions of batched decoding and of the model."""
+"""Largest mean total variation between the next-token distributions of batched decoding and of the model, in float32."""
 ROUNDING = 3.0
-"""In half precision the limit is this many times the total variation between the model's own one-pass and stepwise decoding."""
+"""In half precision, the limit as a multiple of the total variation between the model's own one-pass and stepwise decoding."""
 
 PromptKV = dict[int, tuple[Tensor, Tensor]]
 """Keys and values [1, H, P, D] of a prompt by layer."""
@@ -46,7 +46,7 @@ class BatchedCache:
         self.prefilling = False
 
     def reserve(self, tokens: int) -> None:
-        """Grow the cache to at least ``tokens`` per slot. It is kept short because attention reads all of it."""
+        """Grow the cache to at least ``tokens`` per slot, in steps of ``GROWTH``: attention reads the whole cache, so it is kept short."""
         missing = tokens - self.tokens
         if missing > 0:
             more = -(-missing // GROWTH) * GROWTH
@@ -66,7 +66,7 @@ class BatchedCache:
         return keys, values
 
     def fill(self, slot: int, prompt: PromptKV) -> None:
-        """Start a slot with a prefilled prompt."""
+        """Copy a prefilled prompt into a slot and set the slot's length."""
         tokens = next(iter(prompt.values()))[0].shape[2]
         self.reserve(tokens + 1)
         for layer, prefilled in prompt.items():
@@ -78,7 +78,7 @@ class BatchedCache:
         self.length_B[slot] = tokens
 
     def keep(self, slots: list[int]) -> None:
-        """Drop all slots but these."""
+        """Keep the slots with these indices and drop the others."""
         index = torch.tensor(slots, device=self.length_B.device)
         self.layers = {layer: (keys[index], values[index]) for layer, (keys, values) in self.layers.items()}
         self.length_B = self.length_B[index]
@@ -87,9 +87,9 @@ class BatchedCache:
 def slot_attention(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(cap(q k^T scale)) v: over each slot's own length when decoding, causal when prefilling a prompt.
+    """softmax(cap(q k^T scale)) v: over the cached tokens of each slot when decoding, causal when prefilling a prompt.
 
-    cap(x) = c tanh(x / c) where the model has one (``softcap``), else x; at most ``sliding_window`` tokens back.
+    cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x; at most ``sliding_window`` tokens back.
     """
     mask, cap, window = options.get("slot_mask"), options.get("softcap"), options.get("sliding_window")
     if mask is None:
@@ -108,7 +108,7 @@ def slot_attention(
 
 
 def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, None]:
-    """Causal attention over a prompt; fused unless there is a cap or a window shorter than the prompt."""
+    """Causal attention over a prompt; by SDPA, unless scores are capped or the sliding window is shorter than the prompt."""
     length, window = query.shape[2], options.get("sliding_window")
     if options.get("softcap") or (window is not None and window < length):
         seen = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
@@ -123,7 +123,7 @@ AttentionInterface.register(ATTENTION, slot_attention)
 
 
 def prefill(model: Any, cache: BatchedCache, ids: tuple[int, ...]) -> PromptKV:
-    """Return the keys and values of a prompt but for its last token, which is the slot's first input."""
+    """Return the keys and values of all tokens of a prompt except the last, which is the slot's first input."""
     cache.prompt, cache.prefilling = {}, True
     tokens = torch.tensor([ids[:-1]], device=model.device)
     positions = torch.arange(tokens.shape[1], device=model.device)[None]
@@ -154,10 +154,10 @@ def decode_step(model: Any, cache: BatchedCache, tokens_B: Tensor) -> Tensor:
 def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
     """Compare batched decoding with the model's own forward pass on the first tokens of a prompt.
 
-    Half of the tokens are prefilled, the others fed one by one. The model keeps its attention.
+    Half of the tokens are prefilled, the other half fed one by one. The model's attention implementation is restored afterwards.
 
     Returns:
-        Why this kind of model cannot be decoded in a batch; "" if it can.
+        The reason why batched decoding does not work for this model; "" if it works.
     """
     if odd := odd_layers(model.config.get_text_config()):
         return f"layers of the kind {', '.join(odd)}"
@@ -179,7 +179,7 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
 
 
 def stepwise_logits(model: Any, probe_1P: Tensor, half: int) -> Tensor:
-    """Return the logits [P - half, V] of the model with its own cache, fed token by token from position ``half`` on."""
+    """Return the logits [P - half, V] of the model with transformers' cache, fed token by token from position ``half`` on."""
     out: Any = model(probe_1P[:, : half + 1], use_cache=True)
     found = [out.logits[0, -1:]]
     for token in probe_1P[:, half + 1 :].split(1, dim=1):
@@ -189,5 +189,5 @@ def stepwise_logits(model: Any, probe_1P: Tensor, half: int) -> Tensor:
 
 
 def total_variation(logits_NV: Tensor, others_NV: Tensor) -> float:
-    """Return sum_v |p_v - q_v| / 2 between next-token distributions, the mean over N positions, 0..1."""
+    """Return the total variation sum_v |p_v - q_v| / 2 between next-token distributions, mean over N positions, in [0, 1]."""
     return float((logits_NV.softmax(-1) - others_NV.softmax(-1)).abs().sum(-1).mean()) / 2

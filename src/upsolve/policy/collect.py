@@ -1,4 +1,4 @@
-"""Sample a model on the tasks of an archive, into the archive."""
+"""Sample a model on the tasks of an archive and store the attempts in the archive."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,16 +41,16 @@ def sample_attempts(archive: Archive, config: SampleConfig, *, model: ModelConfi
 def sample_hinted(
     archive: Archive, config: SampleConfig, *, model: ModelConfig, hint: float, progress: OnProgress = no_progress
 ) -> int:
-    """Sample the tasks that a model has tried and not passed, and somebody has, with the first part of that program in the prompt.
+    """Sample the tasks that a model has tried and never passed, with the first part of another author's passed program in the prompt.
 
-    What the model makes of it is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). The author is the
-    model with the hint, such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so none are
-    stored. An interrupted call resumes as that of ``sample_attempts``.
+    A sample is stored as an attempt at the task without the hint (QuestA, 2507.13266; POPE, 2601.18779). Its author names the model and the
+    hint, such as ``smollm2-135m, hint 0.5``. Log-probabilities under the prompt without the hint are unknown, so none are stored. An
+    interrupted call resumes like ``sample_attempts``.
 
     Args:
-        archive: judged; the attempts are added to it.
+        archive: an archive whose attempts have verdicts; the new attempts are added to it.
         config: engine, number of samples, temperature, seed.
-        model: name or folder; its attempts are those of this author.
+        model: ``name`` (a name or folder) is also the author of the model's earlier attempts.
         hint: share of the shortest passed program (or of the reference) that is shown, in (0, 1).
         progress: called with the attempts sampled and wanted.
 
@@ -73,7 +73,7 @@ def sample_missing(
     author: str,
     progress: OnProgress,
 ) -> int:
-    """Sample tasks, by the names under which attempts are stored, until each has ``config.samples`` attempts of an author."""
+    """Sample tasks until each has ``config.samples`` attempts of an author; ``tasks``: id that attempts are stored under -> sampled task."""
     have: Counter[str] = Counter()
     for attempt in archive.attempts():
         have[attempt.task_id] += attempt.count if attempt.author == author else 0
@@ -100,7 +100,7 @@ def sample_missing(
 
 
 def harvestable(groups: Sequence[Group], model: str, hint: float) -> dict[str, Task]:
-    """Return the tasks that a model has tried and never passed, and somebody else has: task id -> task with the hint in its prompt."""
+    """Return the tasks that a model has tried and never passed but another author has: task id -> task with the hint in its prompt."""
     found: dict[str, Task] = {}
     for group in groups:
         passes: list[str] = []
@@ -118,7 +118,7 @@ def harvestable(groups: Sequence[Group], model: str, hint: float) -> dict[str, T
 
 
 def under(task_id: str, attempt: Attempt) -> Attempt:
-    """Return an attempt under another task's name, whose prompt differs, so that its log-probabilities there are unknown."""
+    """Return an attempt as one at another task; its log-probabilities are removed, because the other task's prompt differs."""
     if attempt.task_id == task_id:
         return attempt
     return replace(attempt, task_id=task_id, behavior_logp=None, token_logps=None, entropy=None)

@@ -21,7 +21,7 @@ class Engine:
     """An inference engine."""
 
     make: Callable[[SampleConfig, ModelConfig], Sampler]
-    """Loads a model by name or folder, or connects to it, and returns a sampler."""
+    """Loads a model by name or folder, or connects to its server, and returns a sampler."""
     follow: Callable[[SampleConfig, ModelConfig, Path], PolicySampler] | None = None
     """Returns a sampler of the policy in training, which uses its current weights; the path is a folder for the engine's files in the
     run. None: the engine cannot be used in online training."""
@@ -91,7 +91,7 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
-    """Return a sampler of a model by ``config.engine``.
+    """Return a sampler of a model that uses the engine ``config.engine``.
 
     Args:
         config: the engine and its settings.
@@ -106,12 +106,12 @@ def sampler(config: SampleConfig, model: ModelConfig) -> Sampler:
 
 
 def policy_sampler(config: SampleConfig, model: ModelConfig, folder: Path) -> PolicySampler:
-    """Return a sampler of the policy in training by ``config.engine``.
+    """Return a sampler of the policy in training that uses the engine ``config.engine``.
 
     Args:
         config: the engine and its settings.
         model: precision and adapters of the policy.
-        folder: for files of the engine, in the run's folder; created if needed.
+        folder: folder for the engine's files, within the run's folder; created if needed.
     """
     engine: Engine = find("engine", config.engine)
     assert engine.follow is not None, "the recipe was checked: SourceConfig.engine_follows_the_policy"

@@ -19,7 +19,7 @@ FLEX = "upsolve_flex"
 
 @cache
 def compiled(what: Any) -> Any:
-    """Return a function compiled once, for dynamic lengths."""
+    """Return a function compiled by torch.compile, once per process, with dynamic shapes."""
     return torch.compile(what, dynamic=True)
 
 
@@ -43,9 +43,9 @@ def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, windo
 def flex(
     _module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: BlockMask, **options: Any
 ) -> tuple[Tensor, None]:
-    """softmax(cap(q k^T scale)) v over the pairs of a block mask; cap(x) = c tanh(x / c) where the model asks for one (``softcap``).
+    """softmax(cap(q k^T scale)) v over the pairs of a block mask; cap(x) = c tanh(x / c) if the model caps its scores (``softcap``).
 
-    Under autocast rotary embeddings leave queries and keys in float32 beside values in bfloat16: all are cast to the values' dtype.
+    Under autocast, rotary embeddings return queries and keys in float32 while values are in bfloat16: all are cast to the values' dtype.
     """
     cap = options.get("softcap")
 

@@ -1,4 +1,4 @@
-"""Sample by transformers' own ``generate``: slower than batched decoding, for every causal model that transformers has.
+"""Sample by transformers' ``generate``: slower than batched decoding, but works for every causal model of transformers.
 
 Legend: B attempts decoded together, P prompt tokens, L tokens so far, V vocabulary.
 """
@@ -21,7 +21,7 @@ __all__ = ["generate_attempts"]
 
 
 class SampledLogits(LogitsProcessor):
-    """Samples by our own noise and leaves only the sampled token in the logits, so that ``generate``'s greedy choice is that token."""
+    """Samples with each attempt's random numbers and masks all other tokens, so that ``generate``'s greedy choice is the sampled token."""
 
     def __init__(self, state: DecodeState) -> None:
         self.state = state
@@ -36,21 +36,21 @@ class SampledLogits(LogitsProcessor):
 
 
 class StopEnded(StoppingCriteria):
-    """Stops the sequences whose attempts ended."""
+    """Stops the sequences whose attempts have ended."""
 
     def __init__(self, state: DecodeState) -> None:
         self.state = state
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Any:
-        """Return bool [B]."""
+        """Return bool [B], True for sequences to stop."""
         del input_ids, scores
         return self.state.free_B
 
 
 def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
-    """Yield the attempts of one ``generate`` call after the other: up to ``config.batch`` at one task.
+    """Yield the attempts of each ``generate`` call in turn: up to ``config.batch`` attempts at one task.
 
-    The model's ``generation_config`` (penalties, end-of-text tokens) is set aside meanwhile.
+    The model's ``generation_config`` (penalties, end-of-text tokens) is replaced during the call and restored afterwards.
     """
     before = model.generation_config
     model.generation_config = GenerationConfig()

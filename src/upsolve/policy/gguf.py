@@ -1,10 +1,10 @@
-"""GGUF files, converted once: dequantized to float32 safetensors under the cache folder, with their tokenizer.
+"""Conversion of GGUF files: dequantized once to float32 safetensors in the cache folder, with their tokenizer.
 
     $UPSOLVE_CACHE/models/<key>/{config.json, model.safetensors, tokenizer.json, ...}
 
-The key names the file (path, size, time of change) and the version of transformers. A conversion is written to a temporary
-folder and renamed, so it is never incomplete; one process converts while others wait. The most recently used conversions are kept, the
-others removed.
+The key is a hash of the file's path, size and modification time, and of the version of transformers. A conversion is written to a
+temporary folder and then renamed, so a reader never sees an incomplete one; one process converts while others wait. The ``KEPT`` most
+recently used conversions are kept, the others are removed.
 """
 
 import fcntl
@@ -28,9 +28,9 @@ from upsolve.types import content_id
 __all__ = ["converted"]
 
 KEPT = 4
-"""Conversions kept; a file of 135M parameters takes 0.5 GB."""
+"""Number of conversions kept; one of 135M parameters takes 0.5 GB."""
 FORMAT = "1"
-"""Changes with the format of conversions."""
+"""Version of the format of conversions, part of the key."""
 
 
 def converted(file: Path) -> Path:
@@ -40,7 +40,7 @@ def converted(file: Path) -> Path:
         file: a .gguf file that exists.
 
     Raises:
-        ModelError: the file is damaged, of an architecture that transformers does not know, or the cache cannot be written.
+        ModelError: the file is damaged or of an architecture that transformers does not know, or the cache cannot be written.
     """
     models = cache_folder() / "models"
     found = file.resolve().stat()
@@ -103,7 +103,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def no_progress_bar() -> Generator[None]:
-    """Silence the progress bar of the conversion, which ignores the settings of transformers."""
+    """Hide the progress bar of the conversion, which ignores transformers' setting for progress bars."""
     conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     before = conversion.tqdm
     conversion.tqdm = partial(before, disable=True)
@@ -114,7 +114,7 @@ def no_progress_bar() -> Generator[None]:
 
 
 def prune(models: Path) -> None:
-    """Remove all but the most recently used conversions, and the remains of killed ones."""
+    """Remove all but the ``KEPT`` most recently used conversions, and the temporary folders of conversions that were killed."""
     folders = sorted((one for one in models.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime, reverse=True)
     whole = [one for one in folders if one.suffix != ".tmp"]
     for old in [*whole[KEPT:], *(one for one in folders if one.suffix == ".tmp")]:

@@ -15,16 +15,16 @@ __all__ = ["Head", "head_of"]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """cap(scale (W h + b)), with cap(x) = c tanh(x / c), or x where c is None."""
+    """logits = cap(scale (W h + b)), with cap(x) = c tanh(x / c), or x where c is None."""
 
     weight_VD: Tensor
-    """W."""
+    """W, weight [V, D]."""
     scale: float = 1.0
     """Factor of the logits."""
     cap: float | None = None
-    """c."""
+    """c, limit of the absolute value of the logits; None: no limit."""
     bias_V: Tensor | None = None
-    """b."""
+    """b, bias [V]; None: no bias."""
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """Return float32 [N, V]."""
@@ -39,7 +39,7 @@ class Head:
 
 
 def head_of(model: Any) -> Head:
-    """Return the head of a causal language model of transformers, with its factor, cap and bias."""
+    """Return the head of a causal language model of transformers, with its scale, cap and bias."""
     head, config = model.get_output_embeddings(), model.config.get_text_config()
     scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", None) or 1.0)
     return Head(head.weight, scale, getattr(config, "final_logit_softcapping", None), getattr(head, "bias", None))

@@ -15,7 +15,7 @@ BUILTIN = "smollm2-135m"
 ADAPTERS = "adapter_config.json"
 """File in a folder of LoRA adapters."""
 HUB_SECONDS = 10.0
-"""Timeout of the request whether the hub has a model, seconds."""
+"""Timeout, in seconds, of the request that asks whether the hub has a model."""
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Located:
     """Location of a model."""
 
     where: str
-    """Folder, or name on the hub."""
+    """Folder of the model, or its name on the hub."""
     gguf: Path | None = None
     """The .gguf file, if any; ``where`` is then its folder."""
     local: bool = True
@@ -72,7 +72,7 @@ def builtin() -> Path:
 
 
 def is_path(name: str) -> bool:
-    """Return whether a name must be a path; names on the hub are ``owner/model`` or ``model``."""
+    """Return whether a name can only be a path, because names on the hub are ``owner/model`` or ``model``."""
     return name.startswith(("/", ".", "~")) or name.count("/") > 1 or ("/" in name and Path(name).parent.is_dir())
 
 
@@ -86,7 +86,7 @@ def hint(path: Path) -> str:
 
 
 def on_hub(name: str, *, offline: bool) -> Located:
-    """Return a model of the hub, from the local cache or to be downloaded.
+    """Return the location of a model on the hub: the local cache if it is there, else its name, to be downloaded.
 
     Raises:
         ModelError: the hub does not have it, refuses access, or cannot be reached.

@@ -1,4 +1,4 @@
-"""Load and save a policy: the model and its tokenizer."""
+"""Load, copy and save models and their tokenizers."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -39,13 +39,13 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
     """Load a causal language model.
 
     Args:
-        name: the built-in one, a folder (adapters included: they are merged), a .gguf file or a name on the hub.
-        dtype: of the weights.
-        device: where they go.
+        name: ``smollm2-135m`` (built in), a folder, a .gguf file or a name on the hub. LoRA adapters in a folder are merged into their base.
+        dtype: dtype of the weights.
+        device: device of the weights.
         offline: do not ask the hub.
 
     Raises:
-        ModelError: it cannot be found or read; names it and what was tried.
+        ModelError: the model cannot be found or read; the message names the model and what was tried.
     """
     found = locate(name, offline=offline)
     hf_logging.disable_progress_bar()
@@ -61,7 +61,7 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
 
 
 def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
-    """Load the base that adapters were trained on and add them to its weights."""
+    """Load the base model of a folder of LoRA adapters, and merge the adapters into its weights."""
     from peft import PeftConfig, PeftModel
 
     base = load_model(str(PeftConfig.from_pretrained(folder).base_model_name_or_path), dtype=dtype, offline=offline)
@@ -73,11 +73,11 @@ def load_codec(name: str, *, offline: bool = False) -> Codec:
     """Load the tokenizer of a model.
 
     Args:
-        name: as for ``load_model``; of adapters without a tokenizer, their base's is loaded.
+        name: as for ``load_model``; for adapters without a tokenizer, the tokenizer of their base model is loaded.
         offline: do not ask the hub.
 
     Raises:
-        ModelError: there is none, or it is not a fast one.
+        ModelError: the model has no tokenizer, or not a fast one.
     """
     found = locate(name, offline=offline)
     if found.adapters and not (Path(found.where) / "tokenizer.json").is_file():
@@ -93,13 +93,13 @@ def load_codec(name: str, *, offline: bool = False) -> Codec:
 
 
 def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
-    """Return the model with LoRA adapters (2106.09685) on every linear layer, W + (alpha / rank) B A; as it is for rank 0."""
+    """Return the model with LoRA adapters (2106.09685) on every linear layer, W + (alpha / rank) B A; for rank 0 the model unchanged."""
     if config.lora_rank == 0:
         return model
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
-    alpha: Any = config.lora_alpha  # peft says int, and only divides it
+    alpha: Any = config.lora_alpha  # annotated as int in PEFT, which accepts any number
     settings = LoraConfig(r=config.lora_rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     adapted: Any = get_peft_model(model, settings)
     for layer in adapter_layers(adapted):
@@ -117,18 +117,18 @@ def adapter_layers(model: Any) -> list[Any]:
 
 
 def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
-    """Load a model to train: float32, with its adapters if there are any, and activation checkpointing if asked for.
+    """Load a model for training: in float32, with adapters and activation checkpointing as configured.
 
-    With adapters and ``bf16`` the frozen matrices of linear layers are stored in bfloat16: autocast rounds them in every pass anyway, so
-    that all results are the same bit for bit, in half of the memory. Embeddings, norms and adapters stay in float32.
+    With adapters and ``bf16``, the frozen matrices of linear layers are stored in bfloat16. Autocast would round them in every forward pass,
+    so all results are the same bit for bit, with half of the memory. Embeddings, norms and adapters stay in float32.
 
     Args:
-        config: which model, its adapters and precision.
-        seed: of the adapters' initial weights.
-        device: where it goes.
+        config: the model, its adapters and its precision.
+        seed: seed of the adapters' initial weights.
+        device: device of the weights.
 
     Raises:
-        ModelError: it cannot be found or read, or has no activation checkpointing.
+        ModelError: the model cannot be found or read, or does not support activation checkpointing.
     """
     model = rounded(with_adapters(load_model(config.name, offline=config.offline), config, seed=seed), config)
     if config.gradient_checkpointing:
@@ -137,7 +137,7 @@ def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
 
 
 def rounded(model: Any, config: ModelConfig) -> Any:
-    """Return a model, with frozen matrices of linear layers in bfloat16 where the run computes so."""
+    """Return the model; with ``bf16``, the frozen parameters of its linear layers are cast to bfloat16."""
     for parameter in linear_parameters(model) if config.bf16 else ():
         if not parameter.requires_grad:
             parameter.data = parameter.data.to(torch.bfloat16)
@@ -145,7 +145,7 @@ def rounded(model: Any, config: ModelConfig) -> Any:
 
 
 def checkpoint_layers(model: Any, name: str) -> None:
-    """Let the backward pass recompute every decoder layer from its input, of which alone the forward pass keeps a copy (1604.06174)."""
+    """Enable activation checkpointing (1604.06174): the forward pass keeps each layer's input, the backward pass recomputes the rest."""
     enable: Any = (
         getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     )  # transformers < 5.20
@@ -156,7 +156,7 @@ def checkpoint_layers(model: Any, name: str) -> None:
 
 
 def linear_parameters(model: Any) -> list[nn.Parameter]:
-    """Return the weights and biases of linear layers, without a head that shares its matrix with the embedding."""
+    """Return the weights and biases of linear layers, except those of a head that shares its matrix with the embedding."""
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     layers = (module for module in model.modules() if isinstance(module, nn.Linear))
     return [parameter for layer in layers for parameter in layer.parameters(recurse=False) if id(parameter) not in embeddings]
@@ -164,9 +164,9 @@ def linear_parameters(model: Any) -> list[nn.Parameter]:
 
 @contextmanager
 def adapters_off(model: Any) -> Generator[None]:
-    """Let a model with adapters compute as its base for a while.
+    """Switch the adapters of a model off within the context, so that it computes as its base model.
 
-    Unlike PEFT's ``disable_adapter`` it leaves ``requires_grad`` of the adapters alone, which FSDP2 reads only once.
+    Unlike PEFT's ``disable_adapter``, ``requires_grad`` of the adapters stays as it is, because FSDP2 reads it only once.
     """
     layers = adapter_layers(model)
     for layer in layers:
@@ -179,15 +179,15 @@ def adapters_off(model: Any) -> Generator[None]:
 
 
 def with_weights(model: Any, weights: Iterable[Tensor]) -> Any:
-    """Return a copy of a model with other weights, in the order of its parameters; tied weights stay tied, buffers are copied."""
+    """Return a copy of a model with these weights, given in the order of its parameters; tied weights stay tied, buffers are copied."""
     pairs = zip(model.parameters(), weights, strict=True)
     return deepcopy(model, {id(old): nn.Parameter(new.detach(), requires_grad=old.requires_grad) for old, new in pairs})
 
 
 def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
-    """Return a frozen copy with its weights in another dtype, adapters merged into them.
+    """Return a frozen copy of a model with its weights in the given dtype and adapters merged into them.
 
-    Buffers keep their dtype: bfloat16 would round rotary frequencies by up to 0.4 %, which adds up over positions.
+    Buffers keep their dtype: bfloat16 would round rotary frequencies by up to 0.4 %, an error that grows with the position.
     """
     adapted = hasattr(model, "merge_and_unload")
     copied = with_weights(model, (old.clone() if adapted else old.to(dtype, copy=True) for old in model.parameters()))
@@ -199,7 +199,7 @@ def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
 
 
 def start_copy(model: Any, *, bf16: bool) -> Any:
-    """Return a frozen copy that computes the same; with ``bf16`` (under autocast) matrices of linear layers are stored as it rounds them."""
+    """Return a frozen copy with the same results; with ``bf16``, matrices of linear layers are stored as autocast would round them."""
     rounded = {id(parameter) for parameter in linear_parameters(model)} if bf16 else set[int]()
     weights = (old.to(torch.bfloat16) if id(old) in rounded else old.clone() for old in model.parameters())
     return with_weights(model, weights).requires_grad_(False).eval()
@@ -219,6 +219,6 @@ def trainable(model: Any) -> list[torch.nn.Parameter]:
 
 
 def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
-    """Write weights (adapters only, where there are any) and tokenizer so that ``load_model`` and others can read them."""
+    """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT."""
     model.save_pretrained(folder)
     codec.tokenizer.save_pretrained(folder)

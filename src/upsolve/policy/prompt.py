@@ -1,7 +1,7 @@
-"""Task -> messages, and completion -> code.
+"""Task -> chat messages, and completion -> code.
 
-The assistant turn is prefilled with an opening code fence, and sampling stops at the closing one. Samples and stored programs thus have the
-same format in training: code and ``CLOSE``.
+The assistant turn is prefilled with an opening code fence, and sampling stops at the closing one. So samples and stored programs have the
+same format in training: the code, then ``CLOSE``.
 """
 
 import re
@@ -18,7 +18,7 @@ MARK = "```"
 """Stop string of the sampler."""
 
 QUERIES = {"sql": "SQLite", "sqlite": "SQLite", "sqlite3": "SQLite", "duckdb": "DuckDB"}
-"""Languages of queries -> the engine that runs them."""
+"""Query languages -> the database engine that runs them, as named in prompts."""
 
 MAX_SHOWN = 3
 """Most visible tests shown in a prompt."""
@@ -30,7 +30,7 @@ def opening(task: Task) -> str:
 
 
 def messages(task: Task) -> list[dict[str, str]]:
-    """Return the chat messages of a task: the statement, what a query must be, and up to three visible tests."""
+    """Return the chat messages of a task: the statement, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests."""
     text = task.prompt.strip()
     if task.language in QUERIES:
         text += f"\n\nAnswer with one query for {QUERIES[task.language]}."
@@ -50,15 +50,15 @@ def example(test: TestCase) -> str:
 
 
 def hinted(task: Task, share: float, program: str = "") -> Task:
-    """Return the task with the first lines of a program in the prompt: that share of them, rounded down, never all.
+    """Return the task with the first floor(share * lines) lines of a program in the prompt, never all of its lines.
 
-    After the completion subtasks of StepCoder (2402.01391). There the policy continues these lines; here it repeats them, so that an
-    attempt is a whole program. Of a program of one line, such as a query, that share of its words is shown.
+    After the completion subtasks of StepCoder (2402.01391), where the policy continues the lines. Here the policy repeats them, so that an
+    attempt is a whole program. Of a program with one line, such as a query, the first words are shown instead.
 
     Args:
-        task: its ``task_id`` gets ``#hint`` and the number of lines or words shown.
-        share: 0..1.
-        program: the solution; empty: the task's reference.
+        task: the task; ``#hint`` and the number of lines or words shown are appended to its ``task_id``.
+        share: share of the lines or words shown, in [0, 1].
+        program: the program; empty: the task's reference.
     """
     text = (program or task.reference).rstrip()
     several = "\n" in text
@@ -72,7 +72,7 @@ def hinted(task: Task, share: float, program: str = "") -> Task:
 
 
 def completion_text(code: str) -> str:
-    """Return the completion, after the opening, that gives this code."""
+    """Return the completion that has this code: the code without trailing blanks, then ``CLOSE``."""
     return code.rstrip() + CLOSE
 
 
@@ -84,11 +84,11 @@ QUERY_END = re.compile(r";[ \t]*$|\n[ \t]*\n", re.MULTILINE)
 
 
 def extract_code(completion: str, language: str = "") -> str:
-    """Return the code of a free-form answer: the longest fenced block, of those that name the language if some do.
+    """Return the code of a free-form answer: its longest fenced block; if some blocks name the language, the longest of these.
 
-    A fence closes with the same character and at least as many of them, and its indentation is not part of the code
-    (CommonMark); an unclosed one runs to the end. Without a fence it is the first query, from SELECT or WITH to a line's final
-    semicolon or an empty line, where the language is one of queries; else all of the answer.
+    As in CommonMark, a fence is closed by at least as many of the same character, its indentation is not part of the code, and an unclosed
+    fence runs to the end of the answer. Without a fence the code is the first query, from SELECT or WITH to an empty line or a semicolon
+    at the end of a line, if the language is a query language; otherwise the whole answer.
     """
     blocks: list[tuple[bool, str]] = []
     position = 0
@@ -106,7 +106,7 @@ def extract_code(completion: str, language: str = "") -> str:
 
 
 def bare_query(answer: str) -> str:
-    """Return the first query of an answer without fences, all of it when it holds none."""
+    """Return the first query of an answer without fences; the whole answer if it has no query."""
     begin = QUERY.search(answer)
     if begin is None:
         return answer

@@ -1,4 +1,4 @@
-"""Requests to an engine: one per attempt, each with its own seed; and the interface of samplers."""
+"""Requests to an engine, one per attempt, each with its own seed; and the interfaces of samplers."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ __all__ = ["PolicySampler", "Request", "Sampler", "requests"]
 
 
 class Sampler(Protocol):
-    """A model that can be sampled, in this process or elsewhere."""
+    """A model that can be sampled, in this process or behind a server."""
 
     def __call__(
         self,
@@ -22,11 +22,11 @@ class Sampler(Protocol):
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield ``config.samples`` attempts a task, in the order in which they end.
+        """Yield ``config.samples`` attempts per task, in the order in which they end.
 
         Args:
-            tasks: to be sampled at.
-            config: number, temperature, nucleus, length limit and seed.
+            tasks: tasks to sample.
+            config: number of samples, temperature, top-p, length limit and seed.
             author: author of the attempts; empty: the model's name.
             on_done: called with the number of finished attempts.
         """
@@ -51,10 +51,10 @@ class PolicySampler(Protocol):
         Args:
             model: the policy, a causal language model of transformers.
             codec: its tokenizer (``upsolve.policy.tokens.Codec``).
-            tasks: to be sampled at.
-            config: number, temperature, nucleus, length limit and seed.
-            author: who the attempts are by; empty means the model's own name.
-            on_done: called with the number of attempts ended so far.
+            tasks: tasks to sample.
+            config: number of samples, temperature, top-p, length limit and seed.
+            author: author of the attempts; empty: the model's name.
+            on_done: called with the number of finished attempts.
         """
         ...
 
@@ -66,13 +66,13 @@ class Request:
     task: Task
     """The task."""
     seed: int
-    """Seed of its random numbers, 0 .. 2**31 - 1."""
+    """Seed of the attempt's random numbers, in [0, 2^31)."""
 
 
 def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
-    """Yield ``config.samples`` requests per task, those of a task together, so that prefix caches are used.
+    """Yield ``config.samples`` requests per task, all of one task before the next, so that prefix caches are used.
 
-    seed = (SHA-256(config.seed, task_id) + number) mod 2**31: distinct within a task, independent of the other tasks.
+    seed = (SHA-256(config.seed, task_id) + number) mod 2^31: distinct within a task, independent of the other tasks.
     """
     for task in tasks:
         digest = hashlib.sha256(f"{config.seed}/{task.task_id}".encode()).digest()

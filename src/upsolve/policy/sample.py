@@ -1,4 +1,4 @@
-"""Sample attempts from a policy: by batched decoding or, for models it does not support, by transformers' own ``generate``."""
+"""Sample attempts from a policy: by batched decoding or, for models without support for it, by transformers' ``generate``."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from upsolve.types import Attempt, Task
 __all__ = ["sample"]
 
 Job = tuple[Request, EncodedPrompt, PromptKV]
-"""A request, its prompt, and the prompt's keys and values, filled in when the first attempt at the task starts."""
+"""A request, its prompt, and the prompt's keys and values, which are computed when the first attempt at the task starts."""
 
 
 @torch.inference_mode()
@@ -31,20 +31,20 @@ def sample(
     author: str = "",
     on_done: Callable[[int], None] | None = None,
 ) -> Iterator[Attempt]:
-    """Yield ``config.samples`` attempts a task, in the order in which they end.
+    """Yield ``config.samples`` attempts per task, in the order in which they end.
 
-    ``token_logps`` and ``entropy`` are those of the untempered distribution. Each attempt has its own random numbers
-    (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
-    thread count give the same attempts. Batched decoding is first compared with the model's own forward pass; if they differ, a warning
-    says so and ``generate`` samples.
+    ``token_logps`` and ``entropy`` are in nats, of the distribution at temperature 1 without truncation. Each attempt has its own random
+    numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
+    number of threads give the same attempts. Batched decoding is first compared with the model's own forward pass; if they differ, a
+    warning is logged and ``generate`` is used instead.
 
     Args:
         model: a causal language model of transformers, in the dtype to sample in.
-        codec: its tokenizer.
-        tasks: to be sampled at.
-        config: number, temperature, nucleus, length limit, seed and batch size.
-        author: who the attempts are by; empty means the model's own name.
-        on_done: called with the number of attempts ended so far.
+        codec: the model's tokenizer.
+        tasks: tasks to sample.
+        config: number of samples, temperature, top-p, length limit, seed and batch size.
+        author: author of the attempts; empty: the model's name.
+        on_done: called with the number of finished attempts.
     """
     if not tasks:
         return
@@ -63,7 +63,7 @@ def sample(
 
 
 def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
-    """Yield the attempts that ended at each decoding step; the model's attention is replaced meanwhile."""
+    """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
     before, jobs = model.config._attn_implementation, make_jobs(codec, tasks, config)
     decoder = Decoder(model, codec, config, slots=min(config.batch, len(tasks) * config.samples))
     model.set_attn_implementation(ATTENTION)
@@ -77,7 +77,7 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
 
 
 def make_jobs(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[Job]:
-    """Yield one job per attempt, those at a task together."""
+    """Yield one job per attempt, all of one task before the next."""
     for task in tasks:
         prompt, prefilled = codec.prompt(task), PromptKV()
         for request in requests([task], config):
@@ -93,7 +93,7 @@ class Decoder:
         self.tokens_B = torch.zeros(slots, dtype=torch.long, device=model.device)
 
     def refill(self, jobs: Iterator[Job]) -> None:
-        """Start the next attempts in the free slots; without any left, drop the free slots once they are half of all."""
+        """Start the next attempts in the free slots; if none are left, drop the free slots once they are at least half of all slots."""
         for index, slot in enumerate(self.state.slots):
             if slot is None and (job := next(jobs, None)) is not None:
                 request, prompt, prefilled = job

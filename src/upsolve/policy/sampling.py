@@ -1,6 +1,6 @@
 """Next-token sampling, and the state of the attempts in a batch.
 
-Legend: B slots of the batch, one attempt each, V vocabulary, N most likely tokens searched for the nucleus.
+Legend: B slots of the batch, one attempt each, V vocabulary, N most likely tokens in which the nucleus is searched.
 """
 
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ from upsolve.types import Attempt, Task
 __all__ = ["DecodeState", "sample_tokens"]
 
 NUCLEUS = 128
-"""The nucleus is searched among this many most likely tokens."""
+"""Number of most likely tokens in which the nucleus is searched."""
 
 
 def sample_tokens(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, top_p: float) -> Tensor:
     """Sample one token per slot from softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751).
 
-    The set is searched among the 128 most likely tokens. Temperature 0 takes the most likely token.
+    For top_p < 1 the set is searched among the ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token.
 
     Args:
         logits_BV: [B, V] float32.
-        uniform_B: [B] float32, the noise: uniform in [0, 1).
-        temperature: >= 0.
-        top_p: (0, 1].
+        uniform_B: [B] float32, random numbers, uniform in [0, 1).
+        temperature: sampling temperature, >= 0.
+        top_p: smallest mass of the nucleus, in (0, 1].
 
     Returns:
         Token ids [B], int64.
@@ -46,7 +46,7 @@ def sample_tokens(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, t
 
 
 def running_sum(weights_BN: Tensor) -> Tensor:
-    """Return cumulative sums [B, N]. On GPUs PyTorch has no deterministic kernel for them and would refuse where one is asked for."""
+    """Return cumulative sums [B, N], with deterministic mode off: PyTorch has no deterministic CUDA kernel for cumsum and would raise."""
     before = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode(0)
     try:
@@ -56,7 +56,7 @@ def running_sum(weights_BN: Tensor) -> Tensor:
 
 
 def inverse_cdf(weights_BN: Tensor, uniform_B: Tensor) -> Tensor:
-    """Sample indices [B] in proportion to weights by inverting their cumulative sum; torch.multinomial takes 40 times as long on CPUs."""
+    """Sample indices [B] with probabilities proportional to the weights, by the inverse CDF; torch.multinomial is 40 times slower on CPUs."""
     total = running_sum(weights_BN)
     return torch.searchsorted(total, uniform_B[:, None] * total[:, -1:], right=True)[:, 0].clamp(max=total.shape[-1] - 1)
 
@@ -67,11 +67,11 @@ class Slot:
 
     task: Task
     noise: Random
-    """Random numbers of this attempt."""
+    """Random number generator of this attempt."""
     ids: list[int] = field(default_factory=list[int])
-    """Tokens sampled so far."""
+    """Token ids sampled so far."""
     logps: list[float] = field(default_factory=list[float])
-    """Their log-probabilities, nats."""
+    """Log-probabilities of the sampled tokens, nats."""
     entropy: float = 0.0
     """Sum over tokens of the entropy of the next-token distribution, nats."""
 
@@ -100,7 +100,7 @@ class DecodeState:
         self.slots[index] = Slot(request.task, Random(request.seed))
 
     def take(self, logits_BV: Tensor) -> tuple[Tensor, list[Attempt]]:
-        """Sample a token per slot from float32 logits; return the tokens [B] and the attempts that ended, whose slots are free now."""
+        """Sample a token per slot from float32 logits; return the tokens [B] and the attempts that ended. The slots of these become free."""
         noise = [0.0 if slot is None else slot.noise.getrandbits(24) / 2**24 for slot in self.slots]  # float32 holds 24 bits
         uniform_B = torch.tensor(noise, device=logits_BV.device)
         tokens_B = sample_tokens(logits_BV, uniform_B, temperature=self.config.temperature, top_p=self.config.top_p)

@@ -43,10 +43,10 @@ class RetryError(Exception):
 class Server:
     """Sample a server's model (``upsolve.policy.request.Sampler``).
 
-    ``behavior_logp`` is the sum over the sampled tokens, the closing fence's included, of the log-probabilities that the server
-    gives: nats, of the untempered distribution on vLLM. It is None where the server gives none, or not one a token, and for
-    ``chat``, where answers also contain text; ``token_logps`` are these where the server gives the token ids as well.
-    ``entropy`` is None.
+    ``token_logps`` are the log-probabilities that the server returns, in nats (by vLLM those of the untempered distribution), if it also
+    returns the token ids. ``behavior_logp`` is their sum over all sampled tokens, including those of the closing fence. It is None if the
+    server does not return one log-probability per token, and for ``chat``, where an answer contains text besides the code. ``entropy``
+    is None.
     """
 
     def __init__(self, server: ServerConfig, model: str, codec: Codec | None) -> None:
@@ -54,12 +54,12 @@ class Server:
 
         Args:
             server: address, form of the prompt, timeouts and retries.
-            model: name of the model, for the author and, unless ``server.model`` gives another, for the server.
-            codec: its tokenizer; None for ``chat``.
+            model: name of the model: author of the attempts and, unless ``server.model`` is set, the name sent to the server.
+            codec: the model's tokenizer; None for ``chat``.
 
         Raises:
-            ConfigError: the environment variable that should hold the key does not exist.
-            ValueError: a tokenizer with ``chat``, or none without it.
+            ConfigError: the environment variable that should hold the server's key is not set.
+            ValueError: a tokenizer is given with ``chat``, or missing without it.
         """
         if (codec is None) != (server.prompt == "chat"):
             raise ValueError(f"prompt {server.prompt!r} goes with {'no' if codec else 'a'} tokenizer")
@@ -79,9 +79,9 @@ class Server:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield ``config.samples`` attempts a task, in the order in which they end.
+        """Yield ``config.samples`` attempts per task, in the order in which they end.
 
-        Reproducible up to order where the server samples the same for the same seed.
+        Reproducible up to their order, if the server returns the same sample for the same seed.
 
         Raises:
             ModelError: the server refuses a request, or gives no answer after all retries.
@@ -133,11 +133,11 @@ class Server:
         }
 
     def read(self, task: Task, answer: Json, author: str) -> Attempt:
-        """Return the attempt that an answer holds.
+        """Return the attempt in a server's answer.
 
         Raises:
-            ModelError: the answer is not of OpenAI's protocol.
-            RetryError: the server gave up on the request.
+            ModelError: the answer does not follow OpenAI's protocol.
+            RetryError: the server reports that it aborted the request.
         """
         try:
             choice = answer["choices"][0]
@@ -167,10 +167,10 @@ class Server:
         )
 
     def attempt(self, request: Request, post: Callable[[], Json], author: str, over: Event) -> Attempt:
-        """Request an attempt; retry number n waits min(60, wait_seconds * 2**n) * u seconds, u uniform in [1/2, 1] by the seed.
+        """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the request's seed.
 
         Raises:
-            ModelError: the server refuses, or gives no answer after all retries.
+            ModelError: the server refuses the request, or does not answer after all retries.
         """
         jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
         for number in range(tries):
@@ -201,8 +201,8 @@ class Server:
         """Make one request.
 
         Raises:
-            RetryError: no complete answer, or a status code that asks for a retry.
-            ModelError: the server refuses.
+            RetryError: no complete answer, or a status code after which the request is retried.
+            ModelError: the server refuses the request.
         """
         try:
             reply = client.post(self.url, json=body)
@@ -223,7 +223,7 @@ class Server:
 def run_concurrently(
     work: Callable[[Request], Attempt], wanted: Iterator[Request], threads: int, over: Event
 ) -> "SimpleQueue[Attempt | Exception]":
-    """Run requests in threads until ``over`` is set or one raises; results, and the exception, go into the queue returned."""
+    """Run requests in threads until ``over`` is set or one raises; results, and the exception, are put into the returned queue."""
     ended: SimpleQueue[Attempt | Exception] = SimpleQueue()
     taking = Lock()
 
@@ -245,13 +245,13 @@ def run_concurrently(
 
 
 def before_fence(text: str, *, truncated: bool) -> str:
-    """Return the code of a completion: the text before the closing fence, which some servers leave out."""
+    """Return the code of a completion: the text before the closing fence, if the server returns the fence."""
     code = text.partition(MARK)[0]
     return code if truncated else code.removesuffix("\n")
 
 
 def ids_of(choice: Json) -> tuple[int, ...] | None:
-    """Return the sampled ids where the server gives them: ``token_ids`` (vLLM), or ``content`` with an ``id`` each (llama.cpp)."""
+    """Return the sampled ids if the server returns them: ``token_ids`` (vLLM), or ``content`` with an ``id`` each (llama.cpp)."""
     content = (choice.get("logprobs") or {}).get("content") or []
     ids = choice.get("token_ids") or [entry.get("id") for entry in content]
     return tuple(ids) if ids and all(isinstance(one, int) for one in ids) else None
@@ -262,7 +262,7 @@ def logps_of(logprobs: Json | None, tokens: int | None) -> tuple[float, ...] | N
 
     Args:
         logprobs: ``token_logprobs`` (OpenAI, vLLM) or ``content`` with a ``logprob`` each (llama.cpp).
-        tokens: how many were sampled; None if the server does not say.
+        tokens: number of sampled tokens; None if the server does not say.
     """
     if not logprobs:
         return None

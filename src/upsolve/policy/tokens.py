@@ -23,7 +23,7 @@ class EncodedPrompt:
     task_id: str
     """The task."""
     ids_P: tuple[int, ...]
-    """P tokens: chat template (without one, the tokenizer's beginning-of-text token), statement and opened code fence."""
+    """Token ids [P]: the chat template (without one, the tokenizer's beginning-of-text token), the statement and the opening code fence."""
 
 
 def begin_ids(tokenizer: Any) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ class Codec:
         """Wrap a fast tokenizer of transformers.
 
         Raises:
-            ValueError: it is not a fast tokenizer, which has no character offsets.
+            ValueError: the tokenizer is not a fast one, so it has no character offsets.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} has no fast version; character offsets need one")
@@ -49,7 +49,7 @@ class Codec:
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
 
     def prompt_text(self, task: Task) -> str:
-        """Return the prompt of a task as text, up to the first character of its code."""
+        """Return the prompt of a task as text, up to where the code of the completion begins."""
         if self.tokenizer.chat_template:
             text = self.tokenizer.apply_chat_template(messages(task), tokenize=False, add_generation_prompt=True)
         else:
@@ -66,20 +66,20 @@ class Codec:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
-        """Return the character span of every completion token, in ``completion_text(code)``, or in the code if it is not ``closed``."""
+        """Return the character span (start, end) of each completion token in ``completion_text(code)``; in ``code`` if not ``closed``."""
         text = completion_text(code) if closed else code
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
 
     def ids_of(self, attempt: Attempt) -> tuple[int, ...]:
-        """Return the completion of an attempt: the sampled ids if this tokenizer decodes them to its code, else the code tokenized."""
+        """Return the token ids of an attempt's completion: the sampled ids if they decode to its code, else the ids of its code tokenized."""
         sampled = attempt.token_ids
         if sampled and max(sampled) < len(self.tokenizer) and self.decode(list(sampled)) == attempt.code:
             return sampled
         return self.completion(attempt.code, closed=not attempt.truncated)  # a truncated attempt never closed its fence
 
     def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
-        """Return the character span of every token of ``ids_of``; before the closing fence these are positions in the code."""
+        """Return the character span (start, end) of each token of ``ids_of``; up to the closing fence, spans are positions in the code."""
         ids, closed = self.ids_of(attempt), not attempt.truncated
         if ids == self.completion(attempt.code, closed=closed):
             return self.offsets(attempt.code, closed=closed)
@@ -89,12 +89,12 @@ class Codec:
         return list(pairwise([0, *ends, len(text)]))
 
     def decode(self, ids: list[int]) -> str:
-        """Return the code that sampled ids hold: without special tokens, up to the closing fence."""
+        """Return the code of sampled ids: their text without special tokens, up to the closing fence."""
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text.partition(CLOSE)[0] if CLOSE in text else text.removesuffix("```")
 
     def _stop_mask(self, vocabulary: int) -> np.ndarray:
-        """Return a bool array [vocabulary]: tokens that end a completion (they hold a fence, or are special)."""
+        """Return a bool array [vocabulary], True for tokens that end a completion: those that contain a fence, and special tokens."""
         mask = np.zeros(vocabulary, dtype=bool)
         for index in range(min(vocabulary, len(self.tokenizer))):
             mask[index] = "```" in self.tokenizer.decode([index])

@@ -1,7 +1,7 @@
-"""Attention over packed rows by FlashAttention's variable-length kernel, on GPUs in half precision: no compilation, no mask.
+"""Attention over packed rows by FlashAttention's variable-length kernel, on GPUs in half precision; needs neither compilation nor a mask.
 
-Each prompt and each attempt is a sequence. The keys of an attempt are those of its prompt, then its own. Attention is causal, aligned at
-the last query and the last key; a sliding window reaches back over both.
+Each prompt and each attempt is a sequence of queries. The keys of an attempt are the keys of its prompt followed by its own. Attention is
+causal, with the last query aligned to the last key; a sliding window may extend from the attempt into the prompt.
 
 Legend: B rows, L row length, H query heads, D head size; N sequences, S keys of all sequences.
 """
@@ -34,14 +34,14 @@ VARLEN = "upsolve_varlen"
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Packed rows as sequences; the padding of a row is a sequence, too."""
+    """Packed rows as sequences; the padding of a row is also a sequence."""
 
     key_S: Tensor
-    """Token index, 0..B*L-1, of every key."""
+    """int64 [S]: token index of every key, in [0, B L)."""
     query_ends: Tensor
-    """int32 [N + 1]: cumulative query lengths, from 0; the queries are the tokens in order."""
+    """int32 [N + 1]: cumulative numbers of queries, starting with 0; the queries are all tokens in order."""
     key_ends: Tensor
-    """int32 [N + 1]: cumulative key lengths, from 0."""
+    """int32 [N + 1]: cumulative numbers of keys, starting with 0."""
     longest_query: int
     """Largest number of queries of a sequence."""
     longest_key: int
@@ -63,7 +63,7 @@ def split_row(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]
 
 
 def sequences(rows: Sequence[Sequence[Place]], length: int, device: torch.device) -> Sequences:
-    """Return packed rows of one length as sequences."""
+    """Return packed rows, all ``length`` tokens long, as sequences."""
     parts = [part for number, row in enumerate(rows) for part in split_row(row, np.arange(length) + number * length)]
     key_S = torch.from_numpy(np.concatenate([keys for _, keys in parts])).to(device)
     queries, keys = ([len(part[i]) for part in parts] for i in range(2))

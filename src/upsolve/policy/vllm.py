@@ -1,4 +1,4 @@
-"""vLLM in this process."""
+"""Sampling by vLLM in this process: a stored model, or the policy in training."""
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -24,7 +24,7 @@ __all__ = ["Vllm", "VllmFollower"]
 CHUNK = 1024
 """Requests given to vLLM at a time."""
 MEMORY = 0.9
-"""Share of a device's memory that vLLM uses where it is alone."""
+"""Default share of a device's memory that vLLM uses."""
 
 
 class Vllm:
@@ -34,9 +34,9 @@ class Vllm:
         """Load a model.
 
         Args:
-            config: devices and memory.
-            model: ``name``, ``bf16`` and ``offline`` are read; a .gguf file or adapters are written out for vLLM first.
-            sleeps: whether ``sleep`` frees memory; on GPUs only.
+            config: number of GPUs, share of their memory, context length, compilation.
+            model: ``name``, ``bf16`` and ``offline`` are read; a .gguf file is converted, and adapters are merged, for vLLM first.
+            sleeps: enable vLLM's sleep mode, so that ``sleep`` frees memory; on GPUs only.
 
         Raises:
             ModelError: vLLM is not installed, or the model cannot be loaded.
@@ -71,7 +71,7 @@ class Vllm:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield ``config.samples`` attempts a task, in the order of the tasks, up to 1,024 at a time.
+        """Yield ``config.samples`` attempts per task, in the order of the tasks; vLLM is given up to ``CHUNK`` requests at a time.
 
         ``token_logps`` are those of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
         """
@@ -87,19 +87,19 @@ class Vllm:
                 on_done(done)
 
     def reload(self) -> None:
-        """Wake up, load the weights from the folder again and drop the prefix cache, which belongs to the old weights."""
+        """Wake vLLM up, reload the weights from the model's folder, and reset the prefix cache, which was computed with the old weights."""
         if self.asleep:
             self.llm.wake_up(tags=["weights"])
         self.llm.collective_rpc("reload_weights")
-        if self.asleep:  # only now: weights and cache need not be there while the weights are loaded
+        if self.asleep:  # after loading, which needs memory besides the weights
             self.llm.wake_up(tags=["kv_cache"])
         self.asleep = False
         self.llm.reset_prefix_cache()
 
     def sleep(self) -> None:
-        """Free the memory of weights and cache, where ``sleeps``; ``reload`` allocates it again."""
+        """Free the memory of weights and key-value cache if sleep mode is enabled; ``reload`` allocates it again."""
         if self.sleeps and not self.asleep:
-            self.llm.sleep(level=2)  # 2: weights are not kept on the host, they are reloaded anyway
+            self.llm.sleep(level=2)  # 2: no copy of the weights in host memory, because `reload` reads them from the folder
             self.asleep = True
 
     def settings(self, request: Request, config: SampleConfig) -> Any:
@@ -115,7 +115,7 @@ class Vllm:
         )
 
     def attempt(self, task: Task, output: Any, author: str) -> Attempt:
-        """Return the attempt that an output holds; its ``logprobs`` are a mapping from token id to log-probability per sampled token."""
+        """Return the attempt in a completion of vLLM; its ``logprobs`` hold a mapping from token id to log-probability per sampled token."""
         ids = tuple(output.token_ids)
         logps = tuple(min(float(given[token].logprob), 0.0) for token, given in zip(ids, output.logprobs, strict=True))
         return Attempt(
@@ -132,10 +132,10 @@ class Vllm:
 
 
 class VllmFollower:
-    """Sample the policy in training: every call writes its weights to a folder and loads them into vLLM, which sleeps between calls."""
+    """Sample the policy in training: each call writes its weights to a folder and loads them into vLLM, which sleeps between calls."""
 
     def __init__(self, model: ModelConfig, folder: Path) -> None:
-        """Name the folder the weights are written to; vLLM is loaded at the first call, in the precision of ``model.bf16``."""
+        """Set the folder for the policy's weights; vLLM is loaded at the first call, in bfloat16 if ``model.bf16``, else in float32."""
         self.model, self.folder = model, folder
         self.engine: Vllm | None = None
 
@@ -149,7 +149,7 @@ class VllmFollower:
         author: str = "",
         on_done: Callable[[int], None] | None = None,
     ) -> Iterator[Attempt]:
-        """Yield attempts as ``upsolve.policy.sample.sample`` does; without tasks nothing is loaded.
+        """Yield attempts like ``upsolve.policy.sample.sample``, but in the order of the tasks; without tasks nothing is loaded.
 
         Raises:
             ModelError: vLLM is not installed, or cannot load the model.
@@ -157,10 +157,10 @@ class VllmFollower:
         if not tasks:
             return iter(())
         save_model(model, codec, self.folder)
-        model.to("cpu")  # the copy was made to be written
+        model.to("cpu")  # frees the GPU: this copy is not used after it was written
         on_gpu = torch.cuda.is_available()
         if on_gpu:
-            torch.cuda.empty_cache()  # vLLM is another process: it cannot use what PyTorch's allocator keeps here
+            torch.cuda.empty_cache()  # vLLM's engine is another process, which cannot use memory cached by this one's allocator
         if self.engine is None:
             self.engine = Vllm(config.vllm, self.model.at(str(self.folder)), sleeps=config.vllm.sleep and on_gpu)
         else:
@@ -169,7 +169,7 @@ class VllmFollower:
 
 
 def then_sleep(engine: Vllm, attempts: Iterator[Attempt]) -> Iterator[Attempt]:
-    """Yield attempts, then let the engine sleep, also where the sampling ends early."""
+    """Yield attempts, then put the engine to sleep, also if the caller stops early or sampling raises."""
     try:
         yield from attempts
     finally:
@@ -177,16 +177,16 @@ def then_sleep(engine: Vllm, attempts: Iterator[Attempt]) -> Iterator[Attempt]:
 
 
 def whole_prefill() -> dict[str, bool]:
-    """Return the settings that make vLLM prefill each prompt at once on CPUs, where a seeded request whose prompt it splits ends the engine.
+    """Return the settings that disable chunked prefill on CPUs, where a seeded request with a chunked prompt crashes the engine.
 
-    vLLM then sets the request's random numbers back, which generators on CPUs cannot do ("CPU Generator does not use offset", 0.32).
+    vLLM 0.32 then rewinds the request's random generator, which CPU generators do not support ("CPU Generator does not use offset").
     """
     on_cpu = import_module("vllm.platforms").current_platform.is_cpu()
     return {"enable_chunked_prefill": False} if on_cpu else {}
 
 
 def plain_folder(model: ModelConfig, dtype: torch.dtype, place: str) -> str:
-    """Return a name or folder that vLLM reads; merged adapters are written to ``place``."""
+    """Return a name or folder that vLLM can load; a model with adapters is merged and written to the folder ``place``."""
     found = locate(model.name, offline=model.offline)
     if found.gguf:
         return str(converted(found.gguf))
