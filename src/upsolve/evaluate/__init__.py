@@ -1,1 +1,1 @@
-"""How good a policy is, and how sure we are."""
+"""Evaluation of a policy: pass@k on held-out tasks, with intervals and paired tests over tasks."""

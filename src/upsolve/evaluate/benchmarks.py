@@ -1,4 +1,4 @@
-"""Evaluate a model on tasks: at one temperature, or at several of which the best is chosen on dev tasks."""
+"""Evaluate a model on tasks: at one temperature, or at several, the best of which is chosen on dev tasks."""
 
 import json
 import shutil
@@ -34,11 +34,11 @@ class HeldOut:
     test: tuple[Task, ...]
     """Tasks to measure on."""
     stored: tuple[Group, ...] = ()
-    """Judged attempts of the archive at these, for ``Sweep.heldout_logp``."""
+    """Judged attempts of the archive at the test tasks, for ``Sweep.heldout_logp``."""
 
 
 def held_out(split: Split, archive: str, config: EvalConfig) -> HeldOut:
-    """Return the tasks of a split that an evaluation takes."""
+    """Return the tasks of a split that an evaluation samples."""
     dev, test = split.tasks["dev"], split.tasks[config.split]
     chosen = tuple(test[: config.tasks or None])
     names = {task.task_id for task in chosen}
@@ -55,11 +55,11 @@ class Measurement:
     name: str
     """Label of the evaluations."""
     keep: Path | None
-    """JSONL file for the judged samples; unfinished ones are kept in folders beside it."""
+    """JSONL file for the judged samples; those of unfinished evaluations are kept in folders beside it. None: samples are not kept."""
     rows: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     """Judged samples, for ``keep``."""
     folders: list[Path] = field(default_factory=list[Path])
-    """Folders of unfinished samples."""
+    """Folders with the samples of unfinished evaluations."""
 
     def evaluate(
         self, tasks: Sequence[Task], config: SampleConfig, task_set: str, report: OnProgress
@@ -86,7 +86,7 @@ class Measurement:
         return evaluation, attempts, verdicts
 
     def finish(self) -> None:
-        """Write the judged samples, remove the unfinished ones, and drop the model from memory."""
+        """Write the judged samples, remove the folders of unfinished samples, and drop the model from memory."""
         self.model.release()
         if self.keep:
             write_text(self.keep, "".join(json.dumps(row) + "\n" for row in self.rows))
@@ -107,17 +107,18 @@ def evaluate_model(
 ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
     """Sample a model on tasks at ``sample.temperature``, judge the samples, and score every task.
 
-    With ``keep``, a call that is interrupted keeps the samples of the tasks it has finished, and the same call resumes after them.
+    With ``keep``, an interrupted call keeps the samples of finished tasks, and the same call resumes after these.
 
     Args:
         tasks: tasks to sample.
         model: name or folder, and precision.
-        sample: engine, number of samples, temperature, nucleus, length limit and seed.
+        sample: engine, number of samples, temperature, top-p, length limit and seed.
         verify: limits of the judge.
         name: label in tables.
         task_set: name of the tasks in the evaluation, such as ``embedded:test``.
-        keep: JSONL file for the judged samples, one a line; until it is complete, samples are kept in a folder beside it. None keeps none.
-        progress: called with the stage (``sample``, ``verify``), samples done, and samples in all.
+        keep: JSONL file for the judged samples, one per line; until the file is complete, samples are kept in a folder beside it. None:
+            samples are not kept.
+        progress: called with the stage (``sample``, ``verify``), samples done, and total samples.
 
     Returns:
         The evaluation, and the samples with their verdicts.
@@ -141,24 +142,24 @@ def sweep_model(
 ) -> Sweep:
     """Evaluate a model at several temperatures; the model is loaded once.
 
-    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at the best
-    temperature for pass@1, at the best one for pass@k (k = ``dev_samples``), and at the highest; once at temperature 0. An interrupted
-    call resumes as that of ``evaluate_model``.
+    Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at three
+    temperatures: the best for pass@1, the best for pass@k (k = ``dev_samples``), and the highest; and once at temperature 0, if that is
+    among the temperatures. An interrupted call resumes like ``evaluate_model``.
 
     Args:
         tasks: dev tasks to choose on, test tasks to measure on.
         model: name or folder, and precision.
-        sample: engine, number of samples on test tasks, nucleus, length limit and seed; its temperature is not read.
+        sample: engine, number of samples on test tasks, top-p, length limit and seed; its temperature is not read.
         verify: limits of the judge.
         evaluate: temperatures, and samples on dev tasks.
         name: label in tables.
-        keep: JSONL file for all judged samples, each with its split and temperature. None keeps none.
-        progress: called with name, split, temperature and stage, samples done, and samples in all.
+        keep: JSONL file for all judged samples, each with its split and temperature. None: samples are not kept.
+        progress: called with a label (name, split, temperature, stage), samples done, and total samples.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
 
     def measured(temperature: float, *, dev: bool) -> Evaluation:
-        # another seed on dev tasks: other samples, should both be of the same tasks
+        # another seed on dev tasks: different samples even if dev and test tasks are the same
         samples, seed = (evaluate.dev_samples, sample.seed + 1) if dev else (sample.samples, sample.seed)
         split = "dev" if dev else tasks.split
         report = labelled(progress or no_progress, f"{name}: {split}, {temperature_name(temperature)}")
@@ -180,7 +181,7 @@ def sweep_model(
 
 
 def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
-    """Return the temperatures to sample at; the lowest one alone, with a warning, where there is no task to choose on."""
+    """Return the temperatures to sample at; without dev tasks only the lowest one, with a warning."""
     lowest, *others = config.temperatures
     if others and not dev:
         warnings.warn(f"no dev task to choose a temperature on (data.dev): measuring at {lowest:g} alone", stacklevel=3)
@@ -189,10 +190,10 @@ def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
 
 
 def at(sample: SampleConfig, temperature: float, *, samples: int, seed: int) -> SampleConfig:
-    """Return the settings for one temperature; greedy decoding gives the same attempt every time, so one is enough."""
+    """Return the settings for one temperature; at temperature 0 with one sample per task, because greedy decoding always gives the same."""
     return sample.model_copy(update={"temperature": temperature, "samples": samples if temperature else 1, "seed": seed})
 
 
 def labelled(progress: OnProgress, label: str) -> OnProgress:
-    """Return a callback that puts a label before the stage."""
+    """Return a progress callback that prefixes the stage with a label."""
     return lambda what, done, total: progress(f"{label}: {what}", done, total)

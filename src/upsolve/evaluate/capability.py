@@ -1,7 +1,7 @@
-"""Two models at several temperatures: is the second one more capable, or only surer?
+"""Compare two models at several temperatures: is the second model more capable, or only surer (its distribution sharper)?
 
-Training on a model's own samples makes its distribution sharper, which raises pass@1 at temperature 1 as lowering the temperature
-would; nothing was learned then. So models are compared at the temperature that is best for each of them.
+Training on a model's own samples makes its distribution sharper. That raises pass@1 at temperature 1 just as a lower temperature would,
+without any new capability. So each model is measured at the temperature that is best for it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Solved:
     lost: int
     """Tasks that only the first one solves."""
     samples: int
-    """Fewest samples of a task in either."""
+    """Smallest number of samples of a task in either evaluation."""
 
     @property
     def p_value(self) -> float:
@@ -41,7 +41,7 @@ class Solved:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What changed from one sweep to another over the same test tasks."""
+    """Comparisons of two sweeps over the same test tasks."""
 
     before: Sweep
     """The baseline."""
@@ -50,24 +50,24 @@ class Capability:
     best: Comparison
     """pass@1, each model at its own best temperature."""
     greedy: Comparison | None
-    """pass@1 of greedy decoding; None where one of the two was not measured so."""
+    """pass@1 of greedy decoding; None if one of the two models was not evaluated at temperature 0."""
     hot: Comparison
     """pass@1 at the highest temperature."""
     many: Comparison
-    """pass@k, each model at its own best temperature for it."""
+    """pass@k, each model at its own best temperature for pass@k."""
     solved: Solved
     """Tasks solved by any sample, in the evaluations of ``many``."""
 
     @property
     def conclusion(self) -> Conclusion:
-        """The rule's answer, see ``conclude``."""
+        """What changed, by the rule of ``conclude``."""
         if not self.before.dev or not self.after.dev:
             return "one temperature"
         return conclude(self.best, self.greedy, self.hot)
 
     @property
     def sentence(self) -> str:
-        """The conclusion in one sentence, with the figures that decide it."""
+        """The conclusion in one sentence, with the numbers that decide it."""
         return {
             "more capable": f"More capable: {told(self.best, own=True)}{self.greedily}.",
             "surer only": f"Surer only, not more capable: {told(self.hot)}, but {told(self.best, own=True)}.",
@@ -79,14 +79,14 @@ class Capability:
 
     @property
     def greedily(self) -> str:
-        """The change of greedy decoding, where it is not the best temperature of both anyway."""
+        """The change in greedy decoding as a clause; empty if temperature 0 is the best temperature of both models."""
         if self.greedy is None or self.best.temperatures == (0, 0):
             return ""
         return f"; greedily {self.greedy.change}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Reasons to doubt the sentence."""
+        """Reasons to doubt the conclusion, one sentence each."""
         warnings = [*self.best.doubts]
         if self.greedy and self.greedy.outcome == "loss" and self.conclusion != "worse":
             warnings.append(f"Greedy decoding falls: {told(self.greedy)}.")
@@ -96,15 +96,15 @@ class Capability:
 
 
 def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
-    """Compare two models at each one's best temperatures, over the same test tasks.
+    """Compare two models over the same test tasks, each at its own best temperatures.
 
     Args:
         before: the baseline.
         after: the other model.
-        k: the k of ``many``.
+        k: k of the comparison ``many``.
 
     Raises:
-        ValueError: they were measured on different tasks; names some.
+        ValueError: the models were measured on different tasks; the message names some.
     """
     greedy = compare(before.greedy, after.greedy) if before.greedy and after.greedy else None
     return Capability(
@@ -119,16 +119,16 @@ def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
 
 
 def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Conclusion:
-    """Return what changed, by this rule, in this order; a gain (loss) is a paired interval above (below) zero and p < 0.05.
+    """Return what changed: the first of these cases that applies. A gain (loss) is a paired interval above (below) zero and p < 0.05.
 
-    1. ``too few tasks``: fewer than 6 have pass@1 in both.
-    2. ``worse``: at each model's own best temperature, pass@1 is a loss.
-    3. ``more capable``: there it is a gain, and greedy decoding is not a loss.
-    4. ``surer only``: there it is neither, and at the highest temperature it is a gain.
-    5. ``no change``: everything else, a gain that greedy decoding vetoes too.
+    1. ``too few tasks``: fewer than 6 tasks have pass@1 in both evaluations.
+    2. ``worse``: pass@1 at each model's own best temperature is a loss.
+    3. ``more capable``: pass@1 at each model's own best temperature is a gain, and greedy decoding is not a loss.
+    4. ``surer only``: it is neither gain nor loss there, but a gain at the highest temperature.
+    5. ``no change``: all other cases, including a gain with a loss in greedy decoding.
 
-    Greedy decoding vetoes a gain only if its own interval lies below zero: one answer a task is so noisy (+-7 points on 104 tasks) that
-    asking for proof that it does not fall would refuse every true gain of less than that.
+    Greedy decoding blocks a gain only if its own interval lies below zero. One answer per task is so noisy (+-7 points on 104 tasks) that
+    requiring proof of no fall would reject every true gain of less than 7 points.
     """
     if best.outcome == "too few tasks":
         return "too few tasks"
@@ -140,7 +140,7 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Co
 
 
 def solved(before: Evaluation, after: Evaluation) -> Solved:
-    """Return how many tasks are solved by any sample of the two, over the tasks with scored samples in both."""
+    """Count the tasks that at least one sample of each model solves, over the tasks with scored samples in both evaluations."""
     first, second = ({score.task_id: score for score in one.scores if score.samples} for one in (before, after))
     pairs = [(first[name], second[name]) for name in first if name in second]
     return Solved(
@@ -153,7 +153,7 @@ def solved(before: Evaluation, after: Evaluation) -> Solved:
 
 
 def told(comparison: Comparison, *, own: bool = False) -> str:
-    """Return a comparison as a clause: from what to what, at which temperatures, the difference with its interval."""
+    """Return a comparison as a clause: both values, their temperatures, the difference with its interval."""
     first, second = (f"{100 * mean:.1f}" for mean in comparison.means)
     names = [temperature_name(temperature) for temperature in comparison.temperatures]
     if own:
@@ -166,7 +166,7 @@ def told(comparison: Comparison, *, own: bool = False) -> str:
 
 
 def seen(comparison: Comparison) -> str:
-    """Return what difference the tasks of a comparison could have shown."""
+    """Return a clause with the smallest difference that this number of tasks could have shown."""
     paired = comparison.paired
     if paired is None or not paired.deviation > 1e-9:
         return "no task differs"
@@ -177,5 +177,5 @@ def seen(comparison: Comparison) -> str:
 
 
 def tasks_of(comparison: Comparison) -> str:
-    """Return the number of tasks of a comparison."""
+    """Return the number of tasks of a comparison as text."""
     return f"{comparison.paired.difference.tasks if comparison.paired else 0} tasks"

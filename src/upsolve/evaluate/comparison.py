@@ -13,13 +13,13 @@ __all__ = ["DECIDABLE", "Comparison", "compare", "drops", "interval_text"]
 
 Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
 DECIDABLE = 6
-"""Fewest tasks for an outcome: with n tasks the sign-flip test's smallest p-value is 2 / 2**n, below 0.05 from 6 tasks on."""
+"""Smallest number of tasks for a gain or loss: with n tasks the smallest p-value of the sign-flip test is 2 / 2^n, below 0.05 for n >= 6."""
 DROP = 0.03
-"""Smallest fall of pass@k within a difficulty, as a share, that is called out."""
+"""Smallest fall of pass@k within a difficulty that is reported, as a share."""
 FEW = 30
-"""Below this many tasks a bootstrap interval over tasks is too narrow; the comparison says so."""
+"""With fewer tasks than this a bootstrap interval over tasks is too narrow, and the comparison warns."""
 WARM = 0.5
-"""From this temperature on, a gain may be no more than a sharper distribution."""
+"""At this temperature and above, a gain may come from a sharper distribution alone, and the comparison warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Comparison:
     k: int
     """The k of pass@k."""
     means: tuple[float, float]
-    """Mean pass@k of the baseline and of the other over the shared tasks, each in [0, 1]; nan without shared tasks."""
+    """Mean pass@k of the baseline and of the other evaluation over the shared tasks, each in [0, 1]; nan without shared tasks."""
     paired: Paired | None
-    """Mean difference with its 95 % interval over tasks and its p-value; None without shared tasks."""
+    """Mean difference in pass@k over tasks, with its 95 % interval and its p-value; None without shared tasks."""
     left_out: tuple[str, ...]
-    """Tasks for which pass@k is undefined in one of the two (unscored, or fewer than k samples), sorted."""
+    """Ids of the tasks for which pass@k is undefined in one of the two (fewer than k scored samples), sorted."""
     temperatures: tuple[float | None, float | None]
-    """Sampling temperatures of the two, >= 0; None where folds with different ones are pooled."""
+    """Sampling temperatures of the two evaluations, >= 0; None for pooled folds with different temperatures."""
 
     @property
     def outcome(self) -> Outcome:
@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        """The outcome first, in one short sentence."""
+        """One short sentence that begins with the outcome."""
         said = {"gain": "Gain", "loss": "Loss", "undecided": "No difference shown", "too few tasks": "Too few tasks to tell"}
         if self.paired is None:
             return f"{said[self.outcome]}: pass@{self.k} is undefined for every task in one of the two"
@@ -87,7 +87,7 @@ class Comparison:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes the figures unreliable: few tasks, tasks left out."""
+        """Reasons why the numbers are unreliable: few tasks, tasks left out."""
         told: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW:
@@ -101,7 +101,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The doubts, and for a gain at one high temperature what it may be."""
+        """``doubts`` and, for a gain at the same high temperature, a warning that it may come from a sharper distribution."""
         before, after = self.temperatures
         if self.outcome != "gain" or before != after or after is None or after < WARM:
             return self.doubts
@@ -112,12 +112,12 @@ class Comparison:
         )
 
     def text(self) -> str:
-        """Return headline, details and warnings, a line each."""
+        """Return headline, details and warnings, one line each."""
         return "\n".join(line for line in (self.headline, self.details, *self.warnings) if line)
 
 
 def interval_text(change: Estimate) -> str:
-    """Return a difference of shares with its interval, in points; no interval where there are too few tasks for one."""
+    """Return a difference of shares with its interval, in percentage points; without the interval if there are too few tasks for one."""
     interval = f"[{points(change.low)}, {points(change.high)}]" if change.tasks >= DECIDABLE else "(no interval)"
     return f"{points(change.mean)} {interval}"
 
@@ -131,7 +131,7 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
     """Compare two evaluations task by task, over the tasks where pass@k is defined in both.
 
     Raises:
-        ValueError: they were made over different tasks; names some.
+        ValueError: the evaluations are over different tasks; the message names some.
     """
     if odd := {score.task_id for score in before.scores} ^ {score.task_id for score in after.scores}:
         raise ValueError(f"{before.name} and {after.name} are over different tasks: {', '.join(sorted(odd)[:5])}")
@@ -147,7 +147,7 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
 
 
 def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str, ...]:
-    """Return a sentence for every difficulty and k where pass@k falls by ``DROP`` or more, the largest k of a difficulty alone."""
+    """Return a sentence for each difficulty in which pass@k falls by ``DROP`` or more for some k; it names the largest such k."""
     told: list[str] = []
     for label in dict.fromkeys(score.difficulty for score in before.scores):
         one, other = (replace(run, scores=tuple(s for s in run.scores if s.difficulty == label)) for run in (before, after))

@@ -1,4 +1,4 @@
-"""Judged samples -> scores a task."""
+"""Judged samples -> one score per task, and averages over samples."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["error_mix", "lint_profile", "outcome_mix", "score_tasks", "weighted_
 
 
 def score_tasks(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> tuple[TaskScore, ...]:
-    """Return one score a task, in the order of the tasks; unscored samples are counted apart, never as failures."""
+    """Return one score per task, in the order of the tasks; unscored samples are counted separately, never as failures."""
     by_task: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
     for attempt, verdict in zip(attempts, verdicts, strict=True):
         by_task[attempt.task_id].append((attempt, verdict))
@@ -44,7 +44,7 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
 
 
 def read_by_ruff(verdict: Verdict) -> bool:
-    """Return whether Ruff has looked and could see all."""
+    """Return whether Ruff was run on the sample and could parse all of it."""
     return analysed(verdict, "lint") and not unreadable(verdict, "lint")
 
 
@@ -66,7 +66,7 @@ def error_mix(scores: Sequence[TaskScore]) -> dict[str, float]:
 
 
 def lint_profile(scores: Sequence[TaskScore]) -> dict[str, float]:
-    """Return Ruff's findings a sample that parses, by severity, most frequent first; empty if none was linted."""
+    """Return the mean number of Ruff's findings per linted sample that parses, by severity, most frequent first; {} if none was linted."""
     linted = sum(item.linted for item in scores)
     total = Counter[str](dict.fromkeys(("error", "security", "warning", "convention"), 0))
     for item in scores:
@@ -77,7 +77,7 @@ def lint_profile(scores: Sequence[TaskScore]) -> dict[str, float]:
 
 
 def weighted_mean(scores: Sequence[TaskScore], what: str) -> float | None:
-    """Return the mean over samples of ``mean_tokens`` or ``mean_entropy``; None if it was not measured."""
+    """Return the mean over samples of the field ``mean_tokens`` or ``mean_entropy``; None if it was not measured."""
     pairs = [(getattr(item, what), sum(item.statuses.values())) for item in scores if getattr(item, what) is not None]
     weight = sum(n for _, n in pairs)
     return sum(value * n for value, n in pairs) / weight if weight else None

@@ -1,4 +1,4 @@
-"""Gains of several runs over their base, and what of a gain the verdicts are worth."""
+"""Gains of several runs over their base models, and how much of a gain is due to the verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,38 +13,38 @@ __all__ = ["RunResult", "Worth", "gains", "worth_of_verdicts"]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run's base and trained model."""
+    """The evaluations of a run's base model and trained model."""
 
     name: str
     """Label of the run."""
     verdicts: str
-    """``reward.verdicts`` of its recipe: ``as_judged``, or which control it is."""
+    """``reward.verdicts`` of the recipe: ``as_judged``, or the kind of control."""
     before: Sweep
-    """The base."""
+    """The base model."""
     after: Sweep
     """The trained model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a run gains beyond a control."""
+    """The gain of a run beyond that of a control run."""
 
     method: str
-    """The run that was trained on the judge's verdicts."""
+    """Name of the run that was trained on the judge's verdicts."""
     control: str
-    """The control run."""
+    """Name of the control run."""
     paired: Paired
     """gain(method) - gain(control) in pass@1, paired by task."""
 
 
 def gains(run: RunResult) -> Mapping[str, float]:
-    """Return the change of pass@1 of each task, base and trained model each at its own best temperature, in [-1, 1]."""
+    """Return the change in pass@1 of each task, in [-1, 1], base and trained model each at its own best temperature."""
     before, after = task_pass_at_k(run.before.best.scores, 1), task_pass_at_k(run.after.best.scores, 1)
     return {name: after[name] - before[name] for name in before if name in after}
 
 
 def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
-    """Compare the gain of every run with that of every control, over the tasks that both could score.
+    """Compare the gain of every run with that of every control, over the tasks that have a gain in both.
 
     Raises:
         ValueError: two runs share no task.

@@ -1,4 +1,4 @@
-"""Intervals and tests over tasks: tasks, not samples, are resampled (clustered by task)."""
+"""Confidence intervals and tests over tasks: tasks, not samples, are resampled (clustered by task)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ class Estimate:
     mean: float
     """Mean over tasks."""
     low: float
-    """Lower end."""
+    """Lower end of the interval."""
     high: float
-    """Upper end."""
+    """Upper end of the interval."""
     tasks: int
-    """Tasks it is over."""
+    """Number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Paired:
     """The difference of two runs over the same tasks."""
 
     difference: Estimate
-    """Mean of after - before over tasks, percentile bootstrap over tasks."""
+    """Mean of after - before over tasks; interval by the percentile bootstrap over tasks."""
     better: int
-    """Tasks that went up."""
+    """Number of tasks whose value rose."""
     worse: int
-    """Tasks that went down."""
+    """Number of tasks whose value fell."""
     p_value: float
-    """Two-sided sign-flip permutation test of no difference, Monte Carlo with 10,000 permutations."""
+    """Two-sided p-value of the sign-flip permutation test of no difference, Monte Carlo with 10,000 permutations."""
     deviation: float
     """Sample standard deviation of the differences over tasks; nan for one task."""
 
@@ -46,10 +46,10 @@ class Paired:
 def mean_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Estimate:
     """Return the mean over tasks and its percentile-bootstrap interval (10,000 resamples of tasks, seeded).
 
-    One task gives the interval (nan, nan): nothing is known about its spread.
+    The interval of a single task is (nan, nan): one value says nothing about the variance over tasks.
 
     Raises:
-        ValueError: no values.
+        ValueError: ``values`` is empty.
     """
     data = np.asarray(values, dtype=np.float64)
     if data.size == 0:
@@ -66,7 +66,7 @@ def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *
     """Compare two runs task by task.
 
     Raises:
-        ValueError: they are not over the same tasks; names some.
+        ValueError: the runs are over different tasks; the message names some.
     """
     if odd := before.keys() ^ after.keys():
         raise ValueError(f"the runs are over different tasks: {sorted(odd)[:5]}")
@@ -95,10 +95,10 @@ def mcnemar(gained: int, lost: int) -> float:
 
 
 def over_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Average several runs task by task, so that the tasks stay the clusters.
+    """Return the mean over runs of each task's value, so that intervals are still over tasks.
 
     Raises:
-        ValueError: no runs, or they are over different tasks.
+        ValueError: there are no runs, or they are over different tasks.
     """
     if not runs or any(run.keys() != runs[0].keys() for run in runs):
         raise ValueError("the runs are over different tasks" if runs else "no runs")

@@ -1,4 +1,4 @@
-"""How likely a model finds held-out programs that passed: knowledge that no sampling temperature changes."""
+"""Likelihood of held-out passed programs under a model: a measure that does not depend on a sampling temperature."""
 
 from collections.abc import Sequence
 
@@ -16,19 +16,19 @@ from upsolve.types import Attempt, Group
 __all__ = ["heldout_likelihood"]
 
 LONGEST = 2048
-"""Most tokens of prompt and program together; longer ones are left out."""
+"""Largest number of tokens of prompt and program together; longer ones are left out."""
 
 
 def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, most: int) -> tuple[float | None, int]:
-    """Return mean log pi(o | q) / |o| at temperature 1, nats a token, over one stored attempt o that passed for each task q.
+    """Return the mean over tasks q of log pi(o | q) / |o| at temperature 1, nats per token, for one stored passed attempt o per task.
 
     Args:
-        groups: judged attempts at held-out tasks; of each, the first attempt that passed is scored.
+        groups: judged attempts at held-out tasks; the first passed attempt of each group is scored.
         model: name or folder, and precision.
-        most: most tasks; 0: none.
+        most: largest number of tasks; 0: none.
 
     Returns:
-        The mean over tasks, None if no attempt passed, and the number of tasks.
+        The mean (None if no attempt passed), and the number of tasks it is over.
 
     Raises:
         ModelError: the model or its tokenizer cannot be loaded.

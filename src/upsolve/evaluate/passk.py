@@ -1,4 +1,4 @@
-"""pass@k, unbiased."""
+"""The unbiased estimator of pass@k."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ __all__ = ["pass_at_k", "task_pass_at_k"]
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Return 1 - C(n - c, k) / C(n, k): the chance that k of n samples drawn without replacement hold one of the c that passed.
+    """Return 1 - C(n - c, k) / C(n, k), the probability that k samples, taken from n without replacement, contain one of the c passed ones.
 
-    The unbiased estimator of 2107.03374. Undefined, and None, for n < k.
+    The unbiased estimator of pass@k (2107.03374), in [0, 1]. Returns None for n < k, where it is undefined.
 
     Raises:
         ValueError: not 0 <= c <= n, or k < 1.
@@ -25,6 +25,6 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
 
 
 def task_pass_at_k(scores: Sequence[TaskScore], k: int) -> dict[str, float]:
-    """Return pass@k of every task where it is defined."""
+    """Return pass@k of every task for which it is defined, by task id."""
     values = {score.task_id: pass_at_k(score.samples, score.passed, k) for score in scores}
     return {name: value for name, value in values.items() if value is not None}

@@ -1,7 +1,7 @@
-"""Power of a paired comparison over tasks: what difference a number of tasks can show, and how many a difference needs.
+"""Power of a paired comparison over n tasks: the difference that n tasks can show, and the n that a difference needs.
 
-Both are the normal approximation of the paired test: (z_{1 - alpha/2} + z_power) sd / sqrt(n), where sd is the standard deviation over
-tasks of the difference of two models in pass@1.
+Both follow from the normal approximation of the paired test: difference = (z_{1 - alpha/2} + z_power) sd / sqrt(n), where sd is the
+standard deviation over tasks of the difference of two models in pass@1.
 """
 
 import math
@@ -12,27 +12,27 @@ __all__ = ["CORRELATION", "answer_deviation", "detectable", "tasks_needed"]
 ALPHA = 0.05
 POWER = 0.8
 CORRELATION = 0.65
-"""Correlation over tasks of the greedy answers of a model before and after training: the demo's, whose 104 tasks at 29.8 % give an
-interval of +-7.4 points (docs/log.md)."""
+"""Correlation over tasks between the greedy answers before and after training, as observed in the demo, whose 104 tasks at a pass rate of
+29.8 % give an interval of +-7.4 points (docs/log.md)."""
 
 
 def quantiles(power: float) -> float:
-    """Return z_{1 - alpha/2} + z_power: 2.80 for 5 % and 80 %."""
+    """Return z_{1 - alpha/2} + z_power: 2.80 for alpha = 5 % and a power of 80 %."""
     normal = NormalDist()
     return normal.inv_cdf(1 - ALPHA / 2) + normal.inv_cdf(power)
 
 
 def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
-    """Return the standard deviation over tasks of the difference of two models that answer each task once: sqrt(2 p (1 - p) (1 - rho)).
+    """Return sqrt(2 p (1 - p) (1 - rho)), the standard deviation over tasks of the difference of two models with one answer per task.
 
-    More samples a task make it smaller, down to that of the tasks' own pass rates.
+    More samples per task reduce the deviation, down to that of the difference of the tasks' true pass rates.
 
     Args:
-        rate: p, pass rate of both, in (0, 1).
-        correlation: rho of the two answers to a task, in [-1, 1).
+        rate: p, pass rate of both models, in (0, 1).
+        correlation: rho, correlation over tasks between the answers of the two models, in [-1, 1).
 
     Raises:
-        ValueError: rate or correlation is out of its range.
+        ValueError: ``rate`` or ``correlation`` is out of its range.
     """
     if not 0 < rate < 1 or not -1 <= correlation < 1:
         raise ValueError(f"a pass rate in (0, 1) and a correlation in [-1, 1), got {rate} and {correlation}")
@@ -40,18 +40,18 @@ def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
 
 
 def detectable(tasks: int, deviation: float, power: float = POWER) -> float:
-    """Return the smallest difference, as a share, that a two-sided test at 5 % over this number of tasks shows with this power.
+    """Return the smallest difference, as a share, that a two-sided test at the 5 % level detects with this power over n tasks.
 
     Args:
         tasks: n >= 1.
         deviation: standard deviation over tasks of the paired difference, >= 0.
-        power: probability of showing it, in (0, 1).
+        power: probability of detecting the difference, in (0, 1).
     """
     return quantiles(power) * deviation / math.sqrt(tasks)
 
 
 def tasks_needed(difference: float, deviation: float, power: float = POWER) -> int:
-    """Return the number of tasks that shows a difference with this power; arguments as those of ``detectable``.
+    """Return the number of tasks needed to detect a difference (a share) with this power; other arguments as for ``detectable``.
 
     Raises:
         ValueError: the difference is 0.

@@ -1,7 +1,7 @@
 """Evaluations and sweeps <-> JSON files.
 
-A sweep is version 2: its evaluations once each, and which of them is the best, the greedy one, ... Version 1 is one evaluation, as
-``save_evaluation`` writes it, and runs of earlier versions did; it is read as a sweep of one temperature.
+Format version 2 is a sweep: each of its evaluations once, and indices that say which of them is ``best``, ``greedy``, ... Version 1 is one
+evaluation, as ``save_evaluation`` and earlier versions of upsolve write it; it is read as a sweep with one temperature.
 """
 
 import json
@@ -18,7 +18,7 @@ __all__ = ["load_evaluation", "load_sweep", "save_evaluation", "save_sweep"]
 
 VERSION, SWEEP_VERSION = 1, 2
 PARTS = ("best", "many", "hot", "greedy")
-"""Fields of a sweep that are an evaluation of the test tasks; several may be the same one."""
+"""Fields of a sweep that hold an evaluation of the test tasks; several fields may hold the same evaluation."""
 
 
 def save_evaluation(evaluation: Evaluation, path: str | Path) -> None:
@@ -85,7 +85,11 @@ def evaluation_of(data: dict[str, Any]) -> Evaluation:
 
 
 def read_json(path: str | Path, what: str) -> dict[str, Any]:
-    """Return the JSON object of a file; ArchiveError names the file."""
+    """Return the JSON object in a file.
+
+    Raises:
+        ArchiveError: the file does not exist or is damaged; names the file.
+    """
     try:
         data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Sample a model on tasks and judge the samples. A call that was interrupted resumes after the tasks it has finished."""
+"""Sample a model on tasks and judge the samples. An interrupted call resumes after the finished tasks."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ from upsolve.verify.pool.pool import verify
 __all__ = ["PORTION", "SampledModel", "sample_rows"]
 
 PORTION = 128
-"""Tasks sampled between two writes; an interrupt writes as well."""
+"""Number of tasks sampled between two writes; samples are also written on an interrupt."""
 
 
 class SampledModel:
-    """A model that is sampled and whose samples are judged; it is loaded once, when the first sample is missing."""
+    """A model with the settings for sampling and judging; it is loaded once, when the first missing sample is needed."""
 
     def __init__(self, model: ModelConfig, sample: SampleConfig, verify: VerifyConfig) -> None:
         self.model, self.sample, self.verify = model, sample, verify
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The model, loaded."""
+        """The sampler of the model, which is loaded at the first access."""
         return sampler(self.sample, self.model)
 
     def release(self) -> None:
@@ -37,7 +37,7 @@ class SampledModel:
         self.__dict__.pop("sampler", None)
 
     def fingerprint(self, tasks: Sequence[Task], config: SampleConfig) -> str:
-        """Return the content id of everything that decides the samples; of a folder of weights, the time of its last change."""
+        """Return the content id of everything that determines the samples; for a folder of weights it includes the modification time."""
         name = self.model.name
         changed = str(Path(name).stat().st_mtime_ns) if Path(name).exists() else ""
         prompts = [text for task in tasks for text in (task.task_id, task.prompt)]
@@ -46,9 +46,9 @@ class SampledModel:
     def attempts(
         self, tasks: Sequence[Task], config: SampleConfig, unfinished: Path | None, report: OnProgress
     ) -> list[Attempt]:
-        """Return ``config.samples`` attempts a task, in the order of the tasks.
+        """Return ``config.samples`` attempts per task, in the order of the tasks.
 
-        Whatever stops this, tasks with all of their samples are kept in the folder ``unfinished``, and not sampled again.
+        If the call is stopped, the samples of finished tasks are kept in the folder ``unfinished``, and these tasks are not sampled again.
         """
         found = read_samples(unfinished)
         missing = [task for task in tasks if task.task_id not in found]
@@ -70,7 +70,7 @@ class SampledModel:
         return [attempt for task in tasks for attempt in found[task.task_id]]
 
     def verdicts(self, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
-        """Return the verdicts of attempts, in their order, always with Ruff's findings."""
+        """Return the verdicts of attempts, in the order of the attempts, always with Ruff's findings."""
         judging = judging_of(self.verify)
         by_id = {task.task_id: task for task in tasks}
         done = iter(range(1, len(attempts) + 1))
@@ -82,7 +82,7 @@ class SampledModel:
 
 
 def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
-    """Return the samples by task that an earlier call has left."""
+    """Return the samples that an earlier call left in a folder, by task id; {} without a folder."""
     found: dict[str, list[Attempt]] = {}
     for file in sorted(folder.glob("*.jsonl")) if folder else ():
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -92,7 +92,7 @@ def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
 
 
 def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) -> None:
-    """Write samples into the next file of a folder; nothing without a folder, or without samples."""
+    """Write samples into the next numbered file of a folder; do nothing without a folder or without samples."""
     if folder and samples:
         rows = [json.dumps(asdict(attempt)) + "\n" for attempts in samples.values() for attempt in attempts]
         write_text(folder / f"{len([*folder.glob('*.jsonl')]):08d}.jsonl", "".join(rows))
@@ -101,7 +101,7 @@ def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) 
 def sample_rows(
     attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, task_set: str, temperature: float
 ) -> list[dict[str, object]]:
-    """Return one JSON object a judged sample: the attempt, its status and error, the task set and the temperature."""
+    """Return one JSON object per judged sample: the attempt, its status and error, the task set and the temperature."""
     where = {"task_set": task_set, "temperature": temperature}
     return [
         {**asdict(attempt), "status": verdict.status, "error": verdict.error_message, **where}

@@ -1,4 +1,4 @@
-"""Evaluations of one model at several temperatures: which one is best, folds pooled, a single one as a sweep."""
+"""Evaluations of one model at several temperatures, the choice of the best temperature, and the pooling of folds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ __all__ = ["Sweep", "best_temperature", "defined_ks", "pooled", "single", "tempe
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A model at several temperatures: the best ones are chosen on dev tasks and measured on test tasks."""
+    """Evaluations of a model at several temperatures: the best temperatures are chosen on dev tasks and measured on test tasks."""
 
     name: str
     """Label in tables and pictures, such as ``base``."""
     dev: tuple[Evaluation, ...]
-    """Dev tasks at every temperature, lowest first; () where there was a single temperature, so nothing was chosen."""
+    """Dev tasks at every temperature, lowest first; () if there was only one temperature, so none had to be chosen."""
     best: Evaluation
     """Test tasks at the temperature with the highest pass@1 on dev tasks."""
     many: Evaluation
@@ -24,18 +24,18 @@ class Sweep:
     hot: Evaluation
     """Test tasks at the highest temperature."""
     greedy: Evaluation | None = None
-    """Test tasks at temperature 0; None if it is not among the temperatures."""
+    """Test tasks at temperature 0; None if 0 is not among the temperatures."""
     heldout_logp: float | None = None
-    """Mean log-probability of stored attempts at test tasks that passed, nats a token, <= 0, at temperature 1; None if not measured."""
+    """Mean log-probability per token of stored passed attempts at test tasks, nats, <= 0, at temperature 1; None if not measured."""
     heldout_tasks: int = 0
-    """Tasks that ``heldout_logp`` is the mean over."""
+    """Number of tasks that ``heldout_logp`` is the mean over."""
 
 
 def best_temperature(evaluations: Sequence[Evaluation], k: int = 1) -> float:
-    """Return the temperature with the highest mean pass@k over tasks, the lowest one of equals.
+    """Return the temperature with the highest mean pass@k over tasks; of equals, the lowest temperature.
 
-    Greedy decoding has one sample a task, so it is a candidate for k = 1 alone. Where pass@k is undefined everywhere, the lowest
-    temperature is returned.
+    Greedy decoding has one sample per task, so temperature 0 is a candidate for k = 1 only. If pass@k is undefined at every temperature,
+    the lowest temperature is returned.
     """
     means: dict[float, float] = {}
     for one in sorted(evaluations, key=lambda one: one.temperature or 0.0):
@@ -45,18 +45,18 @@ def best_temperature(evaluations: Sequence[Evaluation], k: int = 1) -> float:
 
 
 def single(evaluation: Evaluation) -> Sweep:
-    """Return an evaluation at one temperature as a sweep in which nothing was chosen."""
+    """Return an evaluation at one temperature as a sweep with that temperature only."""
     greedy = evaluation if evaluation.temperature == 0 else None
     return Sweep(evaluation.name, (), evaluation, evaluation, evaluation, greedy)
 
 
 def pooled(sweeps: Sequence[Sweep]) -> Sweep:
-    """Pool the folds of a cross-fitting: every test task once, measured by the model of its fold at that model's own temperatures.
+    """Pool the folds of a cross-fitting: each test task appears once, sampled from the model of its fold at that model's best temperatures.
 
     ``heldout_logp`` is the mean over all tasks of all folds.
 
     Raises:
-        ValueError: no sweeps, some with other temperatures than the first, or a test task in two of them.
+        ValueError: there are no sweeps, a sweep has other temperatures than the first, or a test task is in two sweeps.
     """
     first = sweeps[0] if sweeps else None
     if first is None or any([e.temperature for e in one.dev] != [e.temperature for e in first.dev] for one in sweeps):
@@ -77,7 +77,7 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
 
 
 def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evaluation:
-    """Return the scores of several evaluations as one; ``distinct``: no task may be in two of them."""
+    """Return one evaluation with the scores of several; with ``distinct``, a task in two of them is an error (ValueError)."""
     scores = tuple(score for one in evaluations for score in one.scores)
     names = [score.task_id for score in scores]
     if distinct and len(names) != len(set(names)):
@@ -92,13 +92,13 @@ def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evalu
 
 
 def defined_ks(sweeps: Sequence[Sweep], ks: Sequence[int]) -> tuple[int, ...]:
-    """Return the k for which every sweep has samples enough at its best temperature for pass@k; (1,) if there is none."""
+    """Return the k for which every sweep has enough samples for pass@k at its best temperature; (1,) if there are none."""
     most = min((max((score.samples for score in one.many.scores), default=1) for one in sweeps), default=1)
     return tuple(k for k in ks if k <= most) or (1,)
 
 
 def temperature_name(temperature: float | None) -> str:
-    """Return how a temperature is named in tables and sentences."""
+    """Return the name of a temperature in tables and sentences."""
     if temperature is None:
         return "each fold's own T"
     return f"T {temperature:g}" if temperature else "greedy"

@@ -1,1 +1,1 @@
-"""Tables, pictures, one HTML page."""
+"""Reports: tables, plots, and one self-contained HTML page."""

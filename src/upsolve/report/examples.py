@@ -1,4 +1,4 @@
-"""Attempts to show side by side: first of tasks that got worse, then of tasks that got better."""
+"""Example attempts of base and trained model side by side: first at tasks that got worse, then at tasks that got better."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,38 +13,38 @@ __all__ = ["Example", "pick_examples"]
 Sample = tuple[str, str]
 """Code and status."""
 EACH = 6
-"""Examples of tasks that got worse, and of tasks that got better."""
+"""Number of examples of tasks that got worse, and of tasks that got better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One task with an attempt of the base and one of the trained model."""
+    """One task with an attempt of the base model and an attempt of the trained model."""
 
     task_id: str
     """The task."""
     prompt: str
-    """Its statement."""
+    """Statement of the task."""
     before: str
-    """Program of the base."""
+    """Program of the base model."""
     before_status: str
-    """Status of that program."""
+    """Status of the base model's program."""
     after: str
     """Program of the trained model."""
     after_status: str
-    """Its status."""
+    """Status of the trained model's program."""
 
 
 def pick_examples(folder: Path, sweeps: tuple[Sweep, Sweep], tasks: Sequence[Task], *, each: int = EACH) -> tuple[Example, ...]:
     """Return examples from the judged samples of two sweeps at their best temperatures, the largest changes of the pass rate first.
 
-    Of a task that got worse, a passed program of the base and a failed one of the trained model are shown; of one that got better,
-    the other way round.
+    For a task that got worse, a passed program of the base model and a failed program of the trained model are shown; for a task that got
+    better, a failed program of the base model and a passed program of the trained model.
 
     Args:
-        folder: of a run; the samples are in its ``NAME.samples.jsonl``, as ``sweep_model`` writes them.
-        sweeps: the base and the trained model.
+        folder: folder of a run, which holds the samples in ``NAME.samples.jsonl``, as ``sweep_model`` writes them.
+        sweeps: evaluations of the base and the trained model.
         tasks: the measured tasks.
-        each: most tasks that got worse, and most that got better.
+        each: largest number of tasks that got worse, and of tasks that got better.
     """
     first, second = (samples_of(folder / f"{sweep.name}.samples.jsonl", sweep.best) for sweep in sweeps)
     change = {
@@ -57,9 +57,9 @@ def pick_examples(folder: Path, sweeps: tuple[Sweep, Sweep], tasks: Sequence[Tas
 
 
 def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
-    """Return code and status of the samples of every task in an evaluation; none if the file does not exist.
+    """Return code and status of the samples of each task in an evaluation, by task id; {} if the file does not exist.
 
-    Samples of earlier versions do not say where they are from: there was one evaluation a file.
+    Samples written by earlier versions do not name their evaluation: each file held one evaluation.
     """
     found: dict[str, list[Sample]] = {}
     wanted = (evaluation.tasks, evaluation.temperature)
@@ -71,13 +71,13 @@ def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
 
 
 def rate(samples: Iterable[Sample]) -> float:
-    """Return the share of scored samples that passed; 0 without any."""
+    """Return the share of scored samples that passed; 0 without scored samples."""
     scored = [status for _, status in samples if status != "unscored"]
     return scored.count("passed") / len(scored) if scored else 0.0
 
 
 def example(task: Task, before: Mapping[str, list[Sample]], after: Mapping[str, list[Sample]], *, worse: bool) -> Example:
-    """Return the pair that shows the change."""
+    """Return the example of a task: a passed and a failed program that show the change."""
     first = next(one for one in before[task.task_id] if (one[1] == "passed") == worse)
     second = next(one for one in after[task.task_id] if (one[1] == "passed") != worse)
     return Example(task.task_id, task.prompt, *first, *second)

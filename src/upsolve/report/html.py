@@ -1,4 +1,4 @@
-"""One self-contained HTML page: nothing is loaded from anywhere."""
+"""One self-contained HTML page, which loads no other file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ __all__ = ["ReportContent", "write_report"]
 
 @dataclass(frozen=True, slots=True)
 class ReportContent:
-    """Everything a report shows."""
+    """The content of a report."""
 
     title: str
     """Headline."""
     sweeps: tuple[Sweep, ...]
-    """Models at several temperatures; the first is the baseline; may be empty."""
+    """Sweeps of the compared models; the first is the baseline; may be empty."""
     ks: tuple[int, ...] = (1,)
-    """The k of pass@k; those above the number of samples are left out."""
+    """Values of k for pass@k; those above the number of samples are left out."""
     training: tuple[Mapping[str, float], ...] = ()
     """Metrics of every optimizer step."""
     rewarded: tuple[Rewarded, ...] = ()
@@ -37,11 +37,11 @@ class ReportContent:
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Model, sampling, machine and versions, by label."""
     examples: tuple[Example, ...] = ()
-    """Attempts shown side by side."""
+    """Attempts of base and trained model, shown side by side."""
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
-    """Return the pictures of a report as SVG, by title."""
+    """Return the plots of a report as SVG text, by title."""
     sweeps, pictures = content.sweeps, dict[str, str]()
     if any(sweep.dev for sweep in sweeps):
         pictures["pass@1 by temperature"] = pass_by_temperature(sweeps)

@@ -1,6 +1,6 @@
-"""Pictures as SVG text. Colours are from Okabe and Ito, safe for colour-blind eyes.
+"""Plots as SVG text, in the palette of Okabe and Ito, which colour-blind readers can tell apart.
 
-Text, axes and error bars take the colour of the page around them (``currentColor``), so that a picture is legible in light and dark mode.
+Text, axes and error bars have the text colour of the page (``currentColor``), so that a plot is legible in light and dark mode.
 """
 
 import io
@@ -34,11 +34,11 @@ STATUS = {
     "unscored": "#bbbbbb",
 }
 DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
-"""Statuses whose colour is light: their labels are dark."""
+"""Statuses drawn in a light colour, which need a dark label."""
 INK = "#010203"
-"""Stands for the page's colour of text while matplotlib draws."""
+"""Placeholder for the page's text colour while matplotlib draws."""
 SCHEME = "<style>svg { color: #1d2329 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ec } }</style>"
-"""The same colours as the page's own, for a picture that stands alone."""
+"""Text colours of the page, for a plot in a file of its own."""
 THEME: Any = {f"{name}color": INK for name in ("text.", "axes.edge", "axes.label", "axes.title", "xtick.", "ytick.")}
 CURVES = {
     "loss": "loss",
@@ -53,7 +53,7 @@ CURVES = {
 
 
 def svg(figure: Figure) -> str:
-    """Return a figure as SVG that can stand in a page."""
+    """Return a figure as SVG text to embed in an HTML page."""
     out = io.StringIO()
     figure.savefig(out, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
@@ -71,7 +71,7 @@ def bare(axes: Axes) -> None:
 
 @rc_context(THEME)
 def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
-    """Draw pass@k by difficulty with 95 % intervals, a bar an evaluation."""
+    """Draw pass@k by difficulty with 95 % intervals, one bar per evaluation."""
     labels = ["all", *[name for name in difficulties(evaluations[0].scores) if name]]
     figure = Figure(figsize=(7.2, 3.4))
     axes = figure.add_subplot()
@@ -100,7 +100,7 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
 
 @rc_context(THEME)
 def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
-    """Draw pass@1 on dev tasks against the temperature with 95 % intervals, a line a model: a surer model is flat, a more capable one higher."""
+    """Draw pass@1 on dev tasks against the temperature with 95 % intervals, one line per model: flatter if surer, higher if more capable."""
     figure = Figure(figsize=(7.2, 2.8))
     axes = figure.add_subplot()
     for index, sweep in enumerate(sweeps):
@@ -108,7 +108,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
         points = [(at, mean_interval(some)) for at, some in values.items() if some and at is not None]
         if not points:
             continue
-        colour, shift = SERIES[index % len(SERIES)], 0.012 * index  # beside each other where they are equal
+        colour, shift = SERIES[index % len(SERIES)], 0.012 * index  # shifted, so that equal points do not overlap
         places = [at + shift for at, _ in points]
         axes.plot(places, [100 * got.mean for _, got in points], color=colour, marker="o", markersize=4, label=sweep.name)
         known = [(place, got) for place, (_, got) in zip(places, points, strict=True) if got.low == got.low]
@@ -126,7 +126,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
 
 @rc_context(THEME)
 def outcomes(evaluations: Sequence[Evaluation]) -> str:
-    """Draw the share of samples by status, a bar an evaluation."""
+    """Draw the share of samples by status, one bar per evaluation."""
     figure = Figure(figsize=(7.2, 0.8 + 0.55 * len(evaluations)))
     axes = figure.add_subplot()
     mixes = [outcome_mix(evaluation.scores) for evaluation in evaluations]
@@ -176,7 +176,7 @@ def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
 
 @rc_context(THEME)
 def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
-    """Draw the change in pass@k of every task that both evaluations define it for, sorted."""
+    """Draw the change in pass@k of each task for which it is defined in both evaluations, sorted."""
     first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
     change = sorted((100 * (second[name] - first[name]) for name in first if name in second), reverse=True)
     figure = Figure(figsize=(7.2, 2.2))

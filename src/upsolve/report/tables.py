@@ -29,25 +29,25 @@ __all__ = [
 ]
 
 ERRORS = 8
-"""Exceptions that a profile shows, the most frequent ones of every evaluation."""
+"""Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
 CHANGED = 20
-"""Most tasks a table of changes shows, worse and better each."""
+"""Largest number of tasks that got worse, and of tasks that got better, in a table of changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A titled table of text."""
+    """A table of text with a title."""
 
     title: str
-    """What it shows."""
+    """Title of the table."""
     header: tuple[str, ...]
     """Column names."""
     rows: tuple[tuple[str, ...], ...]
-    """Cells."""
+    """Cells, row by row."""
 
 
 def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Table]:
-    """Return what the models pass: against the first one, by temperature, by difficulty, and the profile of their samples."""
+    """Return the tables of results: comparison with the first model, pass@1 by temperature, pass@k by difficulty, profile of the samples."""
     ks = defined_ks(sweeps, ks)
     tables = [capability_table(capability(sweeps[0], other, max(ks))) for other in sweeps[1:]]
     if any(sweep.dev for sweep in sweeps):
@@ -61,7 +61,7 @@ def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int]) -> list[Table]:
 
 
 def runs_table(runs: Sequence[RunResult]) -> Table:
-    """Return what each run's model passes beside the base, in percent, and the conclusion about it; the base is that of the first run."""
+    """Return pass@1 in percent of the base model (that of the first run) and of each run's trained model, with the conclusion about each."""
     changes = [capability(run.before, run.after) for run in runs]
     first = runs[0].before
     rows = [("base", *pass_cells(first), "", "")]
@@ -74,7 +74,7 @@ def runs_table(runs: Sequence[RunResult]) -> Table:
 
 
 def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
-    """Return pass@1 at the best temperature, greedily, and at the highest."""
+    """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, as text."""
     best, greedy, hot = (
         list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in (sweep.best, sweep.greedy, sweep.hot)
     )
@@ -83,7 +83,7 @@ def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
 
 
 def worth_table(runs: Sequence[RunResult]) -> Table:
-    """Return gain(method) - gain(control) in points for every run and every control."""
+    """Return gain(method) - gain(control) in percentage points for every run and every control."""
     rows = [
         (one.method, one.control, interval_text(one.paired.difference), f"{one.paired.p_value:.4f}")
         for one in worth_of_verdicts(runs)
@@ -93,26 +93,26 @@ def worth_table(runs: Sequence[RunResult]) -> Table:
 
 
 def percent(value: float | None) -> str:
-    """Return a share as percent, a dash for nothing."""
+    """Return a share in percent; a dash for None."""
     return "–" if value is None or value != value else f"{100 * value:.1f}"
 
 
 def cell(estimate: Estimate) -> str:
-    """Return a mean with its interval, in percent; no interval where there are too few tasks for one."""
+    """Return a mean with its interval, in percent; without the interval if there are too few tasks for one."""
     if estimate.tasks < DECIDABLE:
         return f"{percent(estimate.mean)} (no interval)"
     return f"{percent(estimate.mean)} [{percent(estimate.low)}, {percent(estimate.high)}]"
 
 
 def difficulties(scores: Sequence[TaskScore]) -> list[str]:
-    """Return the difficulty labels in order of appearance, easy before medium before hard where those are used."""
+    """Return the difficulty labels: known ones from easy to hard, then other labels in order of appearance."""
     known = ["easy", "medium", "hard", "introductory", "interview", "competition"]
     labels = dict.fromkeys(score.difficulty for score in scores)
     return sorted(labels, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def capability_table(change: Capability) -> Table:
-    """Return what tells capability from temperature: two models, and their paired difference."""
+    """Return the comparisons of two models that tell capability from sharpness, with their paired differences."""
     before, after = change.before, change.after
     rows = [comparison_row("pass@1, each at its own best temperature", change.best, own=True)]
     if change.greedy:
@@ -135,7 +135,7 @@ def capability_table(change: Capability) -> Table:
 
 
 def comparison_row(label: str, found: Comparison, *, own: bool = False) -> tuple[str, ...]:
-    """Return the row of a comparison; ``own``: with the temperature of each."""
+    """Return the row of a comparison; with ``own``, it names the temperature of each model."""
     names = [f" ({temperature_name(one)})" if own else "" for one in found.temperatures]
     cells = [f"{percent(mean)}{name}" for mean, name in zip(found.means, names, strict=True)]
     return (label, *cells, found.change)
@@ -148,7 +148,7 @@ def number_row(label: str, before: float | None, after: float | None) -> tuple[s
 
 
 def temperature_table(sweeps: Sequence[Sweep]) -> Table:
-    """Return pass@1 in percent of every sweep's dev tasks at each temperature; the best ones are chosen from it."""
+    """Return pass@1 in percent on the dev tasks of each sweep at each temperature, from which the best temperatures are chosen."""
     temperatures = sorted({one.temperature for sweep in sweeps for one in sweep.dev if one.temperature is not None})
     rows: list[tuple[str, ...]] = []
     for temperature in temperatures:
@@ -160,7 +160,7 @@ def temperature_table(sweeps: Sequence[Sweep]) -> Table:
 
 
 def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str = "") -> Table:
-    """Return pass@k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task; ``at`` ends the title."""
+    """Return pass@k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task; ``at`` is appended to the title."""
     rows: list[tuple[str, ...]] = []
     for label in ["all", *[name for name in difficulties(evaluations[0].scores) if name]]:
         for k in ks:
@@ -225,12 +225,12 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Return a number, a dash for nothing."""
+    """Return a number as text; a dash for None."""
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
-    """Return the mean reward and the mean of every part before its weight, by status, and what was left out or flagged."""
+    """Return a table of the mean reward and the mean unweighted value of each part by status, and one of attempts left out or flagged."""
     rewards: dict[Status, list[float]] = {}
     parts: dict[tuple[Status, str], list[float]] = {}
     for one in rewarded:
@@ -258,5 +258,5 @@ def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
 
 
 def mean(values: Sequence[float]) -> str:
-    """Return a mean, a dash for nothing."""
+    """Return a mean as text; a dash for no values."""
     return number(sum(values) / len(values), 3) if values else "–"
