@@ -1,1 +1,1 @@
-"""What decides about an attempt: plans of runs, comparison, verdicts."""
+"""Judge of attempts: plans of sandbox runs, comparison of results, verdicts."""

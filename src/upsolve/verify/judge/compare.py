@@ -1,6 +1,6 @@
-"""Compare the value that an attempt gave with the expected one, on plain data, outside of its process.
+"""Compare the value that an attempt returned with the expected value, on plain data, outside the attempt's process.
 
-Whatever an attempt gives, the work on it grows no faster than n log n with its length, and an error while comparing means unequal.
+The work is O(n log n) in the length of the value, whatever the attempt returns; an error while comparing means unequal.
 """
 
 import ast
@@ -31,20 +31,20 @@ __all__ = [
 NUMBERS = (bool, int, float, complex)
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)", re.IGNORECASE | re.ASCII)
 LONGEST_NUMBER = 400
-"""Characters of a number in an output; a longer one equals only what is spelled the same."""
+"""Maximum characters of a number in an output; longer ones are compared as text."""
 SHOWN_ITEMS, SHOWN_DEPTH, SHOWN_LENGTH, SHOWN_BITS = 30, 8, 100, 10_000
 
 
 class Pairs(list[Any]):
-    """A dict as its pairs: its keys are not hashed, for an attempt could choose keys whose hashes collide."""
+    """A dict as a list of (key, value) pairs: keys are not hashed, since an attempt could choose keys with colliding hashes."""
 
 
 class Members(list[Any]):
-    """A set as its members, not hashed either."""
+    """A set as a list of its members, which are not hashed either."""
 
 
 def decode(data: Any) -> Any:
-    """Return the value that child.plain encoded; anything malformed becomes ``Opaque``. Dicts become ``Pairs``, sets ``Members``."""
+    """Decode the data of ``values.plain``: dicts become ``Pairs``, sets ``Members``, malformed data ``Opaque``."""
     try:
         return value_of(data, Members, Pairs)
     except Exception:
@@ -53,10 +53,10 @@ def decode(data: Any) -> Any:
 
 @memo
 def literal(source: str) -> Any:
-    """Return the value of a Python literal (``set()``, ``inf`` and ``nan`` too).
+    """Return the value of a Python literal; ``set()``, ``inf`` and ``nan`` are allowed.
 
     Raises:
-        ValueError: it is not one; names it.
+        ValueError: the source is not a literal; names it.
     """
     try:
         return ast.literal_eval(source)
@@ -68,30 +68,30 @@ def literal(source: str) -> Any:
 
 @memo
 def literal_text(source: str) -> str | None:
-    """Return the canonical text of a literal, None where it equals nothing."""
+    """Return the canonical text of a literal; None if its value equals nothing."""
     return text_or_none(literal(source))
 
 
 def answers(data: Any, expected: str, compare: str) -> bool:
-    """Return whether encoded data is the value of a literal: in Python's sense, or within the tolerance of ``floats``."""
+    """Return whether encoded data equals the value of a literal: by Python's ==, or within the tolerance of ``floats``."""
     got = decode(data)
     if compare.startswith("floats"):
         try:
             return close(got, literal(expected), tolerance_of(compare))
-        except Exception:  # whatever the value did to the comparison, it is the attempt's value
+        except Exception:  # caused by the attempt's value, so the attempt fails
             return False
     text = text_or_none(got)
     return text is not None and text == literal_text(expected)
 
 
 def equal(got: Any, expected: Any) -> bool:
-    """Return whether Python's == would hold between plain values: 1 == 1.0 == True, a list is no tuple, nan is nothing."""
+    """Return whether plain values are equal by Python's ==: 1 == 1.0 == True, a list is not a tuple, nan equals nothing."""
     text = text_or_none(got)
     return text is not None and text == text_or_none(expected)
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return the canonical text of a value, None where it equals nothing: it is or holds nan or an object, or is nested too deep."""
+    """Return the canonical text of a value; None if it equals nothing: it contains nan or an object, or is nested too deep."""
     try:
         return canonical(value)
     except Exception:
@@ -99,10 +99,10 @@ def text_or_none(value: Any) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """Return a text that two plain values share if and only if they are equal.
+    """Return the canonical text of a plain value: two values have the same text if and only if they are equal.
 
     Raises:
-        ValueError: the value, or a part of it, equals nothing.
+        ValueError: the value contains nan or an object that is not plain data.
     """
     if isinstance(value, str):
         return f"s{len(value)}:{value}"
@@ -127,7 +127,7 @@ def canonical(value: Any) -> str:
 
 
 def number_text(value: complex) -> str:
-    """Return the same text for equal numbers, whatever their types; ValueError for nan."""
+    """Return the canonical text of a number, the same for equal numbers of all types; raise ValueError for nan."""
     if isinstance(value, complex):
         if value.imag:
             return f"{number_text(value.real)}+{number_text(value.imag)}j"
@@ -141,10 +141,10 @@ def number_text(value: complex) -> str:
 
 
 def builtin_number(value: Decimal | Fraction) -> int | float:
-    """Return the int or float that equals a number.
+    """Return the int or float that is equal to a number.
 
     Raises:
-        ValueError: there is none, or it has hundreds of digits before or behind the point.
+        ValueError: there is none, or its decimal exponent exceeds ``LONGEST_NUMBER`` in magnitude.
     """
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LONGEST_NUMBER:
         raise ValueError("too long to compare")
@@ -158,10 +158,10 @@ def builtin_number(value: Decimal | Fraction) -> int | float:
 
 
 def close(got: Any, expected: Any, tolerance: float) -> bool:
-    """Return whether plain values are equal but for numbers within the tolerance (see ``near``); nan is close to nothing.
+    """Return whether plain values are equal, with numbers within the tolerance (see ``near``); nan is close to nothing.
 
-    It reaches into lists, tuples, values of dicts and members of sets. Keys of dicts must be equal; members of sets are compared in
-    their sorted order.
+    Lists, tuples, values of dicts and members of sets are compared recursively. Keys of dicts must be equal; members of sets
+    are compared in sorted order.
     """
     got = float(got) if isinstance(got, Decimal | Fraction) else got
     if isinstance(expected, NUMBERS) and not isinstance(expected, bool):
@@ -181,7 +181,7 @@ def close(got: Any, expected: Any, tolerance: float) -> bool:
 
 
 def order(value: Any) -> tuple[Any, ...]:
-    """Return a key that sorts members of any kind: numbers by value, sequences member by member, others by their canonical text."""
+    """Sort key for values of mixed types: numbers by value, sequences item by item, others by canonical text."""
     if isinstance(value, bool | int | float):
         return 0, value
     if isinstance(value, tuple | list) and not isinstance(value, Pairs | Members):
@@ -190,17 +190,17 @@ def order(value: Any) -> tuple[Any, ...]:
 
 
 def near(got: complex, expected: complex, tolerance: float) -> bool:
-    """Return |got - expected| <= tolerance * max(1, |expected|); two integers must be equal."""
+    """Return whether |got - expected| <= tolerance * max(1, |expected|); two integers must be equal."""
     if (isinstance(got, int) and isinstance(expected, int)) or got == expected:
         return got == expected
     try:
         return math.isfinite(abs(expected)) and abs(got - expected) <= tolerance * max(1.0, abs(expected))
-    except OverflowError:  # an integer beyond the range of floats
+    except OverflowError:  # an integer outside the range of float
         return False
 
 
 def tolerance_of(compare: str) -> float:
-    """Return the tolerance of ``floats``, ``rows`` or ``rows_in_order`` (1e-6), or what follows a colon; ValueError names what is wrong."""
+    """Return the tolerance of a numeric comparison: the number after its colon, else 1e-6; ValueError if invalid."""
     name, _, given = compare.partition(":")
     value = float(given or "1e-6") if not given or NUMBER.fullmatch(given) else math.nan
     if name not in ("floats", "rows", "rows_in_order") or not 0 < value < math.inf:
@@ -210,7 +210,7 @@ def tolerance_of(compare: str) -> float:
 
 
 def shown(data: Any) -> str:
-    """Return encoded data about as Python would print it, in at most 100 characters."""
+    """Return an abbreviated repr of encoded data, at most 100 characters."""
     try:
         return short(decode(data), 0)[:SHOWN_LENGTH]
     except (ValueError, RecursionError, MemoryError):
@@ -218,7 +218,7 @@ def shown(data: Any) -> str:
 
 
 def short(value: Any, depth: int) -> str:
-    """Return the beginning of a value's text: a few members, a few levels deep."""
+    """Return the repr of a value, limited to a few members and a few levels of nesting."""
     if isinstance(value, Opaque):
         return "something that is not plain data"
     if depth > SHOWN_DEPTH:

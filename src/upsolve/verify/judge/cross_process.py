@@ -1,6 +1,6 @@
-"""Can tests that are code be run in another process than the attempt, which then only answers calls?
+"""Decides whether CODE tests can run in a separate process, with the attempt's process answering calls only.
 
-They can when all they take from the attempt is functions to call, with plain data going in and coming out.
+They can if they use nothing of the attempt but functions, with plain data as arguments and results.
 """
 
 import ast
@@ -16,10 +16,10 @@ BUILTINS = frozenset(dir(builtins))
 
 
 def called_names(task: Task) -> tuple[str, ...] | None:
-    """Return the attempt's functions that the tests call or hand on, or None when they use it in another way.
+    """Return the attempt's functions that the tests call or pass as arguments; None if they use the attempt in another way.
 
-    Another way is: an attribute, a class (a name with a capital first), assigning to one of its names, and any name at all
-    when the tests do not parse or use ``eval``, ``exec``, ``globals`` or ``import *``.
+    Other ways are: an attribute, a class (a capitalised name), assignment to one of the attempt's names; and tests that do not
+    parse, or that use ``eval``, ``exec``, ``globals``, ``locals``, ``vars`` or ``import *``.
     """
     try:
         trees = [ast.parse(source) for source in (task.setup, *(test.input for test in task.tests))]
@@ -41,12 +41,12 @@ def called_names(task: Task) -> tuple[str, ...] | None:
 
 @memo
 def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
-    """Return whether an expression calls a function of the attempt on values that the attempt has no part in, and does nothing else.
+    """Return whether an expression is only a call of an attempt's function with arguments that the attempt cannot influence.
 
-    Only then may the attempt's own process evaluate it: the answer is not in the expression, and no name that the attempt could
-    replace (``bool``, ``all``, a helper of the setup) stands between its value and the comparison outside. ``f(2)``, ``f(set([1]))``
-    and ``Solution().f(2)`` are direct; ``bool(f(2))``, ``f(2)[0]`` and ``same(f(2), 4)`` are not. A builtin's name is the attempt's own
-    where it is the entry point.
+    Only direct calls may be evaluated in the attempt's process: they contain no expected answer, and the result is compared
+    outside without passing through a name that the attempt could replace (``bool``, ``all``, a helper of the setup). ``f(2)``,
+    ``f(set([1]))`` and ``Solution().f(2)`` are direct; ``bool(f(2))``, ``f(2)[0]`` and ``same(f(2), 4)`` are not. A builtin's
+    name counts as the attempt's function if it is the entry point.
     """
     try:
         node: ast.expr = ast.parse(source.strip(), mode="eval").body
@@ -66,7 +66,7 @@ def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
 
 
 def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions that are called, or arguments of a call."""
+    """Yield the callees and the arguments of all calls."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield node.func
@@ -75,7 +75,7 @@ def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Yield every name a piece of code binds, anywhere in it."""
+    """Yield every name that a syntax tree binds, in any scope."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             yield node.id
@@ -90,6 +90,6 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
 
 
 def imported(names: Sequence[ast.alias]) -> Iterator[str]:
-    """Yield the names an import binds."""
+    """Yield the names that an import binds."""
     for alias in names:
         yield alias.asname or alias.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""A memo bounded by the text it remembers: a worker lives as long as its pool, and tests can be megabytes long."""
+"""A function cache bounded by the text of its arguments: workers are long-lived, and tests can be megabytes long."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -7,15 +7,15 @@ from typing import ParamSpec, TypeVar, cast
 __all__ = ["MOST_CHARACTERS", "memo"]
 
 MOST_CHARACTERS = 2 << 20
-"""Characters of arguments that one memo remembers; attempts at one task arrive together, so a small memo finds most."""
+"""Maximum characters of the arguments in one cache; small, since attempts at the same task arrive together."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def memo(function: Callable[P, T]) -> Callable[P, T]:
-    """Remember what a function of hashable positional arguments returned, until their text exceeds ``MOST_CHARACTERS``; then forget all.
+    """Cache a function of hashable positional arguments; the cache is cleared when their text exceeds ``MOST_CHARACTERS``.
 
-    An argument longer than an eighth of that is not remembered.
+    Calls with more than an eighth of that are not cached.
     """
     known: dict[tuple[object, ...], T] = {}
     held = 0

@@ -1,7 +1,7 @@
-"""How a run ended -> outcomes -> a verdict. Everything an attempt wrote is data here, and may be anything.
+"""Exit of a run -> outcomes of the tests -> verdict. Everything that an attempt wrote is untrusted data.
 
-The algebra: a program that does not compile is a compile error; otherwise the first test that did not pass decides, and the
-tests after it keep their own outcomes as far as they were reached.
+The status of a verdict is COMPILE_ERROR if the program does not compile, else the outcome of the first test that did not pass.
+Later tests keep their own outcomes if they were run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,29 +31,29 @@ __all__ = [
 ]
 
 JUDGE = "upsolve-2"
-"""Name and version of this judge; part of every verdict."""
+"""Name and version of this judge, stored in every verdict."""
 
 HEAD = 1000
 MOST_TYPE, MOST_MESSAGE = 100, 500
-"""Characters of an error's type and message: a verdict is kept, whatever the attempt wrote."""
+"""Maximum characters of an error's type and message."""
 ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
-"""After one of these nothing more is known of the tests that follow."""
+"""Statuses that end a run: the tests after one of these are unscored."""
 Outcomes = tuple[list[Status], list[list[Any]]]
-"""Outcome of every test, and the errors ``[type, message, line]`` in order."""
+"""Outcome of every test, and the errors ``[type, message, line]`` in order of the tests."""
 
 
 class ClaimError(JudgeError):
-    """The attempt's process says that the task or the sandbox is at fault. The attempt may have forged that."""
+    """The attempt's process reports a fault of the task or the sandbox; the attempt may have forged the report."""
 
 
 def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequence[Mapping[str, Any]] | None = None) -> Outcomes:
-    """Return the outcome of every test and the errors ``[type, message, line]`` in order.
+    """Return the outcome of every test and the errors ``[type, message, line]`` in order of the tests.
 
     Args:
-        task: its tests.
-        end: how the run ended.
-        nonce: what a CODE test that passed must have reported.
-        records: result lines to use in place of those of ``end``.
+        task: the task.
+        end: exit of the run.
+        nonce: value that a passed CODE test must have reported.
+        records: result lines that replace those of ``end``.
     """
     by_test: dict[int, Mapping[str, Any]] = {}
     for record in end.records if records is None else records:
@@ -80,12 +80,12 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequenc
 
 
 def about(index: int, test: TestCase, message: Any) -> str:
-    """Put the number of the test before a message; of a hidden one, nothing that would tell its answer is said."""
+    """Prefix a message with the number of the test; of a hidden test, omit everything that would reveal its answer."""
     return f"{'hidden ' if test.hidden else ''}test {index + 1}: {message}"
 
 
 def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
-    """Return the status of a program that never reached its tests, with the error; None when it did."""
+    """Return the status and the error of a program that did not reach its tests; None if it did."""
     for record in end.records:
         if "compile" in record:
             return Status.COMPILE_ERROR, error_of(record["compile"])
@@ -102,19 +102,19 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
 
 
 def error_of(said: Any) -> list[Any]:
-    """Return ``[type, message, line]`` of an error record, all three bounded; an attempt may have written anything there."""
+    """Return ``[type, message, line]`` of an error record, validated and truncated, since the attempt may have written it."""
     if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str) and isinstance(said[1], str):
         return [said[0][:MOST_TYPE], said[1][:MOST_MESSAGE], said[2] if type(said[2]) is int else None]
     return ["MalformedResult", str(said)[:200] if isinstance(said, str | int | None) else type(said).__name__, None]
 
 
 def error_status(error: Sequence[Any]) -> Status:
-    """Return the status an exception stands for."""
+    """Return the status for an exception, by its type."""
     return Status.MEMORY_LIMIT if error[0] == "MemoryError" else Status.RUNTIME_ERROR
 
 
 def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, compare: str) -> tuple[Status, list[Any] | None]:
-    """Judge one test by its result line."""
+    """Return the outcome of a test by its result line, and the error if it did not pass."""
     if "timeout" in record or "error" in record:
         outcome, error = reported_outcome(record)
         if test.kind is TestKind.CODE and error[0] == "AssertionError":
@@ -131,7 +131,7 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
 
 
 def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
-    """Return the status of a test that ended by an error or by its own time limit."""
+    """Return the status and error of a test that raised an exception or exceeded its time limit."""
     if "timeout" in record:
         said = record["timeout"]
         return Status.TIMEOUT, [
@@ -144,13 +144,13 @@ def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
 
 
 def wrong_value(test: TestCase, data: Any) -> str:
-    """Say what a call gave instead of what."""
+    """Return the message for a wrong value: got and expected."""
     said = shown(data)
     return "wrong value" if test.hidden else f"{test.input[:200]} gave {said[:100]}, expected {test.expected[:100]}"
 
 
 def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
-    """Return the status of a process that left a test unanswered, from facts of the kernel."""
+    """Return the status and error of a process that ended before it answered a test, from what the kernel reports."""
     if end.output_exceeded:
         return Status.OUTPUT_LIMIT, ["OutputLimit", "wrote more than the limit", None]
     if end.out_of_memory:
@@ -163,7 +163,7 @@ def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
 
 
 def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
-    """Judge one run of a program; ``accepted`` is what the task's checker said of it, where there is one."""
+    """Return the outcome of one run of a program, and the error; ``accepted``: the checker's answer, None without a checker."""
     test = task.tests[index]
     if early := whole_program(end):
         return early
@@ -180,7 +180,7 @@ def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) ->
 
 
 def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] | None]:
-    """Judge what was written for a test."""
+    """Return the outcome of a test by the program's output, and the error if they differ."""
     test = task.tests[index]
     if output_matches(got, test.expected, task.compare):
         return Status.PASSED, None
@@ -189,7 +189,7 @@ def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] 
 
 
 def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit], label: str = "") -> Verdict:
-    """Return the verdict for the outcomes of all tests; the first one that is not a pass is the status."""
+    """Return the verdict for the outcomes of all tests; its status is the first outcome that is not PASSED."""
     outcomes, errors = result
     status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
     name, message, line = (*errors[0][:3], None, None, None)[:3] if errors else ("", "", None)
@@ -217,7 +217,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
 
 
 def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
-    """Return the verdict of an attempt that tried to be unscored."""
+    """Return the verdict of an attempt that forged a fault of the task in order to be unscored: RUNTIME_ERROR."""
     total = len(task.tests)
     outcomes = (Status.RUNTIME_ERROR,) * total
     said = f"wrote to the result channel: {claim}"[:500]
@@ -227,7 +227,7 @@ def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
 
 
 def executed(ends: Sequence[Exit], most: int) -> tuple[int, ...] | None:
-    """Return the lines that any run says it has executed, None when none says so."""
+    """Return the executed lines that the runs report, in 1..``most``; None if no run reports any."""
     said = [record["lines"] for end in ends for record in end.records if isinstance(record.get("lines"), list)]
     return (
         tuple(sorted({line for lines in said for line in lines if isinstance(line, int) and 1 <= line <= most}))
@@ -237,5 +237,5 @@ def executed(ends: Sequence[Exit], most: int) -> tuple[int, ...] | None:
 
 
 def unscored(task: Task, attempt: Attempt, problem: str) -> Verdict:
-    """Return the verdict of an attempt that could not be judged."""
+    """Return the UNSCORED verdict of an attempt that could not be judged, with the problem as its message."""
     return Verdict(attempt.attempt_id, Status.UNSCORED, total=len(task.tests), judge=JUDGE, error_message=problem[:500])

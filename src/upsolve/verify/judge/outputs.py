@@ -1,6 +1,6 @@
-"""Compare what a program wrote with what was expected, as the task asks for.
+"""Compare the output of a program with the expected output, by the task's ``compare``.
 
-Whatever a program writes, the work on it grows no faster than n log n with its length.
+The work is O(n log n) in the length of the output.
 """
 
 import re
@@ -17,7 +17,7 @@ LINE_END = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 def output_matches(got: str, expected: str, compare: str) -> bool:
-    """Compare an output as the task asks for."""
+    """Return whether an output matches the expected output under the comparison ``compare``."""
     plain_ways = {"lines": lines_match, "exact": str.__eq__, "tokens": tokens_match}
     if compare in plain_ways:
         return plain_ways[compare](got, expected)
@@ -28,7 +28,7 @@ def output_matches(got: str, expected: str, compare: str) -> bool:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of a text without spaces at their ends: lazily, so that a flood costs no more than what it is compared with."""
+    """Yield the lines of a text without trailing spaces; lazily, so that a flood costs no more than the expected output."""
     start = 0
     for end in LINE_END.finditer(text):
         yield text[start : end.start()].rstrip()
@@ -37,45 +37,45 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def lines_match(got: str, expected: str) -> bool:
-    """Compare line by line, but for spaces at line ends and empty lines at the end. A missing or an additional line is a mismatch."""
+    """Compare line by line, ignoring trailing spaces and trailing empty lines; the number of lines must match."""
     got, expected = got.rstrip(), expected.rstrip()
     return got == expected or all(a == b for a, b in zip_longest(lines_of(got), lines_of(expected)))
 
 
 def tokens_match(got: str, expected: str) -> bool:
-    """Compare the sequences of tokens between white space."""
+    """Compare the sequences of whitespace-separated tokens."""
     wanted = expected.split()
     return got.split(None, len(wanted)) == wanted
 
 
 def floats_match(got: str, expected: str, tolerance: float) -> bool:
-    """Compare token by token; numbers that are not spelled the same may differ by the tolerance (see ``near``)."""
+    """Compare token by token; tokens that differ must be numbers within the tolerance (see ``near``)."""
     right = expected.split()
     left = got.split(None, len(right))
     return len(left) == len(right) and all(a == b or numbers_near(a, b, tolerance) for a, b in zip(left, right, strict=True))
 
 
 def numbers_near(got: str, expected: str, tolerance: float) -> bool:
-    """Return whether two tokens are numbers within the tolerance; where both are spelled as integers, whether they are equal."""
+    """Return whether two tokens are numbers within the tolerance; two integer tokens must be equal."""
     if max(len(got), len(expected)) > LONGEST_NUMBER or not (NUMBER.fullmatch(got) and NUMBER.fullmatch(expected)):
         return False
     return near(number(got), number(expected), tolerance)
 
 
 def number(token: str) -> float:
-    """Return the number a token spells: an int where it is spelled as one."""
+    """Parse a token as int, or else as float."""
     return int(token) if INTEGER.fullmatch(token) else float(token)
 
 
 def difference(got: str, expected: str, compare: str) -> str:
-    """Return in one line where an output and the expected one differ."""
+    """Describe in one line how an output differs from the expected output."""
     if compare.startswith("rows"):
         return row_difference(got, expected, in_order=compare.startswith("rows_in_order"))
     return first_difference(got, expected)
 
 
 def first_difference(got: str, expected: str) -> str:
-    """Return in one line where two outputs first differ."""
+    """Describe in one line the first difference between two outputs."""
     for place, (a, b) in enumerate(zip_longest(lines_of(got.rstrip()), lines_of(expected.rstrip())), start=1):
         if a != b:
             return f"line {place}: {'nothing' if a is None else repr(a[:100])}, expected {'nothing' if b is None else repr(b[:100])}"

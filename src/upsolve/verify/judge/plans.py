@@ -1,7 +1,7 @@
-"""Task + Attempt -> Verdict. The attempt gets code and inputs; answers stay here.
+"""Task + Attempt -> Verdict. The attempt's process gets code and inputs; expected answers stay outside.
 
-How one attempt is judged is a plan: a generator that asks for runs and is sent how they ended. Several plans go on at a time, so that
-one message to the sandbox holds a run of each.
+The judging of an attempt is a plan: a generator that yields jobs, is sent their Exits, and returns the verdict. Several plans
+advance together, so that one request to the sandbox holds a job of each.
 """
 
 import ast
@@ -36,19 +36,19 @@ __all__ = ["judge", "judge_all"]
 
 Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
-"""Tasks that are remembered: attempts at one task arrive together."""
+"""Maximum number of entries of ``crossing``; small, since attempts at the same task arrive together."""
 crossing: dict[tuple[Task, Judging], bool] = {}
-"""Whether a task's tests mean the same across processes, as found out with its reference."""
+"""Whether the reference of a task shows that its tests can run across processes (see ``crosses``)."""
 
 
 def judge(task: Task, attempt: Attempt, how: Judging | None = None) -> Verdict:
     """Judge one attempt.
 
-    A judge that breaks tries once more, then says ``UNSCORED`` and why.
+    If judging fails, it is tried once more; then the verdict is ``UNSCORED`` with the reason.
 
     Args:
-        task: its tests decide.
-        attempt: the code.
+        task: the task with its tests.
+        attempt: the code to judge.
         how: limits and isolation.
 
     Raises:
@@ -58,7 +58,7 @@ def judge(task: Task, attempt: Attempt, how: Judging | None = None) -> Verdict:
 
 
 def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict]:
-    """Judge attempts one after the other, in the order given; see ``judge``."""
+    """Judge attempts on one sandbox; return their verdicts in the same order; see ``judge``."""
     how = how or Judging()
     verdicts: dict[int, Verdict] = {}
     waiting: Iterator[tuple[int, Pair]] = enumerate(pairs)
@@ -76,12 +76,12 @@ def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict
 
 
 def has_room(at_work: Sequence[tuple[int, Plan, Job]]) -> bool:
-    """Return whether one more plan may start: a program that is built has its sandbox to itself until its last run."""
+    """Return whether another plan may start: fewer than SLOTS are active, and none has a job of profile ``any``."""
     return len(at_work) < SLOTS and all(job.profile != "any" for _, _, job in at_work)
 
 
 def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict[int, Verdict]) -> list[tuple[int, Plan, Job]]:
-    """Send a plan how its run ended; return its next run, or nothing when it has come to its verdict."""
+    """Send a plan the Exit of its job; return its next job in a list, or store its verdict and return an empty list."""
     try:
         job = plan.throw(end) if isinstance(end, Exception) else plan.send(end) if end else next(plan)
     except StopIteration as done:
@@ -91,7 +91,7 @@ def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict
 
 
 def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
-    """Run jobs; when the sandbox breaks, each alone, to find out for which of them it does."""
+    """Run jobs together; if the sandbox breaks, run each alone, so that the error belongs to one job."""
     try:
         return [*run_jobs(jobs, how)]
     except IsolationError:
@@ -103,7 +103,7 @@ def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
 
 
 def repeated(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Judge as often as asked for; when the outcomes differ, the first verdict says so."""
+    """Judge ``how.repeats`` times and return the first verdict; if outcomes differ, with a finding ``flaky``."""
     first = yield from planned(task, attempt, how)
     seen = {(first.status, first.outcomes): first.status.value}
     for _ in range(how.repeats - 1):
@@ -116,7 +116,7 @@ def repeated(task: Task, attempt: Attempt, how: Judging) -> Plan:
 
 
 def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Judge, and once more when the judge broke."""
+    """Judge an attempt, and once more if judging raised an exception; then return UNSCORED."""
     problem = impossible(task, attempt)
     for _ in range(0 if problem else 2):
         try:
@@ -127,13 +127,13 @@ def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
             problem = str(error)
         except IsolationError:
             raise
-        except Exception as error:  # whatever it is, the worker goes on
+        except Exception as error:  # any failure leaves this attempt unscored; the worker continues
             problem = f"{type(error).__name__}: {error}"
     return unscored(task, attempt, problem)
 
 
 def control_runs(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, Exit, bool]:
-    """Find out whether the task's setup runs with an empty attempt (in Python, but for queries): then it is not at fault."""
+    """Return whether the task's setup runs with an empty attempt (Python or a query): then the task is not at fault."""
     queries = attempt.language not in PYTHON and language(attempt.language).engine
     try:
         yield from plan_of(task, Attempt(task.task_id, "", attempt.language if queries else "python"), how)
@@ -143,7 +143,7 @@ def control_runs(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, E
 
 
 def impossible(task: Task, attempt: Attempt) -> str:
-    """Return why this judge cannot judge this, or an empty string."""
+    """Return why this judge cannot judge an attempt at this task; an empty string if it can."""
     if not task.tests:
         return f"task {task.task_id} has no tests"
     if task.requires and attempt.language in PYTHON and (absent := missing_packages(task.requires)):
@@ -174,7 +174,7 @@ def impossible(task: Task, attempt: Attempt) -> str:
 
 @memo
 def syntax_fault(kind: TestKind, source: str) -> str:
-    """Return why a test is not Python, an empty string where it is or need not be: that is the task's fault, no attempt's."""
+    """Return why a test of Python code does not parse, which is the task's fault; else an empty string."""
     if kind not in (TestKind.CALL, TestKind.CODE):
         return ""
     try:
@@ -185,7 +185,7 @@ def syntax_fault(kind: TestKind, source: str) -> str:
 
 
 def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Choose how to run the tests, by language and kind."""
+    """Judge by the plan for the attempt's language and the kind of the tests."""
     if attempt.language not in PYTHON:
         tools = language(attempt.language)
         return (yield from (run_queries if tools.engine else in_language)(task, attempt, how, tools))
@@ -201,7 +201,7 @@ def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
 
 
 def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Run the tests beside the attempt; the values of CALL tests are compared here, CODE tests prove that they ran by a nonce.
+    """Run the tests in the attempt's process. Values of CALL tests are compared outside; a passed CODE test reports a nonce.
 
     Unless every test is a direct call (``is_direct_call``), the verdict is labelled ``in_process``.
     """
@@ -214,7 +214,7 @@ def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
 
 
 def needs_tester(task: Task) -> bool:
-    """Return whether some test must not be evaluated by the attempt's process, which could then decide its outcome."""
+    """Return whether some test is not a direct call, so that the attempt's process, evaluating it, could forge its outcome."""
     return not all(
         test.kind is TestKind.CALL and is_direct_call(test.input, task.setup, task.entry_point) for test in task.tests
     )
@@ -222,7 +222,7 @@ def needs_tester(task: Task) -> bool:
 
 @memo
 def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
-    """Return a test as it is sent: a call with plain arguments as name and arguments, which spares the attempt's process a parser."""
+    """Encode a test for the sandbox: a call with literal arguments as (name, arguments), which needs no parser there."""
     try:
         match ast.parse(source, mode="eval").body if kind is TestKind.CALL else None:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name not in BUILTINS:
@@ -235,13 +235,13 @@ def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
 
 
 def asked(how: Judging) -> dict[str, Any]:
-    """Return what every job is told: whether to note lines, and the time of one test (0: none of its own)."""
+    """Return the fields common to all jobs: whether to record lines, and seconds per test (0: no limit)."""
     each = how.limits.test_seconds
     return {"lines": how.lines, "test_seconds": 0 if math.isinf(each) else each}
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judging) -> Plan:
-    """Run the tests in a process of their own, which asks the attempt's process for every call."""
+    """Run the tests in a tester's process, which sends every call to the attempt's process."""
     tests = [(test.kind.value, test.input) for test in task.tests]
     job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": how.lines}
     tester = {"names": names, "setup": task.setup, "tests": tests, **asked(how)}
@@ -252,7 +252,7 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judgin
 
 
 def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:
-    """Find out whether the tests mean the same across processes: the reference, if any, must pass there if it does beside them."""
+    """Return whether the tests can run across processes: False if the reference passes in process but not across."""
     key = (task, how)
     if task.reference and key not in crossing:
         reference = Attempt(task.task_id, task.reference)

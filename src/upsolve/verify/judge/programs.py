@@ -1,4 +1,4 @@
-"""Plans for programs: standard input in, standard output out; and for languages other than Python, built and run by commands."""
+"""Plans for programs that read standard input and write standard output, and for compiled and interpreted languages."""
 
 import math
 import re
@@ -26,7 +26,7 @@ MOST_FINDINGS = 20
 
 
 def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Run a Python program once a test."""
+    """Run a Python program once per test."""
     base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": how.lines}
     profile = profile_of(task.requires)
     jobs = [Job({**base, "stdin": encoded(test.input)}, profile=profile) for test in task.tests]
@@ -35,12 +35,12 @@ def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
 
 
 def encoded(text: str) -> bytes:
-    """Return what a program is given on standard input."""
+    """Encode a text for a program's standard input."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
-    """Run one job a test within one budget of time; stop at the first that is cut off by it."""
+    """Run one job per test within the time budget ``Limits.wall_seconds``; tests after its end are unscored."""
     ends: list[Exit] = []
     outcomes: list[Status] = []
     errors: list[list[object]] = []
@@ -61,11 +61,11 @@ def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Jo
 
 
 def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, Exit, bool]:
-    """Return whether the task's checker accepts an output.
+    """Return whether the task's checker accepts the output of a test.
 
-    A checker that raises or hangs on this output refuses it: else an attempt could choose to stay unscored. It is the task's fault where
-    the checker fails on a right output, too (the expected one or, where there is none, the reference's), or where none is known and it
-    does not load or lacks a name.
+    A checker that raises or hangs on this output rejects it: otherwise an attempt could choose to stay unscored. The task is at
+    fault if the checker also fails on a correct output (the expected one, else the reference's) or, if no correct output is
+    known, if the checker does not load or fails with one of ``BROKEN_CHECKER``.
 
     Raises:
         JudgeError: the checker is at fault.
@@ -88,11 +88,11 @@ def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, E
 
 
 BROKEN_CHECKER = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError")
-"""What a checker raises that is wrong itself, whatever the output."""
+"""Exceptions that show a fault of the checker, whatever the output."""
 
 
 def checker_job(task: Task, index: int, output: str) -> Job:
-    """Return the job that calls the checker, in a process of its own."""
+    """Return the job that calls the checker, in a separate process."""
     test = task.tests[index]
     call = ("apply", ("check", [test.input, test.expected, output]))
     job = {"kind": "tests", "code": task.checker, "setup": "", "tests": [call], "lines": False, "test_seconds": 0}
@@ -100,7 +100,7 @@ def checker_job(task: Task, index: int, output: str) -> Job:
 
 
 def answer_of(said: Exit) -> bool | None:
-    """Return what a checker answered, None where it is neither True nor False."""
+    """Return the checker's answer; None if it is neither True nor False."""
     values = [record.get("value") for record in said.records if record.get("test") == 0]
     return values[0] if len(values) == 1 and isinstance(values[0], bool) else None
 
@@ -112,7 +112,7 @@ def error_name(record: Mapping[str, Any]) -> str:
 
 
 def reference_output(task: Task, index: int, how: Judging) -> Generator[Job, Exit, str | None]:
-    """Return what the task's reference, a Python program, writes for a test; None where there is none or it fails."""
+    """Return the output of the task's reference, a Python program, for a test; None if there is none or it fails."""
     if not task.reference:
         return None
     job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}
@@ -121,9 +121,10 @@ def reference_output(task: Task, index: int, how: Judging) -> Generator[Job, Exi
 
 
 def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
-    """Build a program and run it once a test.
+    """Build a program and run it once per test.
 
-    A test that is code is put behind the attempt, and passes when the whole exits with 0 (weaker: the verdict says ``in_process``).
+    A CODE test is appended to the attempt and passes if the program exits with 0; the verdict is labelled ``in_process``, since
+    the attempt could forge that.
     """
     code = [test.input for test in task.tests if test.kind is TestKind.CODE]
     source = "\n".join([*([task.setup] if task.setup else []), attempt.code, *code]) if code or task.setup else attempt.code
@@ -141,14 +142,14 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
 
 
 def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = COMPILE_SECONDS) -> Job:
-    """Return the job that builds a program, or checks its syntax."""
+    """Return the job that compiles a program or checks its syntax; ``seconds``: deadline, elapsed time."""
     job = {**command_job(tools, tools.compile, COMPILE_MEMORY), "files": dict(files), "stdin": b""}
     job |= {"seconds": COMPILE_SECONDS, "address_bytes": 0}
     return Job(job, wall_seconds=seconds, memory_bytes=COMPILE_MEMORY, profile="any")
 
 
 def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, how: Judging) -> Job:
-    """Return the job that runs a program: one that was built in the job before, where there are no files."""
+    """Return the job that runs a program; without ``files``, the program that the previous job has built."""
     memory = how.limits.memory_bytes
     job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
     job |= {"seconds": how.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
@@ -156,7 +157,7 @@ def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *,
 
 
 def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:
-    """Return what the jobs of a language have in common."""
+    """Return the fields common to build and run jobs of a language."""
     prepared = f"{PACKAGES}/{tools.prepared_name}" if tools.prepare else ""
     environment = {name: text.replace("{prepared}", prepared) for name, text in tools.environment.items()}
     job = {"kind": "command", "environment": {"PATH": SYSTEM_PATH, **environment}, "prepared": prepared}
@@ -164,7 +165,7 @@ def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> d
 
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:
-    """Return the verdict of a program that the compiler refuses, with every place it names."""
+    """Return the verdict of a program that the compiler rejects, with a finding per reported error."""
     said = (built.stderr + b"\n" + built.stdout).decode("utf-8", "replace")
     places = [*re.finditer(tools.error, said, re.MULTILINE)] if tools.error else []
     reasons = [*re.finditer(tools.reason, said, re.MULTILINE)] if tools.reason else places
@@ -176,20 +177,20 @@ def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Ver
     first = findings[0] if findings else None
     error = error or ["CompileError", first.message if first else said.strip()[:500], first.line if first else None]
     outcomes = [Status.COMPILE_ERROR if status is Status.COMPILE_ERROR else Status.UNSCORED] * len(task.tests)
-    if status is not Status.COMPILE_ERROR:  # a compiler that ran out of time or memory is the program's doing
+    if status is not Status.COMPILE_ERROR:  # a compiler that exceeds time or memory counts against the program
         outcomes[0] = status
     return replace(verdict(task, attempt, (outcomes, [error]), ends=[built]), findings=tuple(findings))
 
 
 def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:
-    """Return the message that belongs to a place."""
+    """Return the message of the error at an index; empty if there is none."""
     return (reasons[index].groupdict().get("message") or "")[:500] if index < len(reasons) else ""
 
 
 def explained(
     tools: Language, outcomes: list[Status], errors: list[list[object]], ends: Sequence[Exit]
 ) -> tuple[list[Status], list[list[object]]]:
-    """Put the line and the first words of a failed run into its error, and tell a full heap from other failures."""
+    """Add the line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT."""
     failed = [index for index, end in enumerate(ends) if end.returncode not in (0, None)]
     words = ends[failed[0]].stderr.decode("utf-8", "replace") if failed else ""
     full = {

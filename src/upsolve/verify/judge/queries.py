@@ -1,4 +1,4 @@
-"""Plan for queries: run one against the database of every test, in one process, and compare the rows outside of it."""
+"""Plan for queries: run a query against the database of every test in one process; compare the rows outside it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,11 +30,11 @@ __all__ = ["expected_rows", "query_fault", "run_queries"]
 
 
 PLACES = ("test", "start", "end")
-"""Whole numbers of a record: which test, and where its rows begin and end in the output, bytes."""
+"""Integer fields of a record: index of the test, and offsets of its rows in the output, bytes."""
 
 
 def query_fault(task: Task) -> str:
-    """Return why a task is none for queries, an empty string where it is one."""
+    """Return why a task cannot be judged by queries; an empty string if it can."""
     if any(test.kind is not TestKind.STDIO for test in task.tests):
         return f"task {task.task_id}: a test of a query is STDIO: the database as an SQL script, and the rows expected"
     if task.compare.partition(":")[0] not in ("rows", "rows_in_order"):
@@ -47,7 +47,7 @@ def query_fault(task: Task) -> str:
 
 @memo
 def are_rows(text: str) -> bool:
-    """Return whether a text holds rows."""
+    """Return whether a text is valid rows: one JSON array per line."""
     try:
         rows_of(text)
     except (ValueError, RecursionError):
@@ -56,7 +56,7 @@ def are_rows(text: str) -> bool:
 
 
 def query_job(code: str, databases: Sequence[str], how: Judging, engine: str) -> Job:
-    """Return the job that runs a query against databases, each given as an SQL script."""
+    """Return the job that runs a query against databases, given as SQL scripts."""
     each = how.limits.test_seconds
     job = {"kind": "queries", "engine": engine, "code": code, "databases": [*databases]}
     job |= {"test_seconds": 0 if isinf(each) else each, "output_bytes": how.limits.output_bytes}
@@ -64,23 +64,23 @@ def query_job(code: str, databases: Sequence[str], how: Judging, engine: str) ->
 
 
 def run_queries(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
-    """Run a query against the database of every test: the task's setup, then the test's input."""
+    """Judge a query on the database of every test, built by the task's setup and the test's input."""
     databases = [f"{task.setup}\n{test.input}" for test in task.tests]
     end = yield query_job(attempt.code, databases, how, tools.engine)
     return with_column(verdict(task, attempt, query_outcomes(task, end), ends=[end]), end)
 
 
 def expected_rows(query: str, databases: Sequence[str], how: Judging | None = None, *, name: str = "sql") -> list[str]:
-    """Return the rows that a reference query gives for each database, as tests expect them; it runs as an attempt does.
+    """Return the rows of a reference query for each database, in the form of expected outputs; it runs in the sandbox.
 
     Args:
-        query: the reference.
-        databases: SQL scripts.
+        query: the reference query.
+        databases: SQL scripts that build the databases.
         how: limits and isolation.
-        name: the language, by name or alias.
+        name: name or alias of the language.
 
     Raises:
-        ValueError: a database cannot be built, or the query fails on one; says why.
+        ValueError: a database cannot be built, or the query fails on it; says why.
         JudgeError: the sandbox broke, or a layer is missing.
     """
     how = how or Judging()
@@ -97,7 +97,7 @@ def expected_rows(query: str, databases: Sequence[str], how: Judging | None = No
 
 
 def query_outcomes(task: Task, end: Exit) -> Outcomes:
-    """Return the outcome of every test, and the errors."""
+    """Return the outcome of every test, and the errors ``[type, message, line]`` in order of the tests."""
     if early := whole_program(end):
         return [early[0]] * len(task.tests), [early[1]]
     known = [record for record in end.records if all(type(record.get(key, 0)) is int for key in PLACES)]
@@ -121,12 +121,12 @@ def query_outcomes(task: Task, end: Exit) -> Outcomes:
 
 
 def rows_in(end: Exit, record: Mapping[str, Any]) -> str:
-    """Return the rows that a record stands for."""
+    """Return the part of the output that a record refers to."""
     return end.stdout[record.get("start", 0) : record["end"]].decode("utf-8", "replace")
 
 
 def with_column(found: Verdict, end: Exit) -> Verdict:
-    """Put the column of a syntax error into its finding."""
+    """Add the column of a syntax error to its finding."""
     said = [record["compile"] for record in end.records if isinstance(record.get("compile"), list)]
     column = said[0][3] if said and len(said[0]) > 3 and type(said[0][3]) is int else 1
     findings = tuple(replace(finding, column=max(1, column)) for finding in found.findings)

@@ -1,8 +1,8 @@
-"""Compare the rows that a query gave with the expected ones: one JSON array a line, as the sandbox writes them.
+"""Compare the rows of a query with the expected rows, given as one JSON array per line.
 
-Cells: NULL is null, text a string, numbers are numbers, a blob is ``{"blob": hex}``. Two numbers are equal within a tolerance (see
-``near``: 2 equals 2.0, two integers must be the same), text is compared exactly, NULL equals NULL alone. Names of columns do not count,
-their number and order do. The work grows no faster than n log n with the number of cells.
+Cells: NULL is null, text a string, numbers are numbers, a blob is ``{"blob": hex}``. Numbers are compared within a tolerance
+(see ``near``: 2 equals 2.0, two integers must be equal), text exactly, and NULL equals only NULL. Number and order of columns
+must be the same; their names are ignored. The work is O(n log n) in the number of cells.
 """
 
 import json
@@ -17,11 +17,11 @@ __all__ = ["row_difference", "rows_match", "rows_of"]
 
 Row = list[Any]
 SHOWN = 100
-"""Characters of a row in a message."""
+"""Maximum characters of a row in a message."""
 
 
 def rows_of(text: str) -> list[Row]:
-    """Return the rows of an output.
+    """Parse the rows of an output.
 
     Raises:
         ValueError: a line is not a JSON array.
@@ -35,12 +35,12 @@ def rows_of(text: str) -> list[Row]:
 
 @memo
 def expected_rows(text: str) -> list[Row]:
-    """Return the rows of an expected output; see ``rows_of``."""
+    """Parse the rows of an expected output; cached; raises as ``rows_of``."""
     return rows_of(text)
 
 
 def rows_match(got: str, expected: str, tolerance: float, *, in_order: bool) -> bool:
-    """Return whether two outputs hold the same rows, duplicates counted: as sequences, or as bags in which the order does not count."""
+    """Return whether two outputs have equal rows: as sequences (``in_order``), or as multisets."""
     if got == expected:
         return True
     try:
@@ -57,7 +57,7 @@ def rows_match(got: str, expected: str, tolerance: float, *, in_order: bool) -> 
 
 
 def sequences_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
-    """Return whether rows are equal one by one."""
+    """Return whether two sequences of rows are equal, row by row."""
     return all(same(x, y, tolerance) for a, b in zip(left, right, strict=True) for x, y in zip(a, b, strict=True))
 
 
@@ -74,11 +74,11 @@ def is_number(cell: Any) -> bool:
 
 
 def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
-    """Return whether two bags of rows are equal.
+    """Return whether two multisets of rows are equal.
 
-    Rows are told apart by their exact cells first, which leaves groups in which only the inexact numbers differ. These are sorted and cut
-    where neighbours are further apart than the tolerance, column by column; both bags must have equally many rows in each part, and the
-    sorted numbers of every column must be near each other there.
+    Rows are first grouped by their exact cells, so that only inexact numbers differ within a group. Each group is then sorted
+    and split, column by column, between neighbours whose difference exceeds the tolerance. In each part both multisets must
+    have the same number of rows, and the sorted numbers of each column must be pairwise near.
     """
     inexact = [column for column in range(len(right[0])) if not is_exact([*left, *right], column, tolerance)]
     loose = {*inexact}
@@ -95,19 +95,19 @@ def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> b
 
 
 def is_exact(rows: Sequence[Row], column: int, tolerance: float) -> bool:
-    """Return whether two numbers of a column can only be near each other if they are equal: integers, and floats that small integers equal."""
+    """Return whether numbers of a column are near only if equal: all are integers or floats with small integer values."""
     cells = (row[column] for row in rows if type(row[column]) is float)
     return all(cell.is_integer() and abs(cell) < 1 / tolerance for cell in cells)
 
 
 def key_of(row: Row, loose: set[int]) -> str:
-    """Return a text that rows share whose exact cells are equal; for each number in a loose column it has an infinity, which is never exact."""
+    """Return the grouping key of a row: its exact cells as JSON, with Infinity for each number in a loose column."""
     cells = [cell if not is_number(cell) else float("inf") if column in loose else int(cell) for column, cell in enumerate(row)]
     return json.dumps(cells, sort_keys=True)
 
 
 def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], tolerance: float) -> bool:
-    """Return whether the numbers in these columns of two equally long lists of rows can be paired within the tolerance."""
+    """Return whether the numbers in these columns of two lists of rows match part by part; see ``bags_match``."""
     numeric = [column for column in columns if is_number(sides[0][0][column])]
     parts = [(0, side, [row[column] for column in numeric]) for side, rows in enumerate(sides) for row in rows]
     for place in range(len(numeric)):
@@ -124,7 +124,7 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
 
 
 def cut(parts: Sequence[tuple[int, int, Row]], place: int, tolerance: float) -> list[tuple[int, int, Row]]:
-    """Sort the rows of each part by one number, and begin a new part wherever it is not near the one before."""
+    """Sort the rows of each part by the number at ``place``, and split the part between numbers that are not near."""
     ordered = sorted(parts, key=lambda entry: (entry[0], entry[2][place]))
     found: list[tuple[int, int, Row]] = []
     number, before = 0, ordered[0]
@@ -136,7 +136,7 @@ def cut(parts: Sequence[tuple[int, int, Row]], place: int, tolerance: float) -> 
 
 
 def row_difference(got: str, expected: str, *, in_order: bool) -> str:
-    """Return in one line where the rows of an output differ from the expected ones."""
+    """Describe in one line how the rows of an output differ from the expected rows."""
     try:
         left, right = rows_of(got), rows_of(expected)
     except (ValueError, RecursionError, MemoryError):
@@ -153,5 +153,5 @@ def row_difference(got: str, expected: str, *, in_order: bool) -> str:
 
 
 def shown(row: Row) -> str:
-    """Return the beginning of a row."""
+    """Return a row as text of at most ``SHOWN`` characters."""
     return json.dumps(row, ensure_ascii=False)[:SHOWN]

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=64)
 def task_key(task: Task, how: Judging) -> str:
-    """Return the content id of everything but the attempt and its runtime that decides a verdict: tests, setup, limits, isolation, judge."""
+    """Return the content id of what decides a verdict beside attempt and runtime: tests, setup, limits, isolation, judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
     limits = json.dumps(asdict(how.limits), sort_keys=True)
     return content_id(
@@ -45,7 +45,7 @@ def task_key(task: Task, how: Judging) -> str:
 
 @cache
 def runtime(name: str) -> str:
-    """Return what identifies the runtime of a language: its YAML file, and the interpreters, compilers or engine it names."""
+    """Return the identity of a language's runtime: its YAML file, and its interpreters, compilers or engine."""
     if name in PYTHON:
         return python_version()
     known = languages().get(name)
@@ -102,7 +102,7 @@ class VerdictCache:
             return replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
         except sqlite3.Error as error:
             self.give_up(error)
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):  # judged again, and written over
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):  # overwritten later
             pass
         return None
 

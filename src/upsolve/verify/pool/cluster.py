@@ -25,7 +25,7 @@ def ray() -> Any:
     except ImportError as error:
         raise JudgeError("executor ray needs Ray: pip install 'upsolve[ray]'") from error
     if not library.is_initialized():
-        address = os.environ.get("RAY_ADDRESS", "local")  # left out, Ray would join whatever ran here last
+        address = os.environ.get("RAY_ADDRESS", "local")  # with None, Ray would join the cluster that was started here last
         library.init(address, log_to_driver=False, include_dashboard=False)
     return library
 

@@ -23,16 +23,16 @@ from upsolve.verify.resources import usable_cores
 __all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
 
 CHUNK = 8
-"""Attempts sent to a worker in one chunk, at most: few, so that an attempt that hangs delays few others."""
+"""Maximum number of attempts in a chunk; small, so that an attempt that hangs delays few others."""
 SPARE_SECONDS = 120.0
-"""Time a worker may take beyond the limits of its attempts: starting sandboxes, comparing, analysing."""
+"""Time a worker may take beyond the limits of its attempts, seconds: starting sandboxes, comparing, analysing."""
 AHEAD = 2
 """Chunks queued for each worker."""
 Numbered = list[tuple[int, tuple[Task, Attempt]]]
 T = TypeVar("T")
 
 idle: dict[str, list[Worker]] = {"local": [], "ray": []}
-"""Idle workers by executor, reused by the next batch; they end with this process."""
+"""Executor -> idle workers, reused by the next batch; they end with this process."""
 guard = threading.Lock()
 
 
@@ -119,11 +119,11 @@ class Batch:
 
 
 def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
-    """Yield the index and the verdict of each pair as they complete; memory does not grow with the number of pairs.
+    """Yield the index and the verdict of each pair in order of completion; memory does not grow with the number of pairs.
 
     Args:
-        pairs: tasks and attempts, read as workers become free; when it has a length, the last of them go out in ever smaller
-            pieces, so that all workers end at about the same time.
+        pairs: tasks and attempts, read as workers become free; if it has a length, the last chunks get smaller, so that all
+            workers finish at about the same time.
         how: limits, workers, executor, cache.
 
     Raises:
@@ -191,15 +191,15 @@ def verify(
     Args:
         pairs: tasks and attempts.
         how: limits, workers, executor, cache.
-        on_done: called in this thread with an index into ``pairs`` and its verdict, as they come.
+        on_done: called in this thread with an index into ``pairs`` and its verdict, in order of completion.
 
     Returns:
-        Verdicts in the order of ``pairs``; what could not be judged is ``UNSCORED``, with the reason.
+        Verdicts in the order of ``pairs``; an attempt that could not be judged is ``UNSCORED``, with the reason.
 
     Raises:
         IsolationError: a required layer is missing here.
     """
-    places: dict[tuple[Task, str], list[int]] = {}  # the task too: one name may stand for other tests
+    places: dict[tuple[Task, str], list[int]] = {}  # by task, not task id: two tasks with one id may have different tests
     for index, (task, attempt) in enumerate(pairs):
         places.setdefault((task, attempt.attempt_id), []).append(index)
     equals = [*places.values()]

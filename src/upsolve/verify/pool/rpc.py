@@ -31,8 +31,8 @@ def start(main: Callable[[int], None], argument: int, *, session: bool = False) 
 
     Args:
         main: the function.
-        argument: what it is called with.
-        session: the process leads a session of its own; ``end`` then takes along what it has started.
+        argument: its argument.
+        session: start a new session, so that ``end`` also ends the worker's child processes.
     """
     work = f"from {main.__module__} import {main.__name__}; {main.__name__}({argument})"
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {work}"]
@@ -43,8 +43,8 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
     """Call a module-level function in the worker and return its result; an UpsolveError raised there is raised here.
 
     Raises:
-        WorkerLostError: the process is gone.
-        TimeoutError: no answer came within ``seconds``; the process is still at it.
+        WorkerLostError: the process has ended.
+        TimeoutError: no result within ``seconds``; the process is still running the call.
     """
     assert process.stdin and process.stdout
     try:
@@ -73,7 +73,7 @@ def end(process: Process, *, session: bool = False) -> None:
 
     Args:
         process: a worker of ``start``.
-        session: it leads a session, which is killed at once.
+        session: it leads a session, whose processes are killed immediately.
     """
     with contextlib.suppress(ProcessLookupError):
         if session:
@@ -86,7 +86,7 @@ def end(process: Process, *, session: bool = False) -> None:
         process.kill()
         process.wait()
     for stream in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):  # what was still to be sent cannot be
+        with contextlib.suppress(OSError):  # a buffered request cannot be sent any more
             if stream:
                 stream.close()
 
@@ -98,7 +98,7 @@ def leave(*_: object) -> None:
 
 
 def serve() -> None:
-    """Run calls until the standard input ends or SIGTERM comes; what they print goes to standard error."""
+    """Serve calls until end of standard input or SIGTERM; their standard output is redirected to standard error."""
     signal.signal(signal.SIGTERM, leave)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

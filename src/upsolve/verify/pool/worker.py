@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """Runs one function at a time, elsewhere."""
+    """Runs one function at a time, in another process."""
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
         """Run a module-level function in the worker and return its result.
 
         Raises:
-            WorkerLostError: the process it ran in is gone, or had no answer after ``seconds`` and was ended.
+            WorkerLostError: the process has ended, or gave no result within ``seconds`` and was ended.
         """
         ...
 
@@ -36,7 +36,7 @@ class Worker(Protocol):
 
 
 def judge_chunk(chunk: Chunk, how: Judging) -> list[Verdict]:
-    """Judge a few attempts one after the other, with the analyses asked for."""
+    """Judge a chunk of attempts, with the analyses of ``how.analyses``."""
     verdicts = judge_all(chunk, how)
     if how.analyses:
         from upsolve.verify.analysis.analyst import analyse
@@ -46,14 +46,14 @@ def judge_chunk(chunk: Chunk, how: Judging) -> list[Verdict]:
 
 
 taken: Counter[int] = Counter()
-"""Number of workers pinned to each core."""
+"""Core -> number of workers pinned to it."""
 guard = threading.Lock()
 
 
 def take_core() -> int:
     """Return the core with the fewest workers.
 
-    A worker, its sandbox and its attempts take turns, so on one core they lose nothing and wake each other ten times faster.
+    A worker, its sandbox and its attempts run in turns, so sharing a core costs no time and makes wake-ups ten times faster.
     """
     with guard:
         core = min(sorted(os.sched_getaffinity(0)), key=lambda number: taken[number])

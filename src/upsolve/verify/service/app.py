@@ -19,7 +19,7 @@ from upsolve.verify.service.schemas import Asked
 __all__ = ["application", "serve"]
 
 MOST_DESCRIPTORS = 8192
-"""Open files wanted, as far as the system allows: connections, and a few per worker."""
+"""Soft limit of open files, if the hard limit allows it: for connections, and a few per worker."""
 
 
 def application(service: Service) -> Door:
@@ -32,12 +32,12 @@ def application(service: Service) -> Door:
         async def stream_response(self, send: Any) -> None:
             async with contextlib.aclosing(
                 cast("AsyncGenerator[bytes]", self.body_iterator)
-            ):  # at once, not when it is collected
+            ):  # immediately, not at garbage collection
                 await super().stream_response(send)
 
     async def verify(asked: Asked) -> StreamingResponse:
         stream = service.verify(asked)
-        await anext(stream)  # refused here, before an answer has begun
+        await anext(stream)  # raises here if the request is refused, before the answer has begun
         return Lines(stream, media_type="application/x-ndjson")
 
     async def run_code(asked: CodeRequest, request: Request) -> Response:
@@ -77,7 +77,7 @@ def stopping(app: Door, service: Service) -> Any:
 
 
 def listening(host: str, port: int, *, token: bytes) -> socket.socket:
-    """Return a listening socket; raise ConfigError if the address is not allowed or not free."""
+    """Return a listening socket; raise ConfigError if the address needs a token or is not available."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         if not token and not ipaddress.ip_address(address[0]).is_loopback:
@@ -90,11 +90,11 @@ def listening(host: str, port: int, *, token: bytes) -> socket.socket:
 
 
 def serve(service: Service, host: str = "127.0.0.1", port: int = 8000, *, say: Callable[[str], None] = print) -> None:
-    """Serve until SIGTERM or SIGINT; port 0 picks a free one.
+    """Serve until SIGTERM or SIGINT; port 0 selects a free port.
 
     Raises:
-        ConfigError: no token, and an address that others can reach; or an address that cannot be had.
-        IsolationError: a required layer is missing here.
+        ConfigError: the service has no token and the address is reachable by other machines; or the address is not available.
+        IsolationError: a required layer is missing on this machine.
         JudgeError: FastAPI or uvicorn is missing.
     """
     try:

@@ -10,13 +10,13 @@ from typing import Any
 __all__ = ["Door", "RefusedError"]
 
 STALL_SECONDS = 60.0
-"""A client that takes no data for so long is disconnected."""
+"""Time after which a client that reads no data is disconnected, seconds."""
 DRAIN_SECONDS = 5.0
-"""The body of a refused request is read and discarded for so long: a client that still sends does not read the answer."""
+"""Maximum time to read and discard the body of a refused request, seconds: most clients read the answer after sending."""
 MOST_DRAINED = 64
-"""Refused requests whose bodies are read at once; further ones are answered immediately."""
+"""Maximum number of refused requests whose bodies are read concurrently; further ones are answered immediately."""
 MOST_REQUESTS = 512
-"""Requests with a valid token served at once; further ones are refused (503)."""
+"""Maximum number of concurrent requests with a valid token; further ones are refused (503)."""
 OPEN = ("/health",)
 """Paths that need no token."""
 RETRY_SECONDS = 2
@@ -26,14 +26,14 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class RefusedError(Exception):
-    """A request that is not served: the status and why."""
+    """A refused request: HTTP status and reason."""
 
     def __init__(self, status: int, detail: Any) -> None:
         super().__init__(detail)
         self.status, self.detail = status, detail
 
     def body(self) -> bytes:
-        """Return what the client is told."""
+        """Return the body of the answer, JSON."""
         return json.dumps({"detail": self.detail}).encode()
 
     def headers(self) -> dict[str, str]:
@@ -43,7 +43,7 @@ class RefusedError(Exception):
 
 
 class Door:
-    """An ASGI application around another."""
+    """ASGI middleware around an application; see the module's docstring."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], token: bytes, most_bytes: int) -> None:
         self.app, self.token, self.most_bytes = app, token, most_bytes
@@ -77,7 +77,7 @@ class Door:
             await send({"type": "http.response.body", "body": refused.body()})
 
     async def drain(self, receive: Receive) -> None:
-        """Read the body of a refused request for a while, unless many are read already."""
+        """Read and discard the body of a refused request for DRAIN_SECONDS, unless MOST_DRAINED others are being read."""
         if self.drained >= MOST_DRAINED:
             return
         self.drained += 1
@@ -90,7 +90,7 @@ class Door:
             self.drained -= 1
 
     def look_at(self, scope: dict[str, Any]) -> None:
-        """Refuse a request without the token, or with too long a body."""
+        """Raise RefusedError for a request without a valid token or with too large a body."""
         said: dict[bytes, bytes] = dict(scope["headers"])
         kind, _, given = said.get(b"authorization", b"").partition(b" ")
         known = kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token)

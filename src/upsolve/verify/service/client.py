@@ -19,14 +19,14 @@ from upsolve.verify.limits import Judging
 __all__ = ["Remote", "remote"]
 
 BATCH = 500
-"""Attempts in one request."""
+"""Maximum number of attempts in a request."""
 SILENCE_SECONDS = 60.0
-"""Seconds of silence after which the server is considered gone; it sends an empty line every few seconds."""
+"""Time without data after which the connection counts as lost, seconds; the server sends an empty line every few seconds."""
 Pairs = dict[int, tuple[Task, Attempt]]
 
 
 class CutError(Exception):
-    """The answer ended early, or the server asks to retry: after how many seconds."""
+    """The answer is incomplete, or the server asks for a retry; holds the delay in seconds."""
 
     def __init__(self, why: str, seconds: float = 1.0) -> None:
         super().__init__(why)
@@ -45,14 +45,14 @@ class Remote:
         self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
     def judged(self, pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
-        """Yield the place and the verdict of each pair, each once, as they come.
+        """Yield the index and the verdict of each pair, each once, in order of completion.
 
         Args:
-            pairs: tasks and attempts, read a few hundred at a time.
-            how: limits, lines, repeats and analyses; isolation, workers, executor and cache are the server's own.
+            pairs: tasks and attempts, read in batches of ``BATCH``.
+            how: limits, lines, repeats and analyses; isolation, workers, executor and cache are those of the server.
 
         Raises:
-            JudgeError: the server refuses, or cannot be reached for longer than the patience.
+            JudgeError: the server refuses the request, or is unreachable for longer than ``patience_seconds``.
         """
         numbered = enumerate(pairs)
         while part := dict(islice(numbered, BATCH)):
@@ -92,18 +92,18 @@ class Remote:
                         return
                     if said:
                         yield places[said.pop("place")], from_row(Verdict, said)
-        except (OSError, http.client.HTTPException, ValueError) as error:  # a line that was cut is no JSON
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a truncated line is not JSON
             raise CutError(f"the connection was lost: {error!r}") from error
         raise CutError("the answer was cut off")
 
 
 def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Remote:
-    """Return the server at an address such as ``http://judge:8000``, which ``upsolve verify --serve`` has started.
+    """Return a client of the server that ``upsolve verify --serve`` has started at a URL such as ``http://judge:8000``.
 
     Args:
-        url: of the server.
-        token: as its ``--token-file`` holds it; empty if it has none.
-        patience_seconds: for so long a server that is busy or cannot be reached is asked again, from the last verdict on.
+        url: URL of the server.
+        token: content of the server's ``--token-file``; empty if it has none.
+        patience_seconds: time for which requests to a busy or unreachable server are retried since the last verdict.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url!r} is no address of a server: write it as http://host:port")
@@ -111,7 +111,7 @@ def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Rem
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the token is for the server that was named, and urllib would send it on to any other."""
+    """Refuses redirects: urllib would send the token to the server of the redirect, too."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Treat a redirect as an error."""

@@ -32,9 +32,9 @@ class Program:
     stdin: bytes = b""
     """Standard input."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files to put into the working folder, by relative name."""
+    """Relative path -> content of files to write into the working folder."""
     fetch: tuple[str, ...] = ()
-    """Files to return after the run."""
+    """Relative paths of the files to return after the run."""
     build_seconds: float = COMPILE_SECONDS
     """Wall-clock limit of the compiler, seconds."""
 
@@ -55,8 +55,8 @@ def run_program(program: Program, how: Judging) -> Ran:
     """Build and run a program.
 
     Raises:
-        JudgeError: the sandbox broke, or cannot write a file that was given, or read one that is wanted.
-        ValueError: its language is not known or one of queries, or its tools are not installed.
+        JudgeError: the sandbox broke, or a file of ``files`` cannot be written, or one of ``fetch`` cannot be read.
+        ValueError: the language is unknown or one of queries, or its tools are not installed.
     """
     job, built = python_job(program, how), None
     if program.language not in PYTHON:
@@ -64,7 +64,7 @@ def run_program(program: Program, how: Judging) -> Ran:
         if tools.engine:
             raise ValueError(f"language {program.language}: a query needs a database; judge it as an attempt at a task")
         files = {**program.files, **{name: encoded(text) for name, text in {**tools.files, tools.file: program.code}.items()}}
-        compiled = tools.compile and tools.file not in tools.run  # else it is a check of the syntax, which running does too
+        compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
         if compiled:
             built = finished(build_job(tools, files, seconds=program.build_seconds), how)
             if built.returncode != 0:
@@ -90,7 +90,7 @@ def finished(job: Job, how: Judging) -> Exit:
 
 
 def fetched(names: tuple[str, ...], profile: str, how: Judging) -> dict[str, bytes]:
-    """Read files out of the sandbox, by a second job in the same temporary folder."""
+    """Return files from the sandbox, read by a second job in the same working folder."""
     job = {"kind": "script", "code": FETCH.encode(), "files": {}, "stdin": json.dumps(names).encode()}
     end = finished(Job(job, continues=True, profile=profile), how)
     if end.output_exceeded or end.returncode != 0:

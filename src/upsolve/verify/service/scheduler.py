@@ -1,4 +1,4 @@
-"""Schedules the requests of the service over shared workers and one verdict cache; knows nothing of HTTP but status codes of refusals."""
+"""Schedules requests over shared workers and one verdict cache; independent of HTTP except for status codes of refusals."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ __all__ = ["Bounds", "Service"]
 T = TypeVar("T")
 
 BEAT_SECONDS = 5.0
-"""Seconds without a verdict after which an empty line is sent, so that both sides notice a lost connection."""
+"""Time without a verdict after which an empty line is sent, seconds, so that both sides detect a lost connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Bounds:
     """Upper bounds of requests; all must be positive."""
 
     body_bytes: int = 32 << 20
-    """Bytes of a request body."""
+    """Size of a request body, bytes."""
     attempts: int = 10_000
     """Attempts in one request."""
     waiting: int = 50_000
@@ -116,7 +116,7 @@ class Service:
             batch.stop()
 
     def read(self, asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
-        """Return the pairs to judge, verdicts on rows that cannot be judged, and the settings."""
+        """Return the pairs to judge, unscored verdicts for invalid records, and the settings."""
         try:
             return *pairs_of(asked), judging_of(asked, self.how, self.bounds.limits)
         except ValueError as error:
@@ -134,9 +134,9 @@ class Service:
                     async for found in verdicts:
                         self.batches[batch] -= len(found)
                         yield lines(found) or b"\n"
-            except WorkerLostError:  # we are stopping: without its last line, the answer is one to ask for again
+            except WorkerLostError:  # the service is stopping: an answer without its last line makes the client retry
                 return
-            except Exception as error:  # whatever it was, the client must be told
+            except Exception as error:  # report any failure to the client
                 yield json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
                 return
         yield json.dumps({"done": len(asked.attempts)}).encode() + b"\n"
@@ -144,8 +144,8 @@ class Service:
     async def judged(self, pairs: Numbered, batch: Batch) -> AsyncGenerator[list[tuple[int, Verdict]]]:
         """Yield verdicts as they complete, and an empty list after BEAT_SECONDS without one.
 
-        The threads serve first what was handed in first. A request workers in one chunk, and more only while that is not enough
-        to keep all workers busy: so requests take turns, and a new one has few before it.
+        Threads take chunks in order of submission. A request submits one chunk at a time, and more only while the queue is no
+        longer than the number of workers: so requests take turns, and a new request waits behind few chunks.
         """
         parts = pieces(pairs, self.size)
         at_work: set[asyncio.Future[list[tuple[int, Verdict]]]] = set()
@@ -161,7 +161,7 @@ class Service:
         finally:
             for future in done | at_work:
                 if not future.cancel():
-                    future.exception()  # looked at, or asyncio tells of it
+                    future.exception()  # retrieved, since asyncio logs exceptions that nobody retrieves
 
     def hand_in(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Run a function in a thread of the pool, in order of submission."""
