@@ -1,1 +1,1 @@
-"""What an archive can teach a model, and at what cost, told before anything is trained."""
+"""Plans: whether training a model on an archive will help, and what it costs, estimated before training."""

@@ -1,4 +1,4 @@
-"""From findings to one sentence of advice: the first rule that applies (docs/plan.md)."""
+"""Plan -> one sentence of advice, by the first rule that applies (docs/plan.md). A rule returns "" if it does not apply."""
 
 import math
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from upsolve.plan.findings import Plan
 __all__ = ["FEW_GROUPS", "GAP", "HELD", "LEAKED", "SOLVED", "STRANGE", "advice_of"]
 
 HELD = 0.95
-"""Recorded verdicts are noise where the upper end of their agreement with fresh ones is below this."""
+"""Recorded verdicts count as noisy if the upper end of the interval of their agreement with fresh verdicts is below this share."""
 FEW_GROUPS = 30
-"""Groups with a passed and a failed attempt below which offline training has next to nothing to compare."""
+"""Smallest number of groups with a passed and a failed attempt for offline training."""
 LEAKED = 0.02
-"""Share of test tasks with a twin in training above which a measured gain is partly memory."""
+"""Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
-"""Greedy pass rate above which little is left to learn."""
+"""Greedy pass rate above which there is little left to learn."""
 STRANGE = 0.5
-"""Attempts are strangers' where passed ones have a mean log-probability per token this far below the model's own samples, nats."""
+"""Attempts are unlike the model's samples if the mean log-probability per token of passed ones is this far below theirs, nats."""
 GAP = 0.1
-"""Greedy pass rate above that at temperature 1 by which a lower temperature alone explains a gain."""
+"""Difference of the pass rates of greedy decoding and of temperature 1 above which a sharper distribution alone would be a gain."""
 REMEDIES = {
     "no attempt": "sample some (`upsolve sample`) and judge them (`upsolve verify`)",
     "no scored attempt": "judge the archive (`upsolve verify`)",
@@ -35,7 +35,7 @@ def advice_of(plan: Plan) -> str:
 
 
 def noisy(plan: Plan) -> str:
-    """Return the advice where recorded verdicts do not hold."""
+    """Return the advice if recorded verdicts disagree with fresh ones."""
     agreement = plan.noise.agreement
     if not agreement.of or agreement.high >= HELD:
         return ""
@@ -46,7 +46,7 @@ def noisy(plan: Plan) -> str:
 
 
 def scarce(plan: Plan) -> str:
-    """Return the advice where there are too few groups for offline training."""
+    """Return the advice if there are too few groups for offline training."""
     groups = plan.groups
     if plan.online or groups.mixed >= FEW_GROUPS:
         return ""
@@ -57,7 +57,7 @@ def scarce(plan: Plan) -> str:
 
 
 def leaking(plan: Plan) -> str:
-    """Return the advice where tasks that are measured on are trained on."""
+    """Return the advice if test tasks have near-duplicates among the training tasks."""
     leaks = plan.leaks
     worst = max(leaks.counts, key=lambda name: leaks.counts[name] / max(1, leaks.sizes[name]))
     if leaks.counts[worst] <= LEAKED * leaks.sizes[worst]:
@@ -69,7 +69,7 @@ def leaking(plan: Plan) -> str:
 
 
 def too_large(plan: Plan) -> str:
-    """Return the advice where the run does not fit into memory."""
+    """Return the advice if the run does not fit into memory."""
     cost = plan.cost
     if cost is None or cost.peak_bytes <= cost.available_bytes:
         return ""
@@ -80,7 +80,7 @@ def too_large(plan: Plan) -> str:
 
 
 def solved(plan: Plan) -> str:
-    """Return the advice where the model passes nearly all tasks already."""
+    """Return the advice if the model already passes nearly all tasks."""
     if not plan.base or not plan.base[-1].greedy.value >= SOLVED:
         return ""
     greedy = plan.base[-1].greedy
@@ -90,13 +90,13 @@ def solved(plan: Plan) -> str:
 
 
 def is_strange(plan: Plan) -> bool:
-    """Return whether passed attempts are much less likely under the model than its own samples."""
+    """Return whether passed attempts are much less likely under the model than the model's own samples."""
     found = plan.likelihood
     return bool(found and found.passed and found.own and found.own.mean - found.passed.mean > STRANGE)
 
 
 def surer(plan: Plan) -> str:
-    """Return the advice where attempts are like the model's own samples, and greedy decoding is much better than sampling."""
+    """Return the advice if attempts are like the model's own samples, and greedy decoding passes much more often than sampling."""
     if not plan.base or is_strange(plan) or plan.likelihood is None or plan.likelihood.passed is None:
         return ""
     greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
@@ -109,7 +109,7 @@ def surer(plan: Plan) -> str:
 
 
 def strange(plan: Plan) -> str:
-    """Return the advice where attempts are strangers' and the recipe does not imitate."""
+    """Return the advice if attempts are unlike the model's own samples and the recipe does not imitate."""
     if not is_strange(plan) or plan.imitates or plan.likelihood is None or plan.likelihood.passed is None:
         return ""
     own = plan.likelihood.own
@@ -120,7 +120,7 @@ def strange(plan: Plan) -> str:
 
 
 def worth_it(plan: Plan) -> str:
-    """Return the advice where no rule speaks against training."""
+    """Return the advice if no other rule applies: train."""
     groups = f"{plan.groups.mixed} groups with a passed and a failed attempt"
     if plan.cost is None:
         return (

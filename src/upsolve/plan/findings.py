@@ -1,4 +1,4 @@
-"""What a plan consists of: one record for each question that it answers."""
+"""The records of a plan, one for each question that it answers."""
 
 import math
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ Z = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of a sample with its 95 % interval."""
+    """A proportion of a sample with its 95 % interval."""
 
     count: int
-    """Members of the sample that it holds for, 0..of."""
+    """Number of members counted, 0..of."""
     of: int
     """Size of the sample, >= 0."""
     low: float
-    """Lower end, 0..1; 0 for an empty sample."""
+    """Lower end of the interval, in [0, 1]; 0 for an empty sample."""
     high: float
-    """Upper end, 0..1; 1 for an empty sample."""
+    """Upper end of the interval, in [0, 1]; 1 for an empty sample."""
 
     @property
     def value(self) -> float:
@@ -32,9 +32,10 @@ class Share:
 
 
 def share(count: int, of: int) -> Share:
-    """Return a share with its Wilson interval (center +- half) / (1 + z^2 / n).
+    """Return the share p = count / of with its Wilson interval (center +- half) / (1 + z^2 / n).
 
-    center = p + z^2 / 2n, half = z sqrt(p (1 - p) / n + z^2 / 4n^2), z = 1.96: it stays within [0, 1] and is right for small samples.
+    center = p + z^2 / 2n, half = z sqrt(p (1 - p) / n + z^2 / 4n^2), z = 1.96. Unlike the normal approximation, it stays within [0, 1] and
+    is accurate for small samples.
 
     Raises:
         ValueError: not 0 <= count <= of.
@@ -50,7 +51,7 @@ def share(count: int, of: int) -> Share:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What the recipe can train on."""
+    """Counts of what the recipe can train on."""
 
     tasks: int
     """Tasks of the archive."""
@@ -59,7 +60,7 @@ class Groups:
     training_tasks: int
     """Tasks of the training split."""
     mixed: int
-    """Training tasks whose attempts, as the recipe takes them, form a group with a passed and a failed one."""
+    """Training tasks whose attempts, after the recipe's filters, form a group with a passed and a failed attempt."""
     others: Mapping[str, int]
     """Training tasks without such a group, by reason."""
     left_out: Mapping[str, int]
@@ -68,104 +69,104 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """How strong the tests are."""
+    """Number and strength of the tests."""
 
     __test__ = False  # not a pytest class
 
     fewest: int
-    """Fewest tests of a task."""
+    """Smallest number of tests of a task."""
     median: float
     """Median of tests per task."""
     most: int
-    """Most tests of a task."""
+    """Largest number of tests of a task."""
     discerning: Share
-    """Tasks whose tests fail at least one attempt, of the tasks with a scored attempt."""
+    """Tasks with an attempt that fails the tests, as a share of the tasks with a scored attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Whether recorded verdicts hold when a random sample of attempts is judged anew."""
+    """Agreement of recorded verdicts with fresh ones, on a random sample of attempts."""
 
     agreement: Share
-    """Attempts whose fresh verdict is a pass where the recorded one is, and only there."""
+    """Attempts that passed in both verdicts or in neither, as a share of those scored in both."""
     false_passes: int
-    """Attempts that passed by the record and do not pass now."""
+    """Attempts that passed by the recorded verdict only."""
     false_failures: int
-    """Attempts that did not pass by the record and pass now."""
+    """Attempts that passed by the fresh verdict only."""
     unscored: int
-    """Attempts that could not be judged here; not part of ``agreement``."""
+    """Attempts whose fresh verdict is unscored; not part of ``agreement``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaks:
-    """Tasks that are nearly the same as a task that is measured on."""
+    """Tasks to measure on that have a near-duplicate among the training and dev tasks."""
 
     counts: Mapping[str, int]
-    """Tasks of the test split, or of a benchmark, with a twin among training and dev tasks: by name of the set."""
+    """Number of tasks with a near-duplicate, by name of the task set: the test split, or a benchmark."""
     sizes: Mapping[str, int]
-    """Tasks of each of these sets."""
+    """Number of tasks of each task set."""
     examples: tuple[str, ...]
-    """Some pairs, with what is alike."""
+    """Some pairs of near-duplicates, with what they share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """How likely the model finds the attempts: mean log-probability per token, nats, averaged over attempts, with 95 % intervals."""
+    """Likelihood of attempts under the model: mean log-probability per token, nats, averaged over attempts, with 95 % intervals."""
 
     passed: Estimate | None
-    """Attempts that passed; None where there are none."""
+    """Attempts that passed; None without any."""
     failed: Estimate | None
-    """Attempts that did not pass; None where there are none."""
+    """Attempts that did not pass; None without any."""
     own: Estimate | None
-    """The model's own samples at temperature 1; None where none has a token."""
+    """The model's own samples at temperature 1; None if no sample has a token."""
     by_model: Share
-    """Attempts whose author is this model, of all attempts."""
+    """Attempts whose author is the model, as a share of all attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class BasePass:
-    """How often the model passes tasks before training."""
+    """Pass rates of the model before training, on the tasks of one difficulty or on all."""
 
     difficulty: str
-    """Label of the tasks; ``all`` for all of them."""
+    """Difficulty of the tasks; ``all`` for all tasks."""
     tasks: int
-    """Tasks sampled."""
+    """Number of tasks sampled."""
     greedy: Share
-    """Greedy answers that passed, of those that were scored."""
+    """Greedy answers that passed, as a share of the scored ones."""
     sampled: Share
-    """Samples at temperature 1 that passed, of those that were scored (the interval takes them as independent)."""
+    """Samples at temperature 1 that passed, as a share of the scored ones (the interval treats samples as independent)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run of the recipe takes on this machine."""
+    """Estimated memory and time of a run of the recipe on this machine."""
 
     peak_bytes: int
-    """Memory of one process."""
+    """Peak memory of one process, bytes."""
     available_bytes: int
-    """Memory that is free here."""
+    """Free memory of this machine or its GPU, bytes."""
     score_tokens_per_second: float
-    """Forward passes, as measured."""
+    """Measured speed of forward passes."""
     sample_tokens_per_second: float
-    """Sampling, as measured; nan where nothing was sampled."""
+    """Measured speed of sampling; nan if nothing was sampled."""
     training_tokens: int
-    """Tokens of all forward and backward passes."""
+    """Tokens of all training steps, each with one forward and one backward pass."""
     training_seconds: float
-    """Three times the time of a forward pass over these tokens: a backward pass costs two forward passes."""
+    """Three times the time of a forward pass over the training tokens, because a backward pass costs as much as two forward passes."""
     rollout_seconds: float
-    """Sampling during training; 0 offline."""
+    """Time of sampling during training; 0 offline."""
     evaluation_seconds: float
-    """Sampling for the evaluations before and after training."""
+    """Time of sampling for the evaluations before and after training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of it."""
+    """A plan: what an archive holds, what a model makes of it, what a run costs, and one sentence of advice."""
 
     archive: str
     """Folder of the archive."""
     model: str
-    """The model; empty where only the archive was looked at."""
+    """Name or folder of the model; empty if only the archive was examined."""
     online: bool
     """True if the recipe samples the policy during training."""
     imitates: bool
@@ -176,7 +177,7 @@ class Plan:
     leaks: Leaks
     likelihood: Likelihood | None
     base: tuple[BasePass, ...]
-    """One record for each difficulty, and the last for all tasks; () without a model."""
+    """One record for each difficulty, then one for all tasks; () without a model."""
     cost: Cost | None
     advice: str
     """One sentence, by rule (docs/plan.md)."""

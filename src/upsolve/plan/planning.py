@@ -1,4 +1,4 @@
-"""Answer all questions of a plan, in the order in which they cost more."""
+"""Make a plan: first from the archive alone, then with the model, which takes longer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from upsolve.types import Task
 __all__ = ["plan_archive"]
 
 SCORED = 6
-"""Passed attempts, and failed ones, whose likelihood is computed."""
+"""Number of passed attempts, and of failed attempts, whose likelihood is computed."""
 
 
 def plan_archive(
@@ -27,15 +27,15 @@ def plan_archive(
     benchmarks: Mapping[str, Sequence[Task]] | None = None,
     progress: OnProgress = no_progress,
 ) -> Plan:
-    """Say what a recipe's archive can teach its model, and at what cost.
+    """Estimate whether training a recipe's model on its archive will help, and what it costs.
 
     Args:
-        recipe: archive, model, filters, sampling and judging; its ``seed`` decides what is sampled.
-        with_model: load the model, sample it and score attempts with it; else only the archive is looked at.
-        judged: attempts judged anew, to see whether the recorded verdicts hold.
-        tasks: tasks of ``evaluate.split`` that the model is sampled on.
-        benchmarks: tasks of other sets by name, which training tasks must not repeat.
-        progress: called with the stage, what is done and what there is.
+        recipe: archive, model, filters, sampling and judging; ``seed`` is the seed of all random choices.
+        with_model: load the model, sample it and score attempts with it; otherwise only the archive is examined.
+        judged: number of attempts that are judged again, to compare with the recorded verdicts.
+        tasks: number of tasks of ``evaluate.split`` that the model is sampled on.
+        benchmarks: task sets by name, whose tasks should have no near-duplicate among the training tasks.
+        progress: called with the stage, units done, and total units.
 
     Raises:
         ArchiveError: the archive cannot be read.
@@ -62,7 +62,7 @@ def plan_archive(
 
 
 def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress: OnProgress) -> Plan:
-    """Add what only the model can tell."""
+    """Return the plan with the findings that need the model: likelihoods, pass rates, cost."""
     from upsolve.plan.probed import base_of, cost_of, likelihood_of, load, sample_base, score_attempts, spread_tasks
 
     loaded = load(recipe.model)

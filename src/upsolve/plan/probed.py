@@ -1,4 +1,4 @@
-"""The part of a plan that asks the model: likelihood of attempts, pass rate before training, speed.
+"""The part of a plan that needs the model: likelihood of attempts, pass rate before training, speed.
 
 Legend: P prompt tokens, R completion tokens.
 """
@@ -34,23 +34,23 @@ from upsolve.verify.pool.pool import verify
 __all__ = ["Loaded", "Samples", "Scores", "base_of", "cost_of", "likelihood_of", "load", "sample_base", "score_attempts"]
 
 LONGEST = 512
-"""Most tokens of prompt and attempt together that are scored: all logits of one attempt are held at once."""
+"""Largest number of tokens of prompt and attempt together that is scored; all logits of an attempt are in memory at once."""
 DRAWS = 2
 """Samples per task at temperature 1."""
 SEEN = 500
-"""Training groups among which the largest is looked for, for the memory."""
+"""Number of training groups whose largest determines the estimated memory."""
 BACKWARD = 3.0
 """Cost of a forward and backward pass, in forward passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model, ready to be asked."""
+    """A loaded model with its tokenizer."""
 
     model: Any
     """A causal language model of transformers."""
     codec: Codec
-    """Its tokenizer and prompt."""
+    """The model's tokenizer and prompt format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Scores:
     passed: tuple[float, ...]
     """Mean log-probability per token of each attempt that passed, nats."""
     failed: tuple[float, ...]
-    """The same of each attempt that did not."""
+    """Mean log-probability per token of each attempt that did not pass, nats."""
     tokens_per_second: float
-    """Speed of the forward passes, prompt tokens included; nan where nothing was scored."""
+    """Speed of the forward passes, prompt tokens included; nan if nothing was scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class Samples:
     logps: tuple[float, ...]
     """Mean log-probability per token of each sample at temperature 1, nats."""
     mean_tokens: float
-    """Mean length of a sample at temperature 1, tokens; nan where there is none."""
+    """Mean length of a sample at temperature 1, tokens; nan without samples."""
     tokens_per_second: float
-    """Speed of sampling, completion tokens only; nan where there is none."""
+    """Speed of sampling, completion tokens only; nan without samples."""
 
 
 def load(config: ModelConfig) -> Loaded:
-    """Load a model in the dtype that it is sampled in."""
+    """Load a model in the dtype used for sampling."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if config.bf16 else torch.float32
     model = load_model(config.name, dtype=dtype, device=device, offline=config.offline)
@@ -91,7 +91,7 @@ def load(config: ModelConfig) -> Loaded:
 
 @torch.no_grad()
 def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, most: int) -> Scores:
-    """Score up to ``most`` passed and ``most`` failed attempts of training tasks, one of each for a task at most."""
+    """Score up to ``most`` passed and ``most`` failed attempts of training tasks, at most one of each per task."""
     found: dict[bool, list[float]] = {True: [], False: []}
     tokens, seconds = 0, 0.0
     for task, attempt, good in some_attempts(split, data):
@@ -112,7 +112,7 @@ def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, most: int)
 
 
 def some_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attempt, bool]]:
-    """Yield one passed and one failed attempt of each training task, tasks and attempts in random order."""
+    """Yield (task, attempt, passed) for one passed and one failed attempt, chosen at random, of each training task, in random order."""
     groups = [select(group, data.authors) for group in split.groups["train"]]
     chance = random.Random(data.seed)
     for group in chance.sample(groups, len(groups)):
@@ -127,7 +127,7 @@ def some_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attemp
 
 
 def spread_tasks(tasks: Sequence[Task], most: int) -> list[Task]:
-    """Return up to ``most`` tasks with tests, in turn from each difficulty, in the order of their hashes."""
+    """Return up to ``most`` tasks that have tests, evenly over the difficulties; within a difficulty, in the order of a hash of the id."""
     turn = Counter[str]()
     ranked: list[tuple[int, str, Task]] = []
     for task in sorted((task for task in tasks if task.tests), key=lambda task: content_id(task.task_id)):
@@ -187,19 +187,19 @@ def share_passed(verdicts: Sequence[Verdict]) -> Share:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Return a mean with its interval, None without values."""
+    """Return the mean of the values with its interval; None without values."""
     return mean_interval(values) if values else None
 
 
 def likelihood_of(scores: Scores, samples: Samples, split: Split, model: str) -> Likelihood:
-    """Put the likelihood of stored attempts beside that of the model's own samples."""
+    """Return the likelihoods of stored attempts and of the model's own samples."""
     authors = [attempt.author for groups in split.groups.values() for group in groups for attempt in group.attempts]
     by_model = share(sum(author == model for author in authors), len(authors))
     return Likelihood(estimate(scores.passed), estimate(scores.failed), estimate(samples.logps), by_model)
 
 
 def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, mixed: int, scores: Scores, samples: Samples) -> Cost:
-    """Estimate what a run takes, from the speeds that were measured.
+    """Estimate memory and time of a run from the measured speeds.
 
     Offline, each of the ``mixed`` groups is trained on once an epoch: T = epochs x mixed x (P + G R), with P and R averaged over the
     training tasks and their attempts, at most ``optim.max_steps`` x ``optim.tokens_per_step``. Online, each of ``source.rounds`` rounds
@@ -228,19 +228,19 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, mixed: int, scores:
 
 
 def evaluation_samples(config: EvalConfig, split: Split, *, each: int) -> int:
-    """Return the samples of one evaluation: ``each`` a task and temperature, one where that is 0, and those on dev tasks."""
+    """Return the number of samples of one evaluation, on test tasks (``each`` per task, one at temperature 0) and on dev tasks."""
     tasks, dev = len(split.tasks[config.split][: config.tasks or None]), len(split.tasks["dev"][: config.dev_tasks or None])
     measured, chosen = (sum(n if temperature else 1 for temperature in config.temperatures) for n in (each, config.dev_samples))
     return tasks * measured + (dev * chosen if len(config.temperatures) > 1 else 0)
 
 
 def whole(tokens: float) -> int:
-    """Return a number of tokens, 0 where it is not known."""
+    """Return a number of tokens as an integer, 0 if it is unknown (nan)."""
     return 0 if math.isnan(tokens) else round(tokens)
 
 
 def mean_lengths(codec: Codec, split: Split, most: int = 100) -> tuple[float, float]:
-    """Return the mean tokens of a prompt and of an attempt, over some training groups; 0 where there are none."""
+    """Return the mean number of tokens of prompts and of attempts, over up to ``most`` training groups; 0 without groups."""
     groups = split.groups["train"][:most]
     prompts = [len(codec.prompt(group.task).ids_P) for group in groups]
     attempts = [len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts[:4]]

@@ -20,11 +20,11 @@ from upsolve.verify.pool.pool import verify
 __all__ = ["every_group", "groups_of", "leaks_of", "noise_of", "quiet_split", "tests_of"]
 
 SHOWN = 3
-"""Pairs of tasks that a plan shows."""
+"""Number of pairs of near-duplicate tasks that a plan shows."""
 
 
 def quiet_split(archive: Archive, data: DataConfig) -> Split:
-    """Return the recipe's split; a plan counts its leaks itself."""
+    """Return the recipe's split without the warning about leaks, which a plan counts itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*too alike")
         return split_archive(archive, data)
@@ -36,12 +36,12 @@ def every_group(split: Split) -> list[Group]:
 
 
 def scored(verdict: Verdict | None) -> bool:
-    """Return whether a verdict says passed or not passed."""
+    """Return whether there is a verdict and it is not unscored."""
     return verdict is not None and verdict.status is not Status.UNSCORED
 
 
 def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
-    """Count the groups that the recipe can form, and the tasks that give none by reason."""
+    """Count the groups that the recipe can form and, by reason, the tasks without such a group."""
     tried = {group.task.task_id: group for group in split.groups["train"]}
     reasons, left_out = Counter[str](), Counter[str]()
     for task in split.tasks["train"]:
@@ -58,7 +58,7 @@ def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
 
 
 def reason_of(group: Group | None, data: DataConfig, config: RewardConfig, *, left_out: Counter[str]) -> str:
-    """Return why a task gives no group with a passed and a failed attempt, empty if it does; count attempts without a reward."""
+    """Return why a task has no group with a passed and a failed attempt, "" if it has one; count attempts without a reward."""
     if group is None:
         return "no attempt"
     chosen = select(group, data.authors)
@@ -77,7 +77,7 @@ def reason_of(group: Group | None, data: DataConfig, config: RewardConfig, *, le
 
 
 def tests_of(split: Split) -> Tests:
-    """Count tests per task, and the tasks whose tests fail at least one attempt."""
+    """Count tests per task, and the tasks with an attempt that fails the tests."""
     counts = [len(task.tests) for tasks in split.tasks.values() for task in tasks] or [0]
     judged = [[verdict for verdict in group.verdicts if scored(verdict)] for group in every_group(split)]
     tried = [verdicts for verdicts in judged if verdicts]
@@ -86,13 +86,13 @@ def tests_of(split: Split) -> Tests:
 
 
 def noise_of(split: Split, config: VerifyConfig, *, most: int, seed: int) -> Noise:
-    """Judge a random sample of the scored attempts anew, without the cache, and compare passes.
+    """Judge a random sample of the scored attempts again, without the cache, and compare passes with the recorded verdicts.
 
     Args:
-        split: all groups are sampled from.
+        split: attempts are sampled from the groups of all splits.
         config: limits of the judge.
-        most: attempts judged.
-        seed: of the sample.
+        most: largest number of attempts judged.
+        seed: seed of the sample.
     """
     known: list[tuple[Task, Attempt, bool]] = [
         (group.task, attempt, passed(verdict))
@@ -113,7 +113,7 @@ def noise_of(split: Split, config: VerifyConfig, *, most: int, seed: int) -> Noi
 
 
 def leaks_of(split: Split, benchmarks: Mapping[str, Sequence[Task]]) -> Leaks:
-    """Find tasks of the test split and of benchmarks that have a twin among the training and dev tasks."""
+    """Find tasks of the test split and of benchmarks that have a near-duplicate among the training and dev tasks."""
     seen = [*split.tasks["train"], *split.tasks["dev"]]
     measured = {"test split": split.tasks["test"], **benchmarks}
     found = {name: find_leaks(seen, tasks) for name, tasks in measured.items()}

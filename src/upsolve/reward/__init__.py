@@ -1,1 +1,1 @@
-"""Verdict -> reward."""
+"""Verdicts -> rewards of attempts, and of their tokens."""

@@ -1,4 +1,4 @@
-"""Components: the terms a reward is the weighted sum of. Each is a record; its value is computed from a verdict, nothing is run here."""
+"""Components of a reward, which is their weighted sum. The value of a component is computed from a verdict; no code is run here."""
 
 import math
 import re
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 CLOCK_SECONDS = 1e-3
-"""Resolution of processor time: shorter times count as this one."""
+"""Resolution of processor time, seconds: shorter times are rounded up to it."""
 FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 Value = Callable[[Judged, RewardConfig], float | None]
 
@@ -49,7 +49,7 @@ class Component:
     """A term that a reward may have (``docs/extending.md`` adds one)."""
 
     value: Value
-    """Value of a judged attempt, in [low, high]; None if what it reads is missing: such an attempt is left out and counted, never 0."""
+    """Value of a judged attempt, in [low, high]; None if data for it is missing: the attempt is then left out and counted, not given 0."""
     low: float = -math.inf
     """Smallest value."""
     high: float = math.inf
@@ -62,7 +62,7 @@ class Component:
     """How the value is assigned to tokens, unless a recipe says otherwise (``reward.credit``)."""
 
     def why_missing(self, name: str, status: Status) -> str:
-        """Return the reason for which an attempt has no value, as it is counted and shown."""
+        """Return the reason why an attempt has no value, for counts and messages."""
         needed = f"not analysed (upsolve verify --analysis {self.analysis})" if self.analysis else "no value"
         return self.missing.format(name=name, status=status) if self.missing else f"{name}: {needed}"
 
@@ -92,7 +92,7 @@ def functional(verdict: Verdict, *, none_passed: float) -> float | None:
 def penalty(verdict: Verdict, *, names: tuple[str, ...], kind: str, cost: Callable[[str], float]) -> float | None:
     """Return -min(1, sum over findings of cost(rule)) in [-1, 0], or None if none of these analyses was run.
 
-    Code that the analysis could not read gets -1: a program that does not parse has few findings.
+    Code that the analysis could not parse gets -1, although it has few findings.
 
     Args:
         verdict: its findings and analyses are read.
@@ -113,7 +113,7 @@ def lint(verdict: Verdict, costs: Mapping[Severity, float]) -> float | None:
 
 
 def syntax(code: str, verdict: Verdict) -> float | None:
-    """Return 2 v / n - 1 in [-1, 1], v of the n characters lie before the first syntax error; None without that analysis.
+    """Return 2 v / n - 1 in [-1, 1], where v of the n characters lie before the first syntax error; None if that analysis was not run.
 
     The mean over characters of +1 in the valid prefix and -1 after it (2605.21180). Empty code is valid.
     """
@@ -124,9 +124,9 @@ def syntax(code: str, verdict: Verdict) -> float | None:
 
 
 def clean_lines(code: str, verdict: Verdict) -> float | None:
-    """Return the mean over lines of -1 (with a finding of lint, security or syntax) or +1 (without), in [-1, 1] (2605.21180).
+    """Return the mean over lines, in [-1, 1], of -1 for a line with a finding of lint, security or syntax and +1 for others (2605.21180).
 
-    Blank lines without a finding do not count; empty code gives -1. None without the lint analysis.
+    Blank lines without a finding do not count; empty code gives -1. None if the lint analysis was not run.
     """
     if not analysed(verdict, "lint"):
         return None
@@ -140,7 +140,7 @@ def clean_lines(code: str, verdict: Verdict) -> float | None:
 
 
 def complexity(verdict: Verdict, free: int) -> float | None:
-    """Return -clip((c - free) / free, 0, 1) in [-1, 0], c the largest cyclomatic complexity of a function; -1 if unreadable."""
+    """Return -clip((c - free) / free, 0, 1) in [-1, 0], c the largest cyclomatic complexity of a function; -1 if the code does not parse."""
     if not analysed(verdict, "complexity"):
         return None
     if unreadable(verdict, "complexity"):
@@ -152,7 +152,7 @@ def complexity(verdict: Verdict, free: int) -> float | None:
 def efficiency(verdict: Verdict, baseline_seconds: float | None) -> float | None:
     """Return clip(log2(baseline / cpu_seconds), -1, 1) of an attempt that passed: half the time gives 1, twice the time -1.
 
-    An attempt that did not pass gets -1 however fast it was. None if a time is unknown.
+    An attempt that did not pass gets -1, whatever its time. None if one of the times is unknown.
     """
     if verdict.status is not Status.PASSED:
         return -1.0
@@ -174,9 +174,10 @@ def length(code: str, free: int, most: int) -> float:
 
 
 def answer_format(attempt: Attempt, task: Task) -> float:
-    """Return 0 for an answer in the format asked for, else -1.
+    """Return 0 for an answer in the requested format, else -1.
 
-    It must not be empty or truncated, hold code alone (a fence inside of a Python string is fine) and name the entry point.
+    The answer must not be empty or truncated, must consist of code only (a fence inside a Python string is allowed), and must name the
+    entry point.
     """
     python = attempt.language in PYTHON
     fenced = FENCE.search(attempt.code) is not None and not (python and parse(attempt.code))
@@ -185,7 +186,7 @@ def answer_format(attempt: Attempt, task: Task) -> float:
 
 
 def of_python(value: Value) -> Value:
-    """Return the same value for Python and None for other languages, which these tools do not analyse."""
+    """Return a value function that is None for attempts in other languages than Python, which these tools do not analyse."""
     return lambda judged, config: value(judged, config) if judged.attempt.language in PYTHON else None
 
 

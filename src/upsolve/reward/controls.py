@@ -1,4 +1,4 @@
-"""Control runs: verdicts that know less than the judge's. What a method gains without them was not learned from verdicts."""
+"""Control runs: verdicts are replaced by less informative ones. A gain that remains in a control run was not learned from verdicts."""
 
 from dataclasses import replace
 
@@ -11,16 +11,19 @@ from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 __all__ = ["controlled"]
 
 OF_OUTCOME = frozenset({"traceback", "compile", "flaky"})
-"""Kinds of findings that give away the judge's outcome."""
+"""Kinds of findings that reveal the judge's outcome."""
 
 
 def controlled(group: Group, config: RewardConfig) -> Group:
-    """Return a group with the verdicts of ``reward.verdicts``; attempts without a verdict, or unscored, keep what they have.
+    """Return a group with its verdicts replaced according to ``reward.verdicts``; attempts that are unjudged or unscored stay so.
 
-    ``shuffled`` permutes the outcomes (status, tests passed, error) among the group's scored attempts; the permutation follows from
-    ``reward.verdicts_seed`` and the task. ``inverted``: what passed failed all tests, everything else passed all. ``ignored``: everything
-    passed. ``format``: whatever has the format of an answer (``answer_format``) and compiles passed, the rest failed to compile. Executed lines,
-    the line of the error and findings about running are removed; those of analyses stay, and so do times.
+    * ``shuffled``: the outcomes (status, tests passed, error) are permuted among the group's scored attempts; the permutation is determined
+      by ``reward.verdicts_seed`` and the task.
+    * ``inverted``: attempts that passed failed all tests, all others passed all tests.
+    * ``ignored``: all attempts passed.
+    * ``format``: attempts in the requested format (``answer_format``) that compile passed, all others are compile errors.
+
+    Executed lines, the line of the error, and findings about the run of an attempt are removed; findings of analyses and times are kept.
     """
     if config.verdicts == "as_judged":
         return group
@@ -41,7 +44,7 @@ def controlled(group: Group, config: RewardConfig) -> Group:
 
 
 def outcome_of(kind: str, task: Task, attempt: Attempt, verdict: Verdict) -> Verdict:
-    """Return a verdict with the outcome that a control gives an attempt."""
+    """Return a verdict with the outcome that a control assigns to an attempt."""
     passes = {
         "ignored": True,
         "inverted": verdict.status is not Status.PASSED,
@@ -53,7 +56,7 @@ def outcome_of(kind: str, task: Task, attempt: Attempt, verdict: Verdict) -> Ver
 
 
 def with_outcome(own: Verdict, outcome: Verdict, kind: str) -> Verdict:
-    """Return an attempt's own verdict with the outcome of another one."""
+    """Return a verdict with the outcome of another verdict."""
     return replace(
         own,
         status=outcome.status,

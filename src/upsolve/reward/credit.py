@@ -1,7 +1,7 @@
 """Credit assignment: the parts of an attempt's reward -> a reward for every token of its completion.
 
-Legend: R tokens of the completion; chosen_R, code_R bool; rewards_R float64. Tokens outside of the code, such as the closing fence, get
-nothing, except that ``last`` uses the last token.
+Legend: R tokens of the completion; chosen_R, code_R bool; rewards_R float64. Tokens outside the code, such as the closing fence, have
+reward 0, except that ``last`` rewards the last token.
 """
 
 import ast
@@ -55,21 +55,21 @@ class TokenRewards:
     rewards_R: Floats
     """Reward of every token of the completion."""
     mask_R: Bools
-    """False for tokens of statements that are known not to have been executed: the loss leaves them out."""
+    """False for tokens of statements known not to have been executed, which are left out of the loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreditInput:
-    """One part of a reward that is to be assigned to tokens."""
+    """Input of a credit assignment: one part of a reward, and the attempt whose tokens it is assigned to."""
 
     part: Part
-    """The part. Its weight is applied afterwards."""
+    """The part of the reward; its weight is applied afterwards."""
     judged: Judged
     """The attempt with its verdict."""
     offsets: Offsets
-    """Span of every one of the R tokens, in characters of the completion."""
+    """Span (start, end) of each of the R tokens, in characters of the completion."""
     config: RewardConfig
-    """The recipe's: costs of findings."""
+    """The recipe's reward settings, with the costs of findings."""
 
     def tokens_at(self, findings: Sequence[Finding], *, whole_lines: bool = False) -> Bools:
         """Return True for the tokens that findings point at, [R]."""
@@ -84,7 +84,7 @@ class CreditInput:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """A way to assign a component's value to tokens (``docs/extending.md`` adds one)."""
+    """A rule that assigns a component's value to tokens (``docs/extending.md`` shows how to add one)."""
 
     assign: Callable[[CreditInput], Floats]
     """From a part to its rewards_R, [R], unweighted and finite."""
@@ -95,17 +95,17 @@ class Credit:
 def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, config: RewardConfig) -> TokenRewards:
     """Return r_t = sum over parts of weight times R_k(t), [R], where R_k comes from the part's ``Credit``.
 
-    ``last``, ``uniform``, ``blame`` and ``findings`` distribute a value: their token rewards sum to it. ``each``, ``lines`` and ``prefix``
-    give a value to every code token, as 2605.21180 does: their sum grows with the length.
+    ``last``, ``uniform``, ``blame`` and ``findings`` distribute a value over tokens, so that the token rewards sum to it. ``each``, ``lines``
+    and ``prefix`` give every code token a full value, as 2605.21180 does, so that their sum grows with the length.
 
     Args:
         judged: the attempt with its verdict.
-        parts: of its reward, from ``Rewarded.parts``.
-        offsets: span of every token of the completion, in characters.
-        config: the recipe's.
+        parts: the terms of the attempt's reward (``Rewarded.parts``).
+        offsets: span (start, end) of each token of the completion, in characters.
+        config: the recipe's reward settings.
 
     Raises:
-        ValueError: there are no tokens, or a credit returns another number of them.
+        ValueError: there are no tokens, or a credit does not return one reward per token.
     """
     if not offsets:
         raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
@@ -120,17 +120,17 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
 
 
 def credit_of(name: str, config: RewardConfig) -> Credit:
-    """Return the credit of a part: the recipe's choice, that of the rule that made it, or the component's own."""
+    """Return the credit of a part: that of the recipe, else of the rule that set the reward, else the component's default."""
     if chosen := config.credit.get(name):
         return find("credit", chosen)
     return RULES[name] if name in RULES else find("component", name).credit
 
 
 def blame_weights(judged: Judged, offsets: Offsets, share: float) -> Floats:
-    """Return w_t = 1 - share + share R [t in B] / |B|, [R], with mean 1; B are the tokens of ``error_findings``, all 1 if there are none.
+    """Return w_t = 1 - share + share R [t in B] / |B|, [R], with mean 1; B are the tokens of ``error_findings``. If B is empty, w_t = 1.
 
     Lowering the likelihood of a failed attempt as a whole also lowers that of correct attempts with the same beginning (NTHR,
-    2505.18830); these weights concentrate on what raised or failed.
+    2505.18830); these weights concentrate the change on the code that raised or failed.
     """
     code = judged.attempt.code
     blamed_R = tokens(code, characters(code, error_findings(judged), whole_lines=False), offsets)
@@ -147,13 +147,13 @@ def last(value: float, size: int) -> Floats:
 
 
 def distribute(value: float, chosen_R: Bools, code_R: Bools) -> Floats:
-    """Return value / n on the n chosen tokens; on all code tokens if none is chosen; on the last token if there is no code."""
+    """Return value / n on the n chosen tokens; without chosen tokens on the n code tokens; without code tokens on the last token."""
     target_R = chosen_R if chosen_R.any() else code_R
     return target_R * (value / target_R.sum()) if target_R.any() else last(value, len(code_R))
 
 
 def signed(bad_R: Bools, code_R: Bools) -> Floats:
-    """Return -1 on bad code tokens, +1 on the other code tokens, 0 outside of the code (2605.21180)."""
+    """Return -1 on bad code tokens, +1 on the other code tokens, 0 outside the code (2605.21180)."""
     return np.where(bad_R, -1.0, 1.0) * code_R
 
 
@@ -168,7 +168,7 @@ def by_uniform(given: CreditInput) -> Floats:
 
 
 def by_blame(given: CreditInput) -> Floats:
-    """Distribute a negative value over what raised or failed (``error_findings``); any other value evenly over the code."""
+    """Distribute a negative value over the code that raised or failed (``error_findings``), any other value evenly over all code."""
     found = error_findings(given.judged) if given.part.value < 0 else []
     return distribute(given.part.value, given.tokens_at(found), given.code_R)
 
@@ -228,15 +228,15 @@ CREDITS: Mapping[str, Credit] = {
     "lines": LINES,
     "prefix": PREFIX,
 }
-"""Ways of credit by the name that a recipe uses (``reward.credit``)."""
+"""Built-in credits by name (``reward.credit``)."""
 RULES: Mapping[str, Credit] = {"truncated": LAST, "hacked": UNIFORM}
-"""Credit of the rewards that a rule sets."""
+"""Credit of a reward that is set by a rule, by the rule's name."""
 
 
 def error_findings(judged: Judged) -> list[Finding]:
-    """Return what caused the status: the first syntax error, the line that raised, or the functions that the first failed test calls.
+    """Return the cause of the status: the first syntax error, the line that raised, or the functions that the first failed test calls.
 
-    If the line that raised is an ``assert`` in the attempt itself, that is a test, too: the functions that it calls are returned.
+    If the line that raised is an ``assert`` of the attempt itself, it is treated as a failed test: the functions that it calls are returned.
     """
     verdict = judged.verdict
     if verdict.status is Status.PASSED:
@@ -260,7 +260,7 @@ def asserts(tree: ast.Module, line: int) -> Iterator[ast.AST]:
 
 
 def failed_test(task: Task, verdict: Verdict) -> Iterator[ast.AST]:
-    """Yield the tree of the first test that did not pass, if the verdict has outcomes and the test is Python."""
+    """Yield the syntax tree of the first test that did not pass, if the verdict has outcomes and the test is Python."""
     for test, outcome in zip(task.tests, verdict.outcomes, strict=False):
         if outcome is not Status.PASSED:
             if tree := parse(test.input):
@@ -269,7 +269,7 @@ def failed_test(task: Task, verdict: Verdict) -> Iterator[ast.AST]:
 
 
 def called(tree: ast.Module, sources: Sequence[ast.AST]) -> list[Finding]:
-    """Return the top-level functions and classes of a program that other code names, as findings over all of their lines."""
+    """Return the top-level functions and classes of a program that are named in ``sources``, as findings over all of their lines."""
     own = {node.name: node for node in tree.body if isinstance(node, Function | ast.ClassDef)}
     names = dict.fromkeys(name.id for source in sources for name in names_read(source) if name.id in own)
     return [
@@ -278,7 +278,7 @@ def called(tree: ast.Module, sources: Sequence[ast.AST]) -> list[Finding]:
 
 
 def executed(judged: Judged, offsets: Offsets) -> Bools:
-    """Return False for tokens of statements that were never executed, [R] (StepCoder, 2402.01391); all True if that is unknown.
+    """Return False for tokens of statements that were never executed, [R] (StepCoder, 2402.01391); all True if that is not known.
 
     A token that overlaps an executed line stays True.
     """

@@ -10,7 +10,7 @@ from upsolve.reward.tree import names_read, parse
 __all__ = ["dataflow_similarity", "edges"]
 
 Edge = tuple[int, str, tuple[int, ...]]
-"""Variable, relation, variables that its value comes from. A variable is numbered by the order of first appearance."""
+"""(variable, relation, variables in its value), each variable as its number in the order of first appearance."""
 Bound = tuple[ast.AST, ast.AST]
 """Target of an assignment, and the expression that is assigned."""
 
@@ -19,7 +19,7 @@ def dataflow_similarity(code: str, reference: str) -> float | None:
     """Return |edges(code) & edges(reference)| / |edges(reference)| in [0, 1], as multisets.
 
     Code that does not parse gives 0; a reference without edges gives 1. None if the reference does not parse.
-    CodeBLEU takes its edges from tree-sitter; these come from Python's own syntax tree, by name and without control flow.
+    CodeBLEU extracts edges with tree-sitter; here they are extracted from Python's ``ast``, by name and without control flow.
     """
     wanted = edges(reference)
     if wanted is None:

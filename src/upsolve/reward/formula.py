@@ -1,4 +1,4 @@
-"""Groups to rewards: a weighted sum of components. Attempts without a value are left out and counted."""
+"""Groups -> rewards: a weighted sum of components. Attempts without a value are left out and counted."""
 
 import math
 from collections import Counter
@@ -21,10 +21,10 @@ from upsolve.types import Group, Status, Verdict
 __all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "check_rewards", "judged_of", "reward"]
 
 IN_PROCESS = "in_process"
-"""Label of a verdict that the attempt could have decided itself (docs/threat-model.md)."""
+"""Label of a verdict that the attempt's own process could have forged (docs/threat-model.md)."""
 TRUNCATED = "truncated"
 CONTROL = "control run, verdicts"
-"""Begins the name under which ``Rewarded.flagged`` counts verdicts that are not the judge's."""
+"""Prefix of the name under which ``Rewarded.flagged`` counts the replaced verdicts of a control run."""
 Terms = Mapping[str, tuple[Component, float]]
 """Components with their weights, by name."""
 
@@ -34,33 +34,33 @@ class Rewarded:
     """A group in which every attempt has a reward."""
 
     group: Group
-    """The G attempts that have one, in order."""
+    """The G attempts that have a reward, in their original order."""
     rewards_G: NDArray[np.float64]
-    """Their rewards, finite."""
+    """float64 [G], rewards of the attempts, finite."""
     parts: tuple[tuple[Part, ...], ...]
-    """The terms of each reward, [G]."""
+    """Terms of each attempt's reward, [G]."""
     left_out: Counter[str]
     """Attempts left out, by reason."""
     flagged: Counter[str]
     """Scored attempts that are truncated (``truncated``) or that a detector flags (its name), whether left out or not."""
     weights_G: NDArray[np.float64] | None = None
-    """Factors of their advantages (``select.weight``); None: 1."""
+    """float64 [G], factors of the advantages (``select.weight``); None: 1."""
 
 
 def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | None = None) -> Rewarded:
-    """Return r_i = sum over components k of w_k v_k(i) for every judged attempt i of a group.
+    """Return r_i = sum over components k of w_k v_k(i) for each judged attempt i of a group.
 
-    In a control run (``config.verdicts``) the verdicts are not the judge's, those of the returned group neither. Attempts that are
-    unjudged, unscored or lack what a component reads are left out, never 0. The rules for truncated and hacked
-    attempts come first.
+    Attempts that are unjudged, unscored or lack data for a component are left out and counted; their reward is not 0. The rules for
+    truncated and hacked attempts (``config.truncated``, ``config.hacked``) take precedence over the components. In a control run
+    (``config.verdicts``) the judge's verdicts are replaced, also in the returned group.
 
     Args:
         group: judged attempts at one task.
         config: components, weights and rules.
-        baselines: processor seconds of references (``reference_seconds``), for ``efficiency: reference``.
+        baselines: processor times of references by their code, seconds (``reference_seconds``), for ``efficiency: reference``.
 
     Raises:
-        ValueError: a component's value is outside of its range.
+        ValueError: a component's value is outside its range.
     """
     group = controlled(group, config)
     kept: list[int] = []
@@ -107,7 +107,7 @@ def analyses_needed(config: RewardConfig) -> tuple[str, ...]:
 
 
 def judged_of(group: Group, index: int, baseline: float | None = None) -> Judged | str:
-    """Return an attempt of a group with its verdict, or the reason for which it can have no reward."""
+    """Return an attempt of a group with its verdict, or the reason why it cannot have a reward."""
     verdict = group.verdicts[index]
     if verdict is None:
         return "not judged"
@@ -122,7 +122,7 @@ def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float])
     Args:
         group: judged attempts.
         against: ``group``: the median of its passed attempts; ``reference``: the time of the task's reference.
-        baselines: times of references by their code.
+        baselines: processor times of references by their code, seconds.
     """
     if against == "reference":
         return baselines.get(group.task.reference)
@@ -135,10 +135,10 @@ def baseline_seconds(group: Group, against: str, baselines: Mapping[str, float])
 
 
 def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapping[str, float] | None = None) -> None:
-    """Check that stored attempts have what the components of a recipe read; stops at the first passed attempt that has a reward.
+    """Check that stored attempts have the data that a recipe's components need: some passed attempt must have a reward.
 
     Raises:
-        ConfigError: no passed attempt has a reward; says what is missing and what to run.
+        ConfigError: no passed attempt has a reward; the message says what is missing and which command adds it.
     """
     left_out: Counter[str] = Counter()
     for group in groups:
@@ -152,13 +152,13 @@ def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapp
 
 
 def flags_of(judged: Judged, config: RewardConfig) -> tuple[str, ...]:
-    """Return ``truncated`` if an attempt is, and the detectors that flag it."""
+    """Return the flags of an attempt: ``truncated``, and the names of the detectors that flag it."""
     truncated = (TRUNCATED,) if judged.attempt.truncated else ()
     return truncated + hacks(judged.attempt, judged.task, config.detectors)
 
 
 def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...] | str:
-    """Return the reward that a rule sets, or why the attempt is left out; an empty string if no rule applies."""
+    """Return the reward that a rule sets, or the reason why a rule leaves the attempt out; "" if no rule applies."""
     caught = ", ".join(flag for flag in flags if flag != TRUNCATED)
     rules = (
         (TRUNCATED in flags, config.truncated, TRUNCATED, TRUNCATED),
@@ -173,7 +173,7 @@ def rule_parts(flags: tuple[str, ...], config: RewardConfig) -> tuple[Part, ...]
 
 
 def component_parts(judged: Judged, terms: Terms, config: RewardConfig) -> tuple[Part, ...] | str:
-    """Return the terms of a reward, or the reason for which one of them has no value."""
+    """Return the terms of a reward, or the reason why one of them has no value."""
     parts: list[Part] = []
     for name, (component, weight) in terms.items():
         value = component.value(judged, config)

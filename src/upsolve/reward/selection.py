@@ -1,4 +1,4 @@
-"""Rewarded groups -> those that are trained on, with weights and in order, as SQL expressions say (``select`` in a recipe)."""
+"""Selection, weights and order of rewarded groups and attempts, by SQL expressions of a recipe (``select``)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,25 +16,25 @@ __all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
 
 
 class Likelihood(NamedTuple):
-    """Of an attempt's tokens under a model, nats."""
+    """Log-probabilities of an attempt's tokens under a model, nats."""
 
     mean: float
-    """Mean log-probability."""
+    """Mean log-probability over tokens."""
     least: float
     """Log-probability of the least likely token."""
 
 
 Starts = Sequence[Sequence[Likelihood | None]] | None
 Likelihoods = Callable[[Sequence[Rewarded]], Sequence[Sequence[Likelihood | None]]]
-"""Takes groups, returns one list a group with one entry an attempt; None: unknown."""
+"""Maps groups to one list per group with one entry per attempt; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What a selection leaves."""
+    """Result of a selection."""
 
     rewarded: list[Rewarded]
-    """Groups with at least one attempt, in order; each with the weights of its attempts."""
+    """Selected groups in their new order, each with its selected attempts (at least one) and their weights."""
     left_out: Counter[str]
     """Groups left out, by reason."""
 
@@ -47,19 +47,20 @@ def choose(
     seed: int = 0,
     likelihoods: Likelihoods | None = None,
 ) -> Selected:
-    """Apply the expressions of a recipe: first groups, then attempts, then weights and order of what stays.
+    """Apply the expressions of a recipe: select groups, select attempts, then compute weights and order.
 
-    Columns such as ``reward_rank`` and ``passes`` are those of all rewarded attempts of a group, also after ``attempts`` left some out.
+    Columns such as ``reward_rank`` and ``passes`` are computed over all rewarded attempts of a group, before ``attempts`` leaves some out.
 
     Args:
         rewarded: groups whose attempts have rewards.
         config: expressions over ``config.select.COLUMNS``.
         number: round or epoch, from 0.
-        seed: of the column ``chance``.
-        likelihoods: of attempts under the frozen start, asked for if an expression names one of its columns; None: unknown.
+        seed: seed of the column ``chance``.
+        likelihoods: computes the likelihoods of attempts under the frozen start; called only if an expression names one of their columns.
+            None: they are unknown.
 
     Raises:
-        ConfigError: a weight is no finite number, or an expression fails on a value; names the expression.
+        ConfigError: a weight is not a finite number, or an expression fails on a value; names the expression.
     """
     if not config.is_on:
         return Selected(list(rewarded), Counter())
@@ -85,7 +86,7 @@ def choose(
 def asked(
     rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Return what every expression of a recipe gives, by its name."""
+    """Return the rows that each expression of a recipe returns, by the name of the expression."""
     insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
     with selection_table() as table:
         for group_id, one in enumerate(rewarded):
@@ -102,7 +103,7 @@ def asked(
 
 
 def start_columns(found: Likelihood | None) -> dict[str, Any]:
-    """Return the columns of an attempt under the frozen start."""
+    """Return the columns with an attempt's likelihood under the frozen start."""
     return {"start_logp": found and found.mean, "start_min_logp": found and found.least}
 
 
@@ -148,15 +149,15 @@ def attempt_columns(one: Rewarded, i: int) -> dict[str, Any]:
 
 
 def chance(attempt: Attempt, number: int, seed: int) -> float:
-    """Return a number in [0, 1) that depends on attempt, round and seed alone."""
+    """Return a pseudo-random number in [0, 1) that depends only on attempt, round and seed."""
     return int(content_id(attempt.attempt_id, str(number), str(seed)), 16) / 16**20
 
 
 def weight_of(value: Any, expression: str) -> float:
-    """Return a weight.
+    """Return the value of a weight expression as a float.
 
     Raises:
-        ConfigError: it is no finite number.
+        ConfigError: the value is not a finite number; names the expression.
     """
     if not isinstance(value, int | float) or not np.isfinite(value):
         raise ConfigError(
@@ -166,7 +167,7 @@ def weight_of(value: Any, expression: str) -> float:
 
 
 def part(one: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
-    """Return a group with some of its attempts, weighted; the others are counted."""
+    """Return a group with the attempts at these indices and their weights; the others are counted in ``left_out``."""
     group, gone = one.group, len(one.rewards_G) - len(indices)
     attempts, verdicts = (tuple(some[i] for i in indices) for some in (group.attempts, group.verdicts))
     left_out = one.left_out + Counter({"select.attempts": gone})
