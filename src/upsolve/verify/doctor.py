@@ -1,4 +1,4 @@
-"""Does the sandbox hold here? Each layer, then every attack under every kind of tests, by whatever judges: this machine or a cluster."""
+"""Checks the sandbox of this machine or a Ray cluster: each isolation layer, then every attack on every kind of tests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,27 +21,27 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding."""
+    """Result of one check."""
 
     group: str
-    """``layers``, or what the attack wants."""
+    """``layers``, or the goal of the attack."""
     name: str
-    """Layer, or attack and kind of tests."""
+    """Name of the layer, or of the attack and kind of tests."""
     ok: bool
-    """True when it holds."""
+    """True if the check passed."""
     required: bool
-    """True when untrusted code may not be judged without it."""
+    """True if untrusted code must not be judged when the check fails."""
     detail: str
-    """What was seen."""
+    """What was observed."""
 
 
 def checks(how: Judging | None = None, *, quick: bool = False, progress: Progress | None = None) -> Iterator[Check]:
-    """Yield every check as it is made; where a required layer is missing, no attack is tried: it would reach this system.
+    """Yield the result of every check. If a required layer is missing, no attack is run, since it could reach the host.
 
     Args:
-        how: workers, executor, and isolation: ``gvisor`` tries its containers.
-        quick: try one attack of each group.
-        progress: called with the number of attempts judged, and of all.
+        how: workers, executor, and isolation: ``gvisor`` runs the attacks in its containers.
+        quick: run one attack per group.
+        progress: called with the number of attempts judged and their total.
     """
     how = replace(how or Judging(), limits=LIMITS, cache=None, analyses=(), repeats=1, lines=False)
     how = replace(how, limits=GVISOR_LIMITS) if how.isolation == "gvisor" else replace(how, isolation="best_effort")
@@ -52,7 +52,7 @@ def checks(how: Judging | None = None, *, quick: bool = False, progress: Progres
 
 
 def layers(how: Judging) -> list[Check]:
-    """Return a check for each layer: it must be there wherever honest attempts are judged."""
+    """Return a check per layer, which must be active on every worker that judges honest attempts."""
     verdicts = verify([honest("python", f"nothing, {number}") for number in range(how.workers or usable_cores())], how)
     for verdict in verdicts:
         if verdict.status is not Status.PASSED:
@@ -66,7 +66,7 @@ def layers(how: Judging) -> list[Check]:
 
 
 def own_kernel(how: Judging) -> Check:
-    """Return whether attempts can have a kernel of their own here."""
+    """Return the check of whether gVisor is available."""
     try:
         detail = f"active: {find_runsc()}" if how.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
     except IsolationError as error:
@@ -75,12 +75,12 @@ def own_kernel(how: Judging) -> Check:
 
 
 def first_of_each(todo: Sequence[Try]) -> list[Try]:
-    """Return the first of each group."""
+    """Return the first attack of each group."""
     return [next(group) for _, group in groupby(todo, lambda one: one.attack.wants)]
 
 
 def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None) -> Iterator[Check]:
-    """Try attacks, group by group."""
+    """Run attacks group by group, and yield a check per attack and one per group for what the attacks left behind."""
     numbers, total = count(1), sum(len(one.pairs()) for one in todo if not one.missing())
 
     def on_done(_place: int, _verdict: Verdict) -> None:
@@ -97,7 +97,7 @@ def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None
 
 
 def tried(one: Try, verdicts: Sequence[Verdict]) -> Check:
-    """Return what came of an attack; without verdicts, why it was not tried."""
+    """Return the check of an attack by its verdicts; without verdicts, why it was not run."""
     if not verdicts:
         return Check(one.attack.wants, one.name, ok=True, required=False, detail=f"not tried: no {one.missing()} here")
     wrong = one.wrong(verdicts)

@@ -1,4 +1,4 @@
-"""Limits of one attempt, and how attempts are judged. At run time the judge needs the standard library only."""
+"""Limits of an attempt and settings of the judge. Imports the standard library only at run time."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 __all__ = ["ANALYSES", "ISOLATIONS", "Judging", "Limits", "judging_of"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
-"""Names of the analyses there are."""
+"""Names of the static analyses."""
 ISOLATIONS = ("required", "best_effort", "gvisor")
 """Values of ``Judging.isolation``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one attempt; all must be positive."""
+    """Limits of an attempt; all must be positive."""
 
     wall_seconds: float = 10.0
-    """Elapsed time over all tests."""
+    """Elapsed time of all tests together, seconds."""
     cpu_seconds: float = 5.0
-    """Processor time of one process of the attempt (rounded up to whole seconds by the kernel)."""
+    """CPU time of one process of the attempt, seconds (the kernel rounds it up to whole seconds)."""
     memory_bytes: int = 512 * 2**20
-    """Address space of one process."""
+    """Address space of one process, bytes."""
     output_bytes: int = 2**20
-    """Standard output, and standard error."""
+    """Size of standard output and of standard error, bytes each."""
     processes: int = 32
-    """Processes and threads at once."""
+    """Number of concurrent processes and threads."""
     test_seconds: float = float("inf")
-    """Elapsed time of one test; the tests after it still run."""
+    """Elapsed time of one test, seconds; after exceeding it the remaining tests still run."""
 
     def __post_init__(self) -> None:
         for name in (f.name for f in fields(self)):
@@ -44,25 +44,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """How attempts are judged."""
+    """Settings of the judge."""
 
     limits: Limits = field(default_factory=Limits)
-    """Of one attempt."""
+    """Limits of each attempt."""
     isolation: str = "required"
-    """``required``: refuse to judge without the layers of sandbox.REQUIRED; ``best_effort``: use the layers there are; ``gvisor``: those
-    of ``required`` in a container of gVisor, so that attempts do not share this machine's kernel."""
+    """``required``: refuse to judge without the layers of ``sandbox.runner.REQUIRED``; ``best_effort``: use the available
+    layers; ``gvisor``: as ``required``, inside a gVisor container, so that attempts do not use the host's kernel."""
     workers: int = 0
-    """Worker processes, >= 0; 0 means one for each core that may be used (affinity mask and quota)."""
+    """Number of worker processes, >= 0; 0: one per usable core (affinity mask and control group quota)."""
     executor: str = "local"
-    """``local``: processes here; ``ray``: tasks of a Ray cluster."""
+    """``local``: processes on this machine; ``ray``: tasks of a Ray cluster."""
     lines: bool = False
     """Record which lines of a Python attempt were executed. The attempt's own process records them, so it can forge them."""
     repeats: int = 1
-    """Times that each attempt is judged, >= 1; one whose outcomes differ gets a finding ``flaky``."""
+    """Number of times that each attempt is judged, >= 1; if outcomes differ, the verdict gets a finding ``flaky``."""
     analyses: tuple[str, ...] = ()
-    """What is found out without running the code: names of ``ANALYSES``."""
+    """Static analyses to run, names from ``ANALYSES``."""
     cache: Path | None = None
-    """File of verdicts by content; None: judge everything."""
+    """File of the verdict cache; None: no cache."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
@@ -76,7 +76,7 @@ class Judging:
 
 
 def judging_of(config: VerifyConfig, *, lines: bool = False) -> Judging:
-    """Return how a recipe wants attempts judged.
+    """Return the settings of the judge from a recipe.
 
     Args:
         config: the recipe's ``verify`` section.

@@ -10,13 +10,13 @@ __all__ = ["CoreWatch", "usable_cores", "usable_memory"]
 
 GROUPS = Path("/sys/fs/cgroup")
 IDLE_SHARE = 0.25
-"""A process whose cores were idle for less than this share of the time may have waited for them."""
+"""Cores that were idle for less than this fraction of the time count as contended."""
 REFRESH_SECONDS = 0.5
-"""Largest age of the figures to compare with: reading /proc/stat takes 0.1 ms on a large machine."""
+"""Maximum age of the statistics that ``begin`` reuses, seconds: reading /proc/stat takes 0.1 ms on a large machine."""
 
 
 def control_groups(controller: str) -> list[Path]:
-    """Return the folders of this process's control group and of those above it, whose limits hold too (version 2, or 1)."""
+    """Return the folders of this process's control group and its ancestors, whose limits also apply (version 2, or 1)."""
     root, own = GROUPS, ""
     with suppress(OSError):
         rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
@@ -29,14 +29,14 @@ def control_groups(controller: str) -> list[Path]:
 
 
 def number_in(file: Path) -> float:
-    """Return the number in a file of the kernel; infinity for ``max`` and where there is no such file."""
+    """Return the number in a kernel file; infinity if it is ``max`` or the file does not exist."""
     with suppress(OSError, ValueError):
         return float(file.read_text(encoding="utf-8").replace("max", "inf"))
     return math.inf
 
 
 def quota(group: Path) -> float:
-    """Return how many cores' time a control group may use; infinity where it is not limited."""
+    """Return the CPU quota of a control group, in cores; infinity if unlimited."""
     with suppress(OSError, ValueError):
         limit, period = (group / "cpu.max").read_text(encoding="utf-8").split()
         return math.inf if limit == "max" else int(limit) / int(period)
@@ -45,13 +45,13 @@ def quota(group: Path) -> float:
 
 
 def usable_cores() -> int:
-    """Return how many processes can run at once here, >= 1: the affinity mask, within the quotas of the control groups."""
+    """Return the number of usable cores, >= 1: the minimum of the affinity mask and the quotas of the control groups."""
     cores = len(os.sched_getaffinity(0))
     return max(1, math.ceil(min(cores, *map(quota, control_groups("cpu")))))
 
 
 def free_memory(group: Path) -> float:
-    """Return the bytes that a control group may still take, cached files counted as free; infinity where it is not limited."""
+    """Return the bytes that a control group may still allocate, with page cache counted as free; infinity if unlimited."""
     if (group / "memory.max").is_file():
         limit, used, cached = group / "memory.max", group / "memory.current", "inactive_file"
     else:
@@ -62,13 +62,13 @@ def free_memory(group: Path) -> float:
 
 
 def usable_memory() -> int:
-    """Return the bytes of memory that this process may still allocate: of the machine, within the limits of its control groups."""
+    """Return the bytes that this process may still allocate: available memory, within the limits of its control groups."""
     free = figure_in(Path("/proc/meminfo"), "MemAvailable:") * 1024
     return int(max(0, min(free, *map(free_memory, control_groups("memory")))))
 
 
 def figure_in(file: Path, name: str) -> int:
-    """Return the number after a name in a file of the kernel; 0 where it is missing."""
+    """Return the number after a name in a kernel file; 0 if missing."""
     with suppress(OSError, ValueError):
         rows = (line.split() for line in file.read_text(encoding="utf-8").splitlines())
         return next((int(row[1]) for row in rows if row[:1] == [name]), 0)
@@ -76,18 +76,18 @@ def figure_in(file: Path, name: str) -> int:
 
 
 class CoreWatch:
-    """Tells whether the cores of this process were busy, from the statistics of the kernel."""
+    """Measures from kernel statistics whether the cores of this process are contended."""
 
     def __init__(self) -> None:
         self.at, self.before = -math.inf, (0, 0, 0)
 
     def begin(self) -> None:
-        """Read the figures, unless they were read within the last ``REFRESH_SECONDS``."""
+        """Read the statistics, unless they were read within the last ``REFRESH_SECONDS``."""
         if time.monotonic() - self.at > REFRESH_SECONDS:
             self.at, self.before = time.monotonic(), figures()
 
     def contended(self) -> bool:
-        """Return whether the cores were hardly ever idle since ``begin``, or the group was throttled; True if unknown."""
+        """Return whether, since ``begin``, the idle fraction was below IDLE_SHARE or the group was throttled; True if unknown."""
         before = self.before
         self.at, self.before = time.monotonic(), figures()
         idle, total, throttled = (after - earlier for after, earlier in zip(self.before, before, strict=True))
@@ -95,7 +95,7 @@ class CoreWatch:
 
 
 def figures() -> tuple[int, int, int]:
-    """Return idle time and all time of this process's cores, in jiffies, and how often its control group was throttled."""
+    """Return idle and total time of this process's cores, in jiffies, and the number of throttled periods of its group."""
     idle = total = 0
     mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     with suppress(OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Code -> findings with spans, without running it."""
+"""Static analysis: code -> findings with spans."""

@@ -1,4 +1,4 @@
-"""A process that looks at code without running it: what makes a parser crash or hang takes nothing of the judge with it."""
+"""A subprocess that runs static analyses, so that code which crashes or hangs a parser does not affect the judge."""
 
 import atexit
 import ctypes
@@ -44,20 +44,20 @@ TOOLS = {
     "syntax": "tree-sitter",
     "types": "ty",
 }
-"""The package that does each analysis."""
+"""Analysis -> package that implements it."""
 ANY_LANGUAGE = frozenset({"complexity", "syntax"})
-"""Analyses that are not for Python alone."""
+"""Analyses of languages other than Python, too."""
 SECONDS = 30.0
-"""What a few programs may take, all together; one that takes longer is left without."""
+"""Time limit of one analysis of a batch of programs, seconds; after it each program is tried alone."""
 MEMORY = 4 << 30
 MOST = 200
-"""Findings of one analysis that are kept of one attempt."""
+"""Maximum number of findings that one analysis keeps per attempt."""
 LOST = "its process ended"
 
 
 @cache
 def tools(analyses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the analyses with what does them and its version, such as ``lint: ruff 0.17.5``.
+    """Return each analysis with its tool and version, such as ``lint: ruff 0.17.5``.
 
     Raises:
         MissingExtraError: a tool is not installed.
@@ -67,12 +67,12 @@ def tools(analyses: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], names: Sequence[str]) -> list[Verdict]:
-    """Return verdicts with the findings of some analyses added, by place; those of the judge itself come first.
+    """Return the verdicts with the findings of these analyses added: those of the judge first, then by position in the code.
 
-    An attempt that an analysis breaks on gets a finding of the kind ``analysis``, with its name as the rule, instead.
+    An analysis that fails on an attempt adds a finding of the kind ``analysis`` instead, with the analysis as its rule.
 
     Raises:
-        JudgeError: an analysis does not work at all here; says why.
+        JudgeError: an analysis does not work on this machine; says why.
     """
     sources = [source_of(*pair, verdict) for pair, verdict in zip(chunk, verdicts, strict=True)]
     found: list[list[Finding]] = [[] for _ in sources]
@@ -88,7 +88,7 @@ def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], 
 
 
 def some(name: str, found: Sequence[Finding]) -> list[Finding]:
-    """Return findings of one analysis, the first ``MOST`` by place; one more says so where there are others."""
+    """Return the first ``MOST`` findings by position in the code, and one more that says how many were dropped, if any."""
     if len(found) <= MOST:
         return [*found]
     said = f"the first {MOST} of {len(found)} findings are kept"
@@ -96,25 +96,25 @@ def some(name: str, found: Sequence[Finding]) -> list[Finding]:
 
 
 def together(first: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings of the judge, then those of analyses by place; an error that both have found is there once, as analysed."""
+    """Return findings of the judge, then those of analyses by position; of duplicates, the one of the analysis is kept."""
     again = {(one.kind, one.rule, one.line) for one in more}
     ordered = sorted(more, key=lambda one: (one.line, one.column, one.kind, one.rule))
     return (*(one for one in first if (one.kind, one.rule, one.line) not in again), *ordered)
 
 
 class Analyst:
-    """The process, started when it is needed."""
+    """The analysis subprocess, started on first use."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.guard = threading.Lock()
 
     def findings(self, name: str, sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
-        """Return the findings of one analysis; see ``analyse``."""
+        """Return the findings of one analysis for each program; see ``analyse``."""
         if not sources:
             return []
         said = self.ask(name, sources)
-        if said == LOST:  # perhaps it had gone before
+        if said == LOST:  # it may have ended before this call
             said = self.ask(name, sources)
         if isinstance(said, list):
             return said
@@ -125,7 +125,7 @@ class Analyst:
         return [(Finding("analysis", name, " ".join(said.split())[:500], 1),)]
 
     def ask(self, name: str, sources: Sequence[Source]) -> list[tuple[Finding, ...]] | str:
-        """Send programs and wait; return their findings, or what went wrong."""
+        """Send programs to the subprocess; return their findings, or what went wrong."""
         with self.guard:
             if self.process and self.process.poll() is not None:
                 self.close()
@@ -140,7 +140,7 @@ class Analyst:
                 return LOST
 
     def close(self) -> None:
-        """End the process and those that it started, if there is one."""
+        """End the subprocess and its child processes, if it was started."""
         if self.process:
             end(self.process, session=True)
         self.process = None
@@ -148,14 +148,14 @@ class Analyst:
 
 @cache
 def analyst() -> Analyst:
-    """Return the one of this process, which ends with it."""
+    """Return this process's Analyst, which ends with the process."""
     one = Analyst()
     atexit.register(one.close)
     return one
 
 
 def main(parent: int) -> None:
-    """Answer until the standard input ends."""
+    """Serve requests until standard input ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         return

@@ -1,4 +1,4 @@
-"""Cyclomatic complexity of functions, in the languages that Lizard knows."""
+"""Cyclomatic complexity of functions, in the languages that Lizard supports."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,23 +16,23 @@ OUTSIDE = "*global*"
 
 @cache
 def analyzer() -> Any:
-    """Return Lizard's analyzer, with the code outside of functions as one more."""
+    """Return Lizard's analyzer, with code outside functions counted as a function."""
     import lizard
 
     return lizard.FileAnalyzer(lizard.get_extensions(["outside"]))
 
 
 def complexity(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
-    """Return one finding a function: kind ``complexity``, ``value`` its cyclomatic complexity, 1 plus its decisions (McCabe 1976).
+    """Return one finding per function: kind ``complexity``, ``value`` its cyclomatic complexity, 1 + decisions (McCabe 1976).
 
-    Decisions are branches, loops, handlers, conditional expressions, and the ``and`` and ``or`` in them. Code outside of functions counts
-    as one more function, named ``<module>``, where it has any decision. Code that does not parse is read as far as it goes.
+    Decisions are branches, loops, handlers, conditional expressions, and the operators ``and`` and ``or`` in them. Code outside
+    functions counts as a function ``<module>`` if it has a decision. Of code that does not parse, the readable part is counted.
     """
     return [of_program(source) for source in sources]
 
 
 def of_program(source: Source) -> tuple[Finding, ...]:
-    """Return the findings of one program; none where Lizard does not know the language."""
+    """Return the findings of one program; none if Lizard does not support its language."""
     from lizard_languages import get_reader_for
 
     file = "0.py" if source.language == "python" else languages()[source.language].file
@@ -43,7 +43,7 @@ def of_program(source: Source) -> tuple[Finding, ...]:
 
 
 def finding(function: Any) -> Finding:
-    """Build a finding from a function of Lizard's."""
+    """Build a finding from a Lizard function record."""
     name = "<module>" if function.name == OUTSIDE else function.name
     figure = function.cyclomatic_complexity
     first = max(1, function.start_line)

@@ -1,4 +1,4 @@
-"""Dead code of Python programs: what cannot run or is never used (Vulture), and, where executed lines are known, what did not run."""
+"""Dead code of Python programs: unreachable or unused code (Vulture) and, if executed lines are known, unexecuted code."""
 
 import contextlib
 import io
@@ -18,18 +18,19 @@ CONSTANTS = frozenset({"string", "concatenated_string", "ellipsis", "integer", "
 def dead(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
     """Return the findings of every program.
 
-    Kinds: ``dead``, rule Vulture's (``unreachable_code``, ``function``, ``import``, ...), ``value`` its confidence in [0.6, 1], without the
-    names that the tests use; and ``unexecuted``, rule ``statement``, one a run of statements that did not run in any test.
+    Kinds: ``dead``, with Vulture's rule (``unreachable_code``, ``function``, ``import``, ...) and its confidence in [0.6, 1] as
+    ``value``, except for names that the tests use; and ``unexecuted``, rule ``statement``, one per block of consecutive
+    statements that no test executed.
     """
     return [(*unused(source), *unexecuted(source)) for source in sources]
 
 
 def unused(source: Source) -> Iterator[Finding]:
-    """Yield what is unused or unreachable."""
+    """Yield unused and unreachable code."""
     import vulture
 
     scanner: Any = vulture.Vulture()
-    with contextlib.redirect_stderr(io.StringIO()):  # where it complains of code that does not parse
+    with contextlib.redirect_stderr(io.StringIO()):  # Vulture reports code that does not parse there
         scanner.scan(source.code)
     for item in scanner.get_unused_code():
         if item.name not in source.names or item.typ == "unreachable_code":
@@ -38,7 +39,7 @@ def unused(source: Source) -> Iterator[Finding]:
 
 
 def unexecuted(source: Source) -> Iterator[Finding]:
-    """Yield the statements that did not run, neighbours together."""
+    """Yield blocks of consecutive statements that were not executed."""
     if source.executed is None:
         return
     ran, start, end = set(source.executed), 0, 0
@@ -52,13 +53,13 @@ def unexecuted(source: Source) -> Iterator[Finding]:
 
 
 def idle(start: int, end: int) -> Iterator[Finding]:
-    """Yield a finding for lines that did not run, if there are any."""
+    """Yield a finding for a block of unexecuted lines, unless it is empty."""
     if start:
         yield Finding("unexecuted", "statement", "no test runs this", start, end_line=end)
 
 
 def statements(root: Any) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last line of every statement, in order; of one that holds others, of its head."""
+    """Yield the first and the last line of every statement, in order; of a compound statement, those of its head."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -75,7 +76,7 @@ def statements(root: Any) -> Iterator[tuple[int, int]]:
 
 
 def has_code(node: Any) -> bool:
-    """Return whether a statement becomes code: constants alone, declarations and annotations without a value do not."""
+    """Return whether a statement compiles to code; lone constants, declarations and annotations without a value do not."""
     if node.type != "expression_statement":
         return node.is_named and node.type not in NO_CODE
     inner = node.named_children[0] if node.named_child_count == 1 else None

@@ -1,4 +1,4 @@
-"""Questions about the findings of a verdict: was an analysis done, could it read the code, what did it find."""
+"""Queries on the findings of a verdict: whether an analysis was run, whether it could read the code, what it found."""
 
 from upsolve.types import Finding, Status, Verdict
 
@@ -19,6 +19,6 @@ def findings_of(verdict: Verdict, *kinds: str) -> list[Finding]:
 
 
 def unreadable(verdict: Verdict, *names: str) -> bool:
-    """Return True if these analyses cannot have seen all of the code: it does not parse, one of them crashed, or findings were dropped."""
+    """Return True if the findings may be incomplete: the code does not parse, an analysis crashed, or findings were dropped."""
     crashed = any(one.kind == "analysis" and one.rule in names for one in verdict.findings)
     return crashed or verdict.status is Status.COMPILE_ERROR or bool(findings_of(verdict, "syntax"))

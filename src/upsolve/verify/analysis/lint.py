@@ -1,11 +1,11 @@
-"""Lint and security findings of Python code by Ruff, many programs in one run.
+"""Lint and security findings of Python code by Ruff, for many programs in one run.
 
-Ruff has no severities; ``severity`` is ours, by the longest prefix of the rule that is in ``SEVERITY``:
+Ruff has no severities; ``severity`` is defined here, by the longest prefix of the rule in ``SEVERITY``:
 
     error       likely a bug, or does not parse
     security    flake8-bandit's rules
-    warning     works, but should not be written so
-    convention  style alone
+    warning     correct, but bad practice
+    convention  style only
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,30 +42,30 @@ SEVERITY: Mapping[str, str] = {
     "UP": "convention",
     "W": "convention",
 }
-"""Severity by prefix of the rule."""
+"""Prefix of a rule -> severity."""
 RULES = ("A", "B", "C4", "C90", "E", "F", "N", "PERF", "PLC", "PLE", "PLR", "PLW", "RET", "S", "SIM", "UP", "W")
-"""What is looked for; asserts (S101) and magic values (PLR2004) are no fault of a small program."""
+"""Selected rules; asserts (S101) and magic values (PLR2004) are acceptable in small programs."""
 IGNORED = ("S101", "PLR2004")
 
 
 def severity(rule: str) -> str:
-    """Return the severity of a rule: that of its longest prefix in ``SEVERITY``."""
+    """Return the severity of a rule, by its longest prefix in ``SEVERITY``."""
     return next(SEVERITY[rule[:size]] for size in range(len(rule), -1, -1) if rule[:size] in SEVERITY)
 
 
 def lint_cost(rule: str, costs: Mapping[Any, float]) -> float:
-    """Return the cost of a rule by its severity; 0 if that has none."""
+    """Return the cost of a rule's severity; 0 if ``costs`` lacks it."""
     return costs.get(severity(rule), 0.0)
 
 
 def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
-    """Return the findings of every program, by place.
+    """Return the findings of every program, by position in the code.
 
-    Kinds: ``syntax`` where it does not parse, ``security`` for rules of that severity, else ``lint``. Columns count characters from 1;
-    the end column is the one after the last.
+    Kinds: ``syntax`` for syntax errors, ``security`` for rules of that severity, else ``lint``. Columns count characters from
+    1; the end column is exclusive.
 
     Raises:
-        JudgeError: Ruff did not do its work; says what it printed.
+        JudgeError: Ruff failed; says what it printed.
     """
     from ruff import find_ruff_bin
 
@@ -80,7 +80,7 @@ def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
 
 
 def finding(row: dict[str, Any]) -> Finding:
-    """Build a finding from a row of Ruff's."""
+    """Build a finding from a row of Ruff's output."""
     rule = row["code"] or "invalid-syntax"
     syntax = rule in ("invalid-syntax", "E999")
     kind = "syntax" if syntax else "security" if severity(rule) == "security" else "lint"

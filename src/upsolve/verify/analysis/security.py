@@ -11,18 +11,18 @@ from upsolve.verify.analysis.source import Source, column_of, in_folder
 __all__ = ["security"]
 
 IGNORED = frozenset({"B101"})
-"""Asserts are no fault of a small program."""
+"""Ignored rules: asserts are acceptable in small programs."""
 
 
 def security(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
-    """Return the findings of every program: kind ``security``, rule Bandit's own, its severity and confidence in the message.
+    """Return the findings of every program: kind ``security``, Bandit's rule, its severity and confidence in the message.
 
-    A program that does not parse has none; one that Bandit breaks on has a finding of the kind ``analysis``.
+    A program that does not parse has none; one on which Bandit fails has a finding of the kind ``analysis``.
     """
     from bandit.core.config import BanditConfig
     from bandit.core.manager import BanditManager
 
-    logging.getLogger("bandit").setLevel(logging.CRITICAL)  # what it would say is in manager.skipped
+    logging.getLogger("bandit").setLevel(logging.CRITICAL)  # the same information is in manager.skipped
     with in_folder(sources) as folder:
         manager: Any = BanditManager(BanditConfig(), "file", quiet=True)
         manager.discover_files([str(folder)], True)
@@ -39,7 +39,7 @@ def security(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
 
 
 def finding(issue: Any, code: str) -> Finding:
-    """Build a finding from an issue of Bandit's; its columns are bytes from 0, and the end column belongs to the last line."""
+    """Build a finding from a Bandit issue, whose columns are byte offsets from 0; its end column refers to the last line."""
     first, last = issue.lineno, max(issue.linerange, default=issue.lineno)
     said = f"{issue.text} ({issue.severity.lower()} severity, {issue.confidence.lower()} confidence)"
     start = column_of(code, first, max(0, issue.col_offset))

@@ -1,4 +1,4 @@
-"""What an analysis is given: the code of one attempt, and what is known of it."""
+"""Input of an analysis: the code of an attempt with its language, test names and executed lines."""
 
 import json
 import re
@@ -19,7 +19,7 @@ __all__ = ["Source", "column_of", "in_folder", "rows_of", "source_of"]
 SUPPRESSION = re.compile(r"(#[^\n]*?)\b(noqa|nosec|ignore|forgives?)\b", re.IGNORECASE)
 NAME = re.compile(r"[^\W\d]\w*")
 SECONDS = 20
-"""What a tool may take for one batch of programs."""
+"""Time limit of a tool for one batch of programs, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,17 @@ class Source:
     """One program."""
 
     code: str
-    """Its text. Comments that silence a tool are made void, at the same length: a policy that is paid for clean code would learn them."""
+    """Source code; comments that suppress findings are disabled at the same length, or a policy could learn to write them."""
     language: str = "python"
-    """Its language; ``python`` whatever Python was called."""
+    """Language; ``python`` for all names of Python."""
     names: frozenset[str] = frozenset()
-    """Names that its tests use."""
+    """Names that the task's tests use."""
     executed: tuple[int, ...] | None = None
-    """Lines that ran, where known."""
+    """Executed lines, from 1; None if unknown."""
 
 
 def source_of(task: Task, attempt: Attempt, verdict: Verdict) -> Source:
-    """Put together what is known of an attempt."""
+    """Return the analysis input of an attempt."""
     used = frozenset(NAME.findall(" ".join([task.entry_point, *(test.input for test in task.tests)])))
     code = SUPPRESSION.sub(lambda found: found[1] + "-" * len(found[2]), attempt.code)
     language = "python" if attempt.language in PYTHON else attempt.language
@@ -46,7 +46,7 @@ def source_of(task: Task, attempt: Attempt, verdict: Verdict) -> Source:
 
 @contextmanager
 def in_folder(sources: Sequence[Source]) -> Generator[Path]:
-    """Write programs into a folder for a while, under their numbers: no program can import another by such a name."""
+    """Context manager: write programs to a temporary folder, named by number, so that no program can import another."""
     with tempfile.TemporaryDirectory(prefix="upsolve-analysis-") as folder:
         for number, source in enumerate(sources):
             (Path(folder) / f"{number}.py").write_text(source.code, encoding="utf-8", errors="replace", newline="")
@@ -54,10 +54,10 @@ def in_folder(sources: Sequence[Source]) -> Generator[Path]:
 
 
 def rows_of(command: Sequence[str], folder: Path) -> list[dict[str, Any]]:
-    """Run a tool in a folder and return the JSON rows that it prints.
+    """Run a tool in a folder and return the JSON rows of its output.
 
     Raises:
-        JudgeError: it printed something else; says what it complained about.
+        JudgeError: the output is not JSON rows; says what the tool printed to standard error.
     """
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=SECONDS)
     try:
@@ -67,6 +67,6 @@ def rows_of(command: Sequence[str], folder: Path) -> list[dict[str, Any]]:
 
 
 def column_of(code: str, line: int, offset: int) -> int:
-    """Return the column, from 1, in characters, of a place given by its line, from 1, and the bytes before it in that line."""
+    """Return the column (from 1, in characters) of a position given as line (from 1) and byte offset in that line (from 0)."""
     text = code.split("\n")[line - 1] if line <= code.count("\n") + 1 else ""
     return len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "replace")) + 1

@@ -1,4 +1,4 @@
-"""Where code does not parse, and how far it does, in every language whose grammar is installed (tree-sitter)."""
+"""Syntax errors, and the length of the valid prefix, in every language whose tree-sitter grammar is installed."""
 
 import ast
 import importlib
@@ -15,7 +15,7 @@ from upsolve.verify.languages import languages
 __all__ = ["parse", "syntax"]
 
 MOST = 20
-"""Errors reported of one program."""
+"""Maximum number of errors reported per program."""
 
 
 @cache
@@ -23,7 +23,7 @@ def parser(grammar: str) -> Any:
     """Return the parser of a grammar, given as ``module`` or ``module:function``.
 
     Raises:
-        JudgeError: the grammar is not installed; says how to get it.
+        JudgeError: the grammar is not installed; says how to install it.
     """
     from tree_sitter import Language, Parser
 
@@ -37,22 +37,22 @@ def parser(grammar: str) -> Any:
 
 
 def parse(code: str, grammar: str = "tree_sitter_python") -> Any:
-    """Return the root node of the tree of a program; it has one for broken code, too."""
+    """Return the root node of a program's syntax tree; invalid code has one, too."""
     return parser(grammar).parse(code.encode("utf-8", "replace")).root_node
 
 
 def syntax(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
-    """Return the syntax errors of every program, of the kind ``syntax``; a program without any is valid as a whole.
+    """Return the syntax errors of every program, kind ``syntax``; a program without findings is valid.
 
-    The first has a ``value``: the share of the program before it, in [0, 1], which says how far it is valid. For Python that is the place
-    where its own parser gives up (rule ``SyntaxError`` ...). Rules of the others: ``error``, text that fits nowhere, and ``missing``,
-    something that was to come. Languages without a grammar have none.
+    The ``value`` of the first error is the fraction of the program's characters before it, in [0, 1]: the valid prefix. In
+    Python the first error is that of CPython's parser (rule ``SyntaxError`` ...). Rules of the other errors: ``error``,
+    unexpected text, and ``missing``, a missing token. Languages without a grammar have no findings.
     """
     return [tuple(of_program(source)) for source in sources]
 
 
 def of_program(source: Source) -> Iterator[Finding]:
-    """Yield the errors of one program."""
+    """Yield the syntax errors of one program."""
     python = source.language == "python"
     grammar = "tree_sitter_python" if python else languages()[source.language].grammar
     own = own_error(source.code) if python else None
@@ -64,7 +64,7 @@ def of_program(source: Source) -> Iterator[Finding]:
 
 
 def finding(node: Any, code: str, *, measured: bool) -> Finding:
-    """Build a finding from a bad node, with the share of the code before it where that is wanted."""
+    """Build a finding from an error node; if ``measured``, with the fraction of the code before it as ``value``."""
     (row, offset), (last, end) = node.start_point, node.end_point
     text = code.encode("utf-8", "replace")[node.start_byte : node.end_byte].decode("utf-8", "replace").strip()
     rule, said = ("missing", f"{node.type} is missing") if node.is_missing else ("error", f"does not parse: {text[:80]}")
@@ -74,7 +74,7 @@ def finding(node: Any, code: str, *, measured: bool) -> Finding:
 
 
 def bad_nodes(root: Any) -> Iterator[Any]:
-    """Yield the outermost nodes that are errors or stand for something missing, by place, at most ``MOST``."""
+    """Yield the outermost error and missing nodes by position, at most ``MOST``."""
     waiting, found = [root], 0
     while waiting and found < MOST:
         node = waiting.pop()
@@ -86,7 +86,7 @@ def bad_nodes(root: Any) -> Iterator[Any]:
 
 
 def own_error(code: str) -> Finding | None:
-    """Return what Python's own parser says against a program, None if nothing."""
+    """Return the syntax error that CPython's parser raises for a program; None if it is valid."""
     try:
         with warnings.catch_warnings(action="ignore"):
             ast.parse(code)
@@ -101,7 +101,7 @@ def own_error(code: str) -> Finding | None:
 
 
 def share_before(code: str, line: int, column: int) -> float:
-    """Return which share of the characters of a program, without blanks at its end, lies before a place."""
+    """Return the fraction of a program's characters, without trailing whitespace, before a position, in [0, 1]."""
     whole = code.rstrip()
     before = sum(len(text) + 1 for text in code.split("\n")[: line - 1]) + column - 1
     return round(min(1.0, before / len(whole)), 6) if whole else 1.0

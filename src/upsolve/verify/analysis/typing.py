@@ -1,4 +1,4 @@
-"""Type errors of Python code by ty, many programs in one run."""
+"""Type errors of Python code by ty, for many programs in one run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ SETTINGS = '[analysis]\nrespect-type-ignore-comments = false\n[environment]\npyt
 
 
 def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
-    """Return the type errors of every program: kind ``types``, rule ty's own. One that does not parse has none.
+    """Return the type errors of every program: kind ``types``, ty's rule. A program that does not parse has none.
 
     Raises:
-        JudgeError: ty did not do its work; says what it printed.
+        JudgeError: ty failed; says what it printed.
     """
     from ty import find_ty_bin
 
@@ -33,7 +33,7 @@ def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
 
 
 def finding(row: dict[str, Any]) -> Finding:
-    """Build a finding from a row of ty's."""
+    """Build a finding from a row of ty's output."""
     rule, spots = row["check_name"], row["location"]["positions"]
     message = row["description"].removeprefix(f"{rule}: ")[:500]
     start, end = spots["begin"], spots["end"]

@@ -1,19 +1,19 @@
-"""Languages other than Python, one record each: the YAML files here, in the folders of $UPSOLVE_LANGUAGES, and those of other packages.
+"""Languages other than Python, one YAML file each: in this folder, in the folders of $UPSOLVE_LANGUAGES, and of other packages.
 
-name: cpp                    # of attempts and tasks
+name: cpp                    # in attempts and tasks
 aliases: [c++]               # other names
-file: main.cpp               # file that the attempt is written to
-compile: [g++, ...]          # optional; or a check of the syntax
-engine: sqlite | duckdb      # in place of run: attempts are queries, judged by their rows (judge/queries.py)
+file: main.cpp               # file to which the attempt is written
+compile: [g++, ...]          # optional: compiler, or syntax check
+engine: sqlite | duckdb      # instead of run: attempts are queries, judged by their rows (judge/queries.py)
 run: [./main]                # {memory_mb} stands for the memory limit
 version: [g++, --version]
 install: g++                 # Debian packages
-memory: address | group      # memory is limited by address space, or (managed heaps) by the control group alone
+memory: address | group      # memory is limited by address space, or (managed heaps) only by the control group
 environment: {NAME: value}
-error: regex                 # line of the compiler with the position; groups line, column, message
-reason: regex                # line with the message, if that is another one
-trace: regex                 # line of a failing run with the position; group line
-out_of_memory: regex         # what a run prints when its heap is full
+error: regex                 # compiler output with the position; groups line, column, message
+reason: regex                # compiler output with the message, if on a separate line
+trace: regex                 # standard error of a failed run with the position; group line
+out_of_memory: regex         # standard error of a run whose heap is full
 prepare: |                   # optional: script that fills the folder {prepared} once for all programs (prepare.py)
   g++ -x c++-header ...
 grammar: tree_sitter_cpp     # optional: module of the tree-sitter grammar, or module:function
@@ -36,57 +36,57 @@ from upsolve.verify.sandbox.packages import missing_packages
 __all__ = ["ENGINES", "PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
 
 PYTHON = ("", "python", "python3", "py")
-"""Names of Python, which has its own sandbox and no record here."""
+"""Names of Python, which has no record here: it is judged in forks of the warm interpreter."""
 FOLDER = Path(__file__).parent
 ENGINES: Mapping[str, tuple[str, ...]] = {"sqlite": (), "duckdb": ("duckdb",)}
-"""Engines of queries -> the packages that they need, as ``upsolve packages`` installs them."""
+"""Query engine -> packages that it needs, installed by ``upsolve packages``."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Search path of the sandbox, which cannot see home folders."""
+"""PATH of the sandbox, which hides home folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How programs of one language are built and run (``docs/languages.md``).
+    """How programs of a language are built and run (``docs/languages.md``).
 
     Raises:
-        ValueError: a bad expression, or another ``memory``; names the key.
+        ValueError: an invalid regular expression or value; names the key.
     """
 
     name: str
     """Name in tasks and attempts."""
     file: str
-    """File the attempt is written to."""
+    """Name of the file to which the attempt is written."""
     run: tuple[str, ...] = ()
-    """Command that runs it; empty for queries."""
+    """Command that runs the program; empty for queries."""
     compile: tuple[str, ...] = ()
-    """Command that builds it or checks its syntax; empty if none."""
+    """Command that compiles the program or checks its syntax; empty if none."""
     aliases: tuple[str, ...] = ()
     """Other names."""
     version: tuple[str, ...] = ()
     """Command that prints a version."""
     install: str = ""
-    """Debian packages that hold its tools."""
+    """Debian packages of the language's tools."""
     memory: str = "address"
-    """``address``: limited by address space; ``group``: by the control group alone."""
+    """``address``: memory is limited by address space; ``group``: only by the control group."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further files beside the attempt, by name."""
+    """Name -> content of further files in the working folder."""
     error: str = ""
-    """Expression for the place of a compile error."""
+    """Regular expression for the position of a compile error; groups ``line``, ``column``, ``message``."""
     reason: str = ""
-    """Expression for its message, where that stands on another line."""
+    """Regular expression for the message of a compile error, if on a separate line; group ``message``."""
     trace: str = ""
-    """Expression for the place of a runtime error."""
+    """Regular expression for the position of a runtime error; group ``line``."""
     out_of_memory: str = ""
-    """Expression for a full heap."""
+    """Regular expression for the standard error of a run whose heap is full."""
     engine: str = ""
-    """Engine that runs queries, one of ``ENGINES``; empty for programs."""
+    """Query engine, one of ``ENGINES``; empty for programs."""
     prepare: str = ""
-    """Script of the shell that fills an empty folder once for all programs (see prepare.py). In commands and in values of
-    ``environment``, ``{prepared}`` stands for that folder; what names it is left out where the script has not been run."""
+    """Shell script that fills an empty folder, once for all programs (see prepare.py). In commands and in values of
+    ``environment``, ``{prepared}`` is that folder; words and variables with it are left out until the script has been run."""
     grammar: str = ""
-    """Module of its tree-sitter grammar, or ``module:function``; empty if none."""
+    """Module of the tree-sitter grammar, or ``module:function``; empty if none."""
 
     def __post_init__(self) -> None:
         for key in ("error", "reason", "trace", "out_of_memory"):
@@ -102,30 +102,30 @@ class Language:
             raise ValueError("say either run or engine")
 
     def missing(self) -> str:
-        """Return the first tool, or package of an engine, that is not installed here; empty if all are."""
+        """Return the first tool, or package of the engine, that is not installed; empty if all are."""
         if self.engine:
             return next(iter(missing_packages(ENGINES[self.engine])), "")
         return next((tool for tool in self.tools if shutil.which(tool, path=SYSTEM_PATH) is None), "")
 
     @property
     def tools(self) -> list[str]:
-        """Return the tools of its commands: the compiler, what runs programs, and what ``version`` asks."""
+        """Return the programs of the commands ``compile``, ``run`` and ``version``, each once; relative paths are left out."""
         commands = (self.compile, self.run, self.version)
         return list(dict.fromkeys(words[0] for words in commands if words and "/" not in words[0]))
 
     @property
     def identity(self) -> str:
-        """Return what decides how programs are built and run: this record, and size and time of change of the tools that it names."""
+        """Return a text that identifies the language's runtime: this record, and path, size and mtime of its tools."""
         files = [Path(path) for path in (shutil.which(tool, path=SYSTEM_PATH) for tool in self.tools) if path]
         return repr((self, [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]))
 
     @property
     def prepared_name(self) -> str:
-        """Return the name of the folder that ``prepare`` fills: another one for another version of the tools, empty without a script."""
+        """Return the name of the prepared folder, which changes with ``identity``; empty without a script."""
         return f"{self.name}.{content_id(self.identity)[:12]}" if self.prepare else ""
 
     def command(self, words: tuple[str, ...], memory_bytes: int, prepared: str = "") -> list[str]:
-        """Return a command with the memory limit and the folder of prepared files filled in."""
+        """Return a command with ``{memory_mb}`` and ``{prepared}`` replaced; ``memory_bytes``: the memory limit."""
         return [word.replace("{memory_mb}", str(memory_bytes >> 20)).replace("{prepared}", prepared) for word in words]
 
 
@@ -133,7 +133,7 @@ def read(file: Path) -> Language:
     """Read a language from a YAML file.
 
     Raises:
-        ConfigError: it cannot be read; names file and key.
+        ConfigError: the file cannot be read or is invalid; names file and key.
     """
     try:
         return read_text(file.read_text(encoding="utf-8"), str(file))
@@ -145,7 +145,7 @@ def read_text(text: str, where: str) -> Language:
     """Read a language from YAML.
 
     Raises:
-        ConfigError: bad YAML, an unknown key, a missing one, a bad expression; names ``where`` and the key.
+        ConfigError: invalid YAML, an unknown or missing key, an invalid value; names ``where`` and the key.
     """
     import yaml
 
@@ -168,10 +168,10 @@ def read_text(text: str, where: str) -> Language:
 
 
 def offered() -> list[Language]:
-    """Return the languages of other packages: entry points that are a ``Language``, a ``Path`` of a YAML file, or YAML text.
+    """Return the languages of other packages' entry points: a ``Language``, a ``Path`` of a YAML file, or YAML text.
 
     Raises:
-        ConfigError: an entry point is something else, or cannot be read; names it.
+        ConfigError: an entry point has another type or is invalid; names it.
     """
     found: list[Language] = []
     for point in entry_points(group="upsolve.languages"):
@@ -188,14 +188,14 @@ def offered() -> list[Language]:
 
 @cache
 def languages() -> Mapping[str, Language]:
-    """Return all languages by name and alias: built in, of other packages, of $UPSOLVE_LANGUAGES; later ones override earlier ones."""
+    """Return all languages by name and alias. $UPSOLVE_LANGUAGES overrides packages, which override built-in languages."""
     own = [Path(folder) for folder in os.environ.get("UPSOLVE_LANGUAGES", "").split(os.pathsep) if folder]
     built_in, added = ([read(file) for folder in some for file in sorted(folder.glob("*.yaml"))] for some in ([FOLDER], own))
     return {name: one for one in (*built_in, *offered(), *added) for name in (one.name, *one.aliases)}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "LANGUAGES":  # the table of plugins.py, read when it is asked for
+    if name == "LANGUAGES":  # the table of plugins.py, loaded on first access
         return languages()
     raise AttributeError(f"module {__name__} has no attribute {name}")
 
@@ -204,7 +204,7 @@ def language(name: str) -> Language:
     """Return a language by name or alias.
 
     Raises:
-        ValueError: it is unknown, or its tool is missing; names the known languages, or the package to install.
+        ValueError: the language is unknown, or a tool is missing; names the known languages, or the package to install.
     """
     known = languages()
     if name not in known:

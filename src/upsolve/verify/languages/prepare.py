@@ -1,10 +1,10 @@
-"""Files that a compiler or a runtime reads faster than their sources: precompiled headers, class data, snapshots.
+"""Files that compilers and runtimes load faster than sources: precompiled headers, class data archives, snapshots.
 
-A language makes them by its ``prepare`` script (``upsolve packages --prepare``), once for all programs, from files of the toolchain alone.
-The sandbox mounts them read-only, so that no attempt can change what another one reads. They change the time of a build or a run, never
-its outcome: words of a command that name ``{prepared}`` are left out where nothing has been prepared.
+A language's ``prepare`` script (``upsolve packages --prepare``) creates them once for all programs, only from files of the
+toolchain. The sandbox mounts them read-only, so that no attempt can affect another. They change the time of a build or run,
+never its outcome: words of a command that contain ``{prepared}`` are left out if nothing has been prepared.
 
-A script is run by ``sh -eu`` in the empty folder that it is to fill; $HOME is another one, with the language's ``files``.
+A script is run by ``sh -eu`` in an empty folder that it fills; $HOME is a separate folder with the language's ``files``.
 """
 
 import os
@@ -21,23 +21,23 @@ __all__ = ["is_prepared", "preparable", "prepare"]
 
 
 def preparable() -> list[Language]:
-    """Return the languages that have something to prepare and whose tools are installed."""
+    """Return the languages with a ``prepare`` script whose tools are installed."""
     known = {one.name: one for one in languages().values()}
     return [one for one in known.values() if one.prepare and not one.missing()]
 
 
 def is_prepared(one: Language) -> bool:
-    """Return whether a language has been prepared with the tools that are installed now."""
+    """Return whether a language has been prepared with the currently installed tools."""
     return (prepared_folder() / one.prepared_name).is_dir()
 
 
 def prepare(one: Language) -> Path:
-    """Run the ``prepare`` script of a language and return the folder that it has filled.
+    """Run the ``prepare`` script of a language and return its folder.
 
-    What was there, and what was made for other versions of its tools, is replaced when all is made.
+    Folders of previous runs, also those for other versions of the tools, are replaced only when the script has succeeded.
 
     Raises:
-        ConfigError: the script fails; names the language and says what it printed.
+        ConfigError: the script failed; names the language and says what the script printed.
     """
     root = prepared_folder()
     root.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def prepare(one: Language) -> Path:
 
 
 def make_readable(folder: Path) -> None:
-    """Let every user read what is in a folder: attempts have user ids of their own."""
+    """Make a folder's content readable by every user, since attempts run under other user ids."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)

@@ -1,1 +1,1 @@
-"""Worlds that programs act in, and checks of what happened there."""
+"""Simulated worlds in which programs act, and checks of their traces."""

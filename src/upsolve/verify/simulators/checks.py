@@ -1,20 +1,20 @@
-"""What has to be true of a run through a world: a small language over what happened, written as plain nested data.
+"""Checks of a trace: a small temporal logic over the actions in a world, written as plain nested data.
 
-    event    {go_to: [kitchen]}                        an action that was done, a pattern an argument; ~ for any arguments
-             {ask: [Ann, ~, ~], gives: tea}            and its answer
-             {go_to: ~, raises: DoorError}             an action that failed so
-             {say: [hello], when: {location: hall}}    and the state right after it
-    check    {exists: event}                           it happens
-             {never: event}                            it does not
-             {count: [event, 2]}, {count: [event, [1, 3]]}    so often; from, to
+    event    {go_to: [kitchen]}                        a successful action, one pattern per argument; ~ for any arguments
+             {ask: [Ann, ~, ~], gives: tea}            with this answer
+             {go_to: ~, raises: DoorError}             an action that failed with this exception
+             {say: [hello], when: {location: hall}}    with this state right after it
+    check    {exists: event}                           the event happens
+             {never: event}                            the event does not happen
+             {count: [event, 2]}, {count: [event, [1, 3]]}    number of events: exact, or minimum and maximum
              {before: [a, b]}                          b happens, and a happens before the first b
              {after: [a, b]}                           a happens, and b happens after the last a
-             {terminal: {location: hall}}              the last state has these values
+             {terminal: {location: hall}}              the final state matches
              {and: [...]}, {or: [...]}, {not: check}
-    pattern  a value | ~ (any) | [pattern, ...] | {has: word or words} (a text with them, in any case)
-             | {one_of: [pattern, ...]} | {key: pattern, ...} (a mapping with at least these)
+    pattern  a value | ~ (any) | [pattern, ...] | {has: word or words} (a string that contains them, case-insensitive)
+             | {one_of: [pattern, ...]} | {key: pattern, ...} (a mapping with at least these keys)
 
-Pure functions: plain data -> a function of a ``Trace``. Malformed data is a ValueError that names the way to it.
+Pure functions: plain data -> predicate on a ``Trace``. Malformed data raises ValueError with the path of the invalid part.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,26 +28,26 @@ __all__ = ["Check", "Step", "Trace", "all_checks", "parse_check"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action."""
+    """An action of the program."""
 
     action: str
-    """Its name."""
+    """Name of the action."""
     args: list[Any]
-    """Its arguments, plain data."""
+    """Arguments, plain data."""
     answer: Any
-    """What it gave, plain data; None where it failed."""
+    """Return value, plain data; None if the action failed."""
     failure: str
-    """Name of the exception it raised, empty if none."""
+    """Name of the exception that it raised; empty if none."""
     state: Mapping[str, Any]
-    """State of the world right after it."""
+    """State of the world right after the action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened in one world."""
+    """The run of a program in one world."""
 
     steps: tuple[Step, ...]
-    """Actions in order."""
+    """Actions in order of execution."""
     final: Mapping[str, Any]
     """State of the world at the end."""
 
@@ -58,14 +58,14 @@ Pattern = Callable[[Any], bool]
 
 
 def all_checks(data: Any, domain: Domain) -> Check:
-    """Return a function that tells whether every check of a list holds; ValueError for anything but such a list."""
+    """Return the conjunction of a list of checks; raise ValueError if the data is not a list of valid checks."""
     if not isinstance(data, list) or not data:
         raise ValueError(f"checks are a list of at least one, not {shown(data)}")
     return all_of(data, domain)
 
 
 def parse_check(data: Any, domain: Domain) -> Check:
-    """Return a check as a function; ValueError names the way to what is wrong."""
+    """Parse a check into a predicate; raise ValueError with the path of the invalid part."""
     if not isinstance(data, dict) or len(data) != 1:
         raise ValueError(f"a check has one key, of {', '.join(CHECKS)}; not {shown(data)}")
     ((name, body),) = data.items()
@@ -78,19 +78,19 @@ def parse_check(data: Any, domain: Domain) -> Check:
 
 
 def exists(data: Any, domain: Domain) -> Check:
-    """At least one step is the event."""
+    """Some step matches the event."""
     event = parse_event(data, domain)
     return lambda trace: any(map(event, trace.steps))
 
 
 def never(data: Any, domain: Domain) -> Check:
-    """No step is the event."""
+    """No step matches the event."""
     event = parse_event(data, domain)
     return lambda trace: not any(map(event, trace.steps))
 
 
 def count(data: Any, domain: Domain) -> Check:
-    """The number of steps that are the event is n, or from low to high."""
+    """The number of steps that match the event is n, or in [low, high]."""
     wanted, number = two_of(data)
     event, (low, high) = parse_event(wanted, domain), number if isinstance(number, list) else (number, number)
     if type(low) is not int or type(high) is not int or not 0 <= low <= high:
@@ -99,7 +99,7 @@ def count(data: Any, domain: Domain) -> Check:
 
 
 def before(data: Any, domain: Domain) -> Check:
-    """There is a second event, and a first event comes before the first of them."""
+    """The second event happens, and the first event happens before its first occurrence."""
     first, second = (parse_event(event, domain) for event in two_of(data))
 
     def check(trace: Trace) -> bool:
@@ -110,7 +110,7 @@ def before(data: Any, domain: Domain) -> Check:
 
 
 def after(data: Any, domain: Domain) -> Check:
-    """There is a first event, and a second event comes after the last of them."""
+    """The first event happens, and the second event happens after its last occurrence."""
     first, second = (parse_event(event, domain) for event in two_of(data))
 
     def check(trace: Trace) -> bool:
@@ -121,7 +121,7 @@ def after(data: Any, domain: Domain) -> Check:
 
 
 def terminal(data: Any, _domain: Domain) -> Check:
-    """The last state matches."""
+    """The final state matches."""
     condition = parse_state(data)
     return lambda trace: condition(trace.final)
 
@@ -155,11 +155,11 @@ CHECKS: Mapping[str, Callable[[Any, Domain], Check]] = {
     "or": any_of,
     "not": not_so,
 }
-"""Name -> parser."""
+"""Name of a check -> parser."""
 
 
 def some_checks(data: Any, domain: Domain) -> list[Check]:
-    """Return the checks of a list that is not empty."""
+    """Parse a non-empty list of checks."""
     if not isinstance(data, list) or not data:
         raise ValueError(f"needs a list of checks, not {shown(data)}")
     checks: list[Check] = []
@@ -172,14 +172,14 @@ def some_checks(data: Any, domain: Domain) -> list[Check]:
 
 
 def two_of(data: Any) -> tuple[Any, Any]:
-    """Return the two items of a list."""
+    """Return the items of a list of two."""
     if not isinstance(data, list) or len(data) != 2:
         raise ValueError(f"needs a list of two, not {shown(data)}")
     return data[0], data[1]
 
 
 def parse_event(data: Any, domain: Domain) -> Event:
-    """Return an event as a function of a step."""
+    """Parse an event into a predicate on a step."""
     actions = domain.arities
     names = [name for name in data if name in actions] if isinstance(data, dict) else []
     if len(names) != 1 or data.keys() - {*names, "gives", "raises", "when"}:
@@ -201,14 +201,14 @@ def parse_event(data: Any, domain: Domain) -> Event:
 
 
 def parse_state(data: Any) -> Pattern:
-    """Return what a state must have as a function of it."""
+    """Parse the pattern of a state into a predicate."""
     if not isinstance(data, dict):
         raise ValueError(f"a state is a mapping, not {shown(data)}")
     return parse_pattern(data)
 
 
 def parse_pattern(data: Any) -> Pattern:
-    """Return a pattern as a function of a value."""
+    """Parse a pattern into a predicate on a value."""
     if data is None:
         return lambda _value: True
     if isinstance(data, list):
@@ -233,5 +233,5 @@ def parse_pattern(data: Any) -> Pattern:
 
 
 def shown(data: Any) -> str:
-    """Return the start of some data, for a message."""
+    """Return the repr of some data for a message, at most 80 characters."""
     return repr(data)[:80]

@@ -1,4 +1,4 @@
-"""What every task of a domain must keep to, tried in the sandbox: for the author of a domain, and for the tests of the built-in one."""
+"""Contract of a domain's tasks, checked in the sandbox: for authors of domains, and for the tests of the built-in one."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,14 +13,14 @@ __all__ = ["broken", "replayed"]
 
 
 def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
-    """Yield what is wrong with tasks, a sentence each; nothing when all is well.
+    """Yield one sentence per violation of the contract; nothing if all tasks keep it.
 
-    The reference passes in every world. A program that does nothing, an empty one and one that raises pass in no world. What the
-    reference does in one world does not pass in all of them: a program has to look. Odd arguments do not break a world: else an
-    attempt could stay unscored.
+    The reference passes in every world. An empty program, one that does nothing and one that raises pass in no world. Replaying
+    the reference's actions of one world does not pass in all worlds, so a program has to observe the world. Unusual arguments
+    do not break a world: otherwise an attempt could stay unscored.
 
     Raises:
-        ValueError: a world or a check is not as it must be.
+        ValueError: a world or a check is invalid.
         IsolationError: a required layer is missing.
         JudgeError: the sandbox broke.
     """
@@ -41,18 +41,18 @@ def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
 
 
 IDLE = ("", f"def {ENTRY_POINT}(world):\n    pass\n", f"def {ENTRY_POINT}(world):\n    raise ValueError\n")
-"""Programs that must pass nowhere."""
+"""Programs that must pass in no world."""
 ODD = {
     "str": ("", "\0", "\ud800", "x" * 1000),
     "int": (0, -1, 10**18, -(10**18)),
     "float": (-0.0, 1e308, -1e308, 5e-324),
     "bool": (False, True, False, True),
 }
-"""Arguments that an author may not have thought of."""
+"""Type -> unusual arguments."""
 
 
 def oddly(domain: Domain) -> str:
-    """Return a program that takes every action with odd arguments, whatever comes of it."""
+    """Return a program that calls every action with unusual arguments and ignores failures."""
     lines = [f"def {ENTRY_POINT}(world):"]
     for action in domain.actions:
         for number in range(4):
@@ -62,6 +62,6 @@ def oddly(domain: Domain) -> str:
 
 
 def replayed(trace: Trace) -> str:
-    """Return the program that does what was done in a trace, whatever comes of it; actions that failed are left out."""
+    """Return a program that replays the successful actions of a trace and ignores failures."""
     done = [f"    world.{step.action}(*{step.args!r})\n" for step in trace.steps if not step.failure]
     return f"def {ENTRY_POINT}(world):\n    pass\n{''.join(done)}"

@@ -1,11 +1,11 @@
-"""What a domain's Python file says of itself, read without running it.
+"""Interface of a domain, parsed from its Python file without running it.
 
-class DoorError(Exception): ...      a failure that programs may catch by its name
-ACTIONS = ("go_to", ...)             methods that a program can call
-class World:                         its docstring tells the program's author about the world
+class DoorError(Exception): ...      a failure that programs can catch by name
+ACTIONS = ("go_to", ...)             methods that programs can call
+class World:                         its docstring describes the world in prompts
     def __init__(self, initial: dict[str, Any]) -> None     plain data, from a task
-    def go_to(self, room: str) -> None                      a docstring for the author; str, int, float, bool, list of these
-    def state(self) -> dict[str, Any]                       plain data that checks look at
+    def go_to(self, room: str) -> None                      docstring for prompts; types str, int, float, bool, lists of these
+    def state(self) -> dict[str, Any]                       plain data for checks
 """
 
 import ast
@@ -17,50 +17,50 @@ from types import CodeType
 __all__ = ["ENTRY_POINT", "Action", "Domain", "domain_of"]
 
 ENTRY_POINT = "run"
-"""Name of the function that a program defines."""
+"""Name of the function that a program must define."""
 PLAIN = ("str", "int", "float", "bool")
 TYPES = (*PLAIN, *(f"list[{name}]" for name in PLAIN))
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a program can do."""
+    """A method of the world that programs can call."""
 
     name: str
-    """Of the method."""
+    """Name of the method."""
     params: Mapping[str, str]
-    """Its arguments with their types."""
+    """Parameter -> type."""
     answer: str
-    """Type of what it gives."""
+    """Return type."""
     about: str
-    """Its docstring, in one line."""
+    """Docstring, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A kind of world."""
+    """A simulated environment: its world, actions and failures."""
 
     code: CodeType
-    """Its file, compiled; it runs in the tester's process only."""
+    """Compiled world.py; runs only in the tester's process."""
     about: str
-    """What its author says of it to the author of a program."""
+    """Docstring of ``World``, in one line, for prompts."""
     actions: tuple[Action, ...]
-    """In the order of ACTIONS."""
+    """Actions, in the order of ACTIONS."""
     failures: tuple[str, ...]
-    """Names of its exceptions."""
+    """Names of the domain's exceptions."""
 
     @property
     def arities(self) -> dict[str, int]:
-        """Return the number of arguments of every action."""
+        """Return action -> number of arguments."""
         return {action.name: len(action.params) for action in self.actions}
 
     @property
     def types(self) -> dict[str, list[str]]:
-        """Return the types of the arguments of every action."""
+        """Return action -> types of its arguments."""
         return {action.name: [*action.params.values()] for action in self.actions}
 
     def stubs(self) -> str:
-        """Return the Python that stands for the world in the attempt's process: ``_act`` sends an action and gets its answer."""
+        """Return the source of the world's stubs in the attempt's process; ``_act`` sends an action and returns its answer."""
         lines = [f"class {name}(Exception):\n    pass\n" for name in self.failures]
         lines += [f"_FAILURES = {{{', '.join(f'{name!r}: {name}' for name in self.failures)}}}\n"]
         lines += ["class _Actions:"]
@@ -70,7 +70,7 @@ class Domain:
         return "\n".join([*lines, DO])
 
     def described(self, name: str) -> str:
-        """Return what the author of a program must know, in words."""
+        """Return the description of the domain for prompts; ``name``: variable of the world."""
         lines = [f"{self.about}\n\nMethods of `{name}`:"]
         for action in self.actions:
             params = ", ".join(f"{param}: {kind}" for param, kind in action.params.items())
@@ -92,10 +92,10 @@ def _do(name, *args):
 
 @lru_cache(maxsize=16)
 def domain_of(source: str) -> Domain:
-    """Read a domain's Python.
+    """Parse a domain's Python file.
 
     Raises:
-        ValueError: it does not parse, or World, ACTIONS, an action or a docstring is missing or not as it must be; says which.
+        ValueError: the file does not parse, or World, ACTIONS, an action or a docstring is missing or invalid; says which.
     """
     try:
         tree = ast.parse(source)
@@ -118,7 +118,7 @@ def domain_of(source: str) -> Domain:
 
 
 def names_of_actions(tree: ast.Module) -> Iterator[str]:
-    """Yield the names in ACTIONS."""
+    """Yield the names in ACTIONS; raise ValueError if invalid."""
     values = [
         node.value
         for node in tree.body
@@ -134,7 +134,7 @@ def names_of_actions(tree: ast.Module) -> Iterator[str]:
 
 
 def action_of(name: str, methods: Mapping[str, ast.FunctionDef]) -> Action:
-    """Return an action as its method describes it."""
+    """Return the action of a method; raise ValueError if its signature or docstring is invalid."""
     if name not in methods or name.startswith("_"):
         raise ValueError(f"World has no method {name}, which ACTIONS names")
     node = methods[name]

@@ -1,7 +1,7 @@
-"""How a program is judged in worlds: all worlds of a task in one run, and what happened in them checked here.
+"""Plan for simulations: run a program in all worlds of a task in one job, then check the traces.
 
-The program's process holds functions that send an action and wait for its answer. The worlds are in the tester's process, the checks
-in neither.
+The attempt's process holds stubs that send an action and wait for its answer. The tester's process holds the worlds. The checks
+are in neither.
 """
 
 import json
@@ -23,16 +23,16 @@ __all__ = ["parsed", "play", "run_simulation", "simulates"]
 
 
 def simulates(task: Task) -> bool:
-    """Return whether a task is judged in worlds; ValueError when only some of its tests are worlds."""
+    """Return whether a task's tests are simulations; raise ValueError if only some are."""
     kinds = {test.kind for test in task.tests}
     if TestKind.SIMULATION in kinds and len(kinds) > 1:
         raise ValueError("worlds and other tests cannot be mixed")
     return TestKind.SIMULATION in kinds
 
 
-@lru_cache(maxsize=16)  # tasks can be large; attempts at one arrive together
+@lru_cache(maxsize=16)  # small, since tasks can be large and attempts at the same task arrive together
 def parsed(task: Task) -> tuple[list[Any], list[Check]]:
-    """Return the worlds and the checks of a task; ValueError when they are not as they must be."""
+    """Return the worlds and the checks of a task; raise ValueError if they are invalid."""
     domain, worlds, checks = domain_of(task.setup), list[Any](), list[Check]()
     for number, test in enumerate(task.tests, start=1):
         try:
@@ -54,10 +54,10 @@ def simulation_job(task: Task, attempt: Attempt, how: Judging) -> Job:
 
 
 def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, Exit, Verdict]:
-    """Judge a program in worlds: ``RUNTIME_ERROR`` where it did not come to its end, ``FAILED`` where it did without reaching the goal.
+    """Judge a program in worlds: outcome ``RUNTIME_ERROR`` if it did not finish, ``FAILED`` if a check does not hold.
 
     Raises:
-        JudgeError: the domain itself broke.
+        JudgeError: the domain raised an unexpected exception.
     """
     end = yield simulation_job(task, attempt, how)
     for record in end.records:
@@ -70,7 +70,7 @@ def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job,
 
 
 def traces(task: Task, end: Exit) -> list[Trace | None]:
-    """Return what happened in every world, None where the program did not come to its end."""
+    """Return the trace of every world; None if the program did not finish in it."""
     ended = {record["test"]: record for record in end.records if "final" in record}
     return [
         Trace(tuple(Step(*step) for step in ended[index]["steps"]), ended[index]["final"]) if index in ended else None
@@ -79,13 +79,13 @@ def traces(task: Task, end: Exit) -> list[Trace | None]:
 
 
 def play(task: Task, code: str, how: Judging) -> Sequence[Trace | None]:
-    """Run a program in the worlds of a task for what happens in them, with no verdict.
+    """Run a program in the worlds of a task and return the traces, without a verdict.
 
     Returns:
-        A trace a world; None where the program did not come to its end.
+        One trace per world; None if the program did not finish in it.
 
     Raises:
-        ValueError: a world or a check is not as it must be.
+        ValueError: a world or a check is invalid.
         IsolationError: a required layer is missing.
         JudgeError: the sandbox broke.
     """

@@ -1,12 +1,12 @@
-"""A domain's folder -> tasks: ``world.py`` and files of tasks in YAML, each a list of
+"""Folder of a domain -> tasks. It holds ``world.py`` and YAML files, each a list of tasks:
 
 - name: fetch_cup                  # unique in the domain
   difficulty: easy
   prompt: What the robot has to do.
-  checks: [...]                    # must hold in every world, see checks.py
+  checks: [...]                    # hold in every world, see checks.py
   worlds:                          # at least three
-    - start: {...}                 # what World of world.py is given
-      checks: [...]                # must hold in this one, too
+    - start: {...}                 # argument of World
+      checks: [...]                # hold in this world, too
   reference: |                     # a program that passes
     def run(robot): ...
 """
@@ -26,7 +26,7 @@ from upsolve.verify.simulators.plan import parsed
 __all__ = ["BUILT_IN", "domain_folder", "read"]
 
 BUILT_IN = {"robot": Path(__file__).parent / "robot"}
-"""Domains that come with the package."""
+"""Name -> folder of the built-in domains."""
 
 
 class WorldText(BaseModel):
@@ -34,31 +34,31 @@ class WorldText(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     start: dict[str, Any]
-    """What the domain's World is given."""
+    """Argument of the domain's ``World``."""
     checks: list[Any] = []
-    """What must hold there."""
+    """Checks that must hold in this world."""
 
 
 class TaskText(BaseModel):
-    """One task as it stands in a file."""
+    """Schema of a task in a YAML file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     name: str = Field(pattern=r"^\w+$")
     """Unique in the domain."""
     difficulty: str
-    """A label."""
+    """Label of difficulty, any text."""
     prompt: str
-    """What is to be done."""
+    """What the program must do."""
     checks: list[Any] = []
-    """What must hold in every world."""
+    """Checks that must hold in every world."""
     worlds: list[WorldText] = Field(min_length=3)
-    """Where it has to be done."""
+    """Worlds in which the program is judged."""
     reference: str
     """A program that passes."""
 
 
 def domain_folder(path: Path) -> Path:
-    """Return the folder of a domain: that of a built-in one when this is its name and no path."""
+    """Return the folder of a domain, given as the name of a built-in one or as a path."""
     return path if path.exists() else BUILT_IN.get(str(path), path)
 
 
@@ -66,7 +66,7 @@ def read(path: Path) -> Iterator[Task]:
     """Yield the tasks of a domain's folder, with ids ``<folder>/<name>``.
 
     Raises:
-        SourceError: a file is missing or not as it must be; names file, task and key.
+        SourceError: a file is missing or invalid; names file, task and key.
     """
     try:
         source = (path / "world.py").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def read(path: Path) -> Iterator[Task]:
 
 
 def rows(file: Path) -> list[Any]:
-    """Return the items of a file."""
+    """Return the items of a YAML file."""
     import yaml
 
     try:
@@ -103,14 +103,14 @@ def rows(file: Path) -> list[Any]:
 
 
 def reason(error: ValueError) -> str:
-    """Return what is wrong in a line, with the key."""
+    """Return an error message in one line, with the key."""
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
 
 
 def task_of(row: Any, name: str, source: str, domain: Domain) -> Task:
-    """Build a task; ValueError says what is wrong. Every world is a hidden test."""
+    """Build a task, in which every world is a hidden test; raise ValueError if it is invalid."""
     text = TaskText.model_validate(row)
     tests = tuple(
         TestCase(TestKind.SIMULATION, json.dumps(world.start), json.dumps([*text.checks, *world.checks]), hidden=True)

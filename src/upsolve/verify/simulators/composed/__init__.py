@@ -1,10 +1,11 @@
-"""Tasks for the robot, composed by a grammar: any number of them, from a seed.
+"""Robot tasks composed by a grammar: any number, reproducible from a seed.
 
 names      rooms, people, things, sentences, questions
-goals      what a task asks for: its sentence, its plain program, what must be so in a world, and what must happen there
-joins      goals from two goals: one after the other, or one of them by what the robot finds
-worlds     worlds that a goal needs, and the checks of what must happen in each
-programs   other right programs of the plain one, and wrong ones of kinds that people and models write
-rehearsal  a program played in this process, for the ones that are written here
+goals      single goals: prompt, plain reference program, requirements on worlds, required events
+joins      combinations of two goals: in sequence, or one of them by a condition
+worlds     worlds for a goal, and the checks of each
+programs   correct variants of the plain program
+mutations  incorrect variants, with mistakes that people and models make
+rehearsal  runs generated programs in this process
 source     compositions -> tasks with attempts, split by composition
 """

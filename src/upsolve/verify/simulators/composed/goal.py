@@ -1,4 +1,4 @@
-"""Records of composed tasks: a goal, the worlds it needs, what must happen in each."""
+"""Records of composed tasks: goals, requirements on worlds, required events."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ Event = Mapping[str, Any]
 
 @dataclass(slots=True)
 class World:
-    """Where a robot begins."""
+    """Initial state of a world."""
 
     robot: str
-    """Room the robot is in."""
+    """Initial room of the robot."""
     rooms: list[str]
-    """All rooms, in the order in which the robot is told of them."""
+    """All rooms, in the order that the robot's methods return."""
     people: dict[str, str]
     """Person -> room."""
     things: dict[str, str]
@@ -32,23 +32,23 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What every world of a task has."""
+    """Requirements on every world of a task."""
 
     rooms: tuple[str, ...] = ()
-    """Rooms that the task names."""
+    """Rooms named in the task."""
     people: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Person -> rooms one of which the person is in; (): any room."""
+    """Person -> candidate rooms; (): any room."""
     things: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Thing -> rooms one of which it is in; (): any room."""
+    """Thing -> candidate rooms; (): any room."""
     answers: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict[str, tuple[str, tuple[str, ...]]])
-    """Person -> word of the question, and the options one of which is the answer."""
+    """Person -> word of the question, and candidate answers."""
     closed: tuple[str, ...] = ()
     """Rooms whose door is closed in some worlds."""
     heavy: tuple[str, ...] = ()
     """Things that are too heavy in some worlds."""
 
     def __add__(self, other: "Scene") -> "Scene":
-        """Return what both need; their names differ."""
+        """Return the union of two scenes, which have disjoint names."""
         return Scene(
             self.rooms + other.rooms,
             {**self.people, **other.people},
@@ -61,34 +61,34 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What must happen in one world."""
+    """Required events and final state in one world."""
 
     stages: Sequence[Sequence[Event]]
-    """Events; those of a stage in any order, all of them before those of the next stage."""
+    """Required events in stages: any order within a stage, all before the next stage."""
     moved: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Things that are elsewhere in the end -> room."""
+    """Moved thing -> its final room."""
     branch: int = 0
-    """Which way a goal with a condition goes in this world."""
+    """Index of the branch that a conditional goal takes in this world, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Something that the robot is to do."""
+    """A goal of the robot."""
 
     name: str
-    """Kind: ``fetch``; of joined goals ``if_here(fetch,relay)``."""
+    """Name, such as ``fetch``, or ``if_here(fetch,relay)`` for joined goals."""
     text: str
-    """Imperative, without a capital or a full stop; of joined goals whole sentences."""
+    """Prompt: an imperative without capital and full stop; whole sentences for joined goals."""
     code: str
-    """The plain program, lines of the body of ``run(robot)``."""
+    """Plain reference program: the body of ``run(robot)``."""
     scene: Scene
-    """What its worlds have."""
+    """Requirements on the worlds."""
     outcome: Callable[[World], Outcome]
-    """What must happen in a world."""
+    """World -> required outcome."""
     first: str = ""
-    """Lines that the program begins with."""
+    """Lines at the beginning of the program."""
     branches: int = 1
-    """Number of ways it can go; there is a world for each."""
+    """Number of branches, >= 1; each is taken in some world."""
 
 
 def said(words: str, room: str) -> Event:
@@ -102,5 +102,5 @@ def placed(thing: str, room: str) -> Event:
 
 
 def asked(person: str, word: str) -> Event:
-    """Return the event of asking a person a question that has a word."""
+    """Return the event of asking a person a question that contains a word."""
     return {"ask": [person, {"has": word}, None]}

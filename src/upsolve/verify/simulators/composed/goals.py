@@ -1,4 +1,4 @@
-"""What a composed task asks for: the single goals. Each begins wherever the robot is, so that any two can be joined (``joins.py``)."""
+"""Single goals of composed tasks. Each can start in any room, so that any two can be joined (``joins.py``)."""
 
 from collections.abc import Sequence
 from textwrap import indent
@@ -10,7 +10,7 @@ __all__ = ["GOALS", "HELD_OUT_GOALS", "SEARCHES", "listed"]
 
 
 def searching(name: str, body: str) -> str:
-    """Return a loop over all rooms that does something in the room of a person or thing."""
+    """Return a loop over all rooms that runs ``body`` in the room of a person or thing."""
     return (
         "for room in robot.get_all_rooms():\n"
         "    robot.go_to(room)\n"
@@ -49,7 +49,7 @@ def find(names: Names) -> Goal:
 
 
 def which(names: Names) -> Goal:
-    """Look for a thing and say elsewhere where it is."""
+    """Look for a thing and report its room elsewhere."""
     thing, goal = names.things.pop(), names.rooms.pop()
     text = names.phrase(
         f"find out in which room the {thing} is and say the name of that room in the {goal}",
@@ -78,7 +78,7 @@ def patrol(names: Names) -> Goal:
 
 
 def relay(names: Names) -> Goal:
-    """Ask somebody and say the answer elsewhere."""
+    """Ask a person and report the answer elsewhere."""
     person, start, goal = names.people.pop(), names.rooms.pop(), names.rooms.pop()
     question, word, options = names.choices.pop()
     shown = " and ".join(f'"{option}"' for option in options)
@@ -99,7 +99,7 @@ def relay(names: Names) -> Goal:
 
 
 def choose(names: Names) -> Goal:
-    """Ask somebody which of two things is wanted and carry it there."""
+    """Ask a person which of two things is wanted, and bring it."""
     person, start, store = names.people.pop(), names.rooms.pop(), names.rooms.pop()
     things, (question, word) = (names.things.pop(), names.things.pop()), names.wishes.pop()
     shown = f'"{things[0]}" and "{things[1]}"'
@@ -175,7 +175,7 @@ def size(names: Names) -> Goal:
 
 
 def detour(names: Names) -> Goal:
-    """Go somewhere else when a door is closed, and say something."""
+    """Go to another room if a door is closed, and say something."""
     room, other, words = names.rooms.pop(), names.rooms.pop(), names.messages.pop()
     text = names.phrase(
         f'go to the {room}, or to the {other} when the door of the {room} is closed, and say "{words}" there',
@@ -190,7 +190,7 @@ def detour(names: Names) -> Goal:
 
 
 def back(names: Names) -> Goal:
-    """Come back to where the program began."""
+    """Return to the initial room."""
     words = names.messages.pop()
     text = names.phrase(
         f'go back to the room in which you began and say "{words}" there',
@@ -201,13 +201,13 @@ def back(names: Names) -> Goal:
 
 
 def listed(items: Sequence[str]) -> str:
-    """Return a list of texts as Python."""
+    """Return a list of strings as Python source."""
     return "[" + ", ".join(f'"{item}"' for item in items) + "]"
 
 
 GOALS = (report, fetch, find, which, greet, patrol, relay, choose, collect, repeat, number, size, detour)
-"""Goals of the tasks to train and to test on."""
+"""Goals of training and test tasks."""
 HELD_OUT_GOALS = (back,)
-"""Goals of the hard tasks only: ``get_current_location`` is in no other program."""
+"""Goals of hard tasks only: no other program needs ``get_current_location``."""
 SEARCHES = ("find", "which", "greet", "patrol")
-"""Goals that visit every room, and so need all doors open."""
+"""Goals that visit every room and thus need all doors open."""

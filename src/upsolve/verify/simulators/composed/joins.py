@@ -1,4 +1,4 @@
-"""Goals from two goals: one after the other, or one of them by what the robot finds."""
+"""Combinations of two goals: both in sequence, or one of them by a condition of the world."""
 
 from collections.abc import Callable, Sequence
 from textwrap import indent
@@ -11,7 +11,7 @@ __all__ = ["HELD_OUT_JOINS", "JOINS", "capital"]
 
 
 def then(names: Names, one: Goal, two: Goal) -> Goal:
-    """One goal after the other."""
+    """Both goals in sequence."""
     text = names.phrase(f"First {one.text}. Then {two.text}.", f"{capital(one.text)}. After that, {two.text}.")
 
     def outcome(world: World) -> Outcome:
@@ -22,7 +22,7 @@ def then(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_here(names: Names, one: Goal, two: Goal) -> Goal:
-    """By whether a person or a thing is in a room."""
+    """One of two goals, by whether a person or a thing is in a room."""
     room, other, is_person = names.rooms.pop(), names.rooms.pop(), names.rng.random() < 0.5
     name = (names.people if is_person else names.things).pop()
     shown = name if is_person else f"the {name}"
@@ -41,7 +41,7 @@ def if_here(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
-    """By what a person says."""
+    """One of two goals, by a person's answer."""
     room, person, (question, word) = names.rooms.pop(), names.people.pop(), names.opinions.pop()
     text = names.phrase(
         f'Ask {person} in the {room} "{question}" with the options "yes" and "no". If the answer is yes, {one.text}. Otherwise, {two.text}.',
@@ -58,7 +58,7 @@ def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def poll(names: Names, one: Goal, two: Goal) -> Goal:
-    """By how many of three people say yes."""
+    """One of two goals, by whether at least two of three people answer yes."""
     room, (question, word), people = names.rooms.pop(), names.opinions.pop(), [names.people.pop() for _ in range(3)]
     shown = f"{people[0]}, {people[1]} and {people[2]}"
     text = names.phrase(
@@ -82,7 +82,7 @@ def poll(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
-    """By whether a door is closed."""
+    """One of two goals, by whether a door is closed."""
     room = names.rooms.pop()
     text = names.phrase(
         f"Try to go to the {room}. If its door is closed, {one.text}. Otherwise, {two.text}.",
@@ -97,7 +97,7 @@ def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 def if_heavy(names: Names, one: Goal, two: Goal) -> Goal:
-    """By whether a thing can be lifted."""
+    """One of two goals, by whether a thing can be lifted."""
     room, thing = names.rooms.pop(), names.things.pop()
     text = names.phrase(
         f"Try to pick up the {thing} in the {room}. If it is too heavy, {one.text}. Otherwise, put it down again there and {two.text}.",
@@ -117,15 +117,15 @@ def if_heavy(names: Names, one: Goal, two: Goal) -> Goal:
 
 
 JOINS = (then, if_here, if_answer, poll, if_closed)
-"""Joins of the tasks to train and to test on."""
+"""Joins of training and test tasks."""
 HELD_OUT_JOINS = (if_heavy,)
-"""Joins of the hard tasks only: ``WeightError`` is in no other program."""
+"""Joins of hard tasks only: no other program needs ``WeightError``."""
 
 
 def joined(
     name: str, goals: tuple[Goal, Goal], text: str, code: str, outcome: Callable[[World], Outcome], scene: Scene | None = None
 ) -> Goal:
-    """Return the goal of two: what both need, after what the join needs itself."""
+    """Return the joined goal; its scene is that of the join and of both goals."""
     one, two = goals
     first = "\n".join(dict.fromkeys(goal.first for goal in goals if goal.first))
     whole = (scene or Scene()) + one.scene + two.scene
@@ -133,7 +133,7 @@ def joined(
 
 
 def chosen(one: Goal, two: Goal, world: World, holds: bool, before: Sequence[Event] = ()) -> Outcome:
-    """Return the outcome of the goal whose turn it is, after the events of the join itself."""
+    """Return the outcome of the goal selected by the condition, after the events of the join."""
     found = (one if holds else two).outcome(world)
     return Outcome([before, *found.stages] if before else found.stages, found.moved, branch=int(holds))
 
@@ -144,5 +144,5 @@ def block(goal: Goal) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a sentence with a capital at its beginning."""
+    """Return a sentence with a capital first letter."""
     return text[:1].upper() + text[1:]
