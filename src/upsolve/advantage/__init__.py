@@ -1,1 +1,1 @@
-"""Rewards -> advantages, of the attempts of one group or of the tokens of one attempt."""
+"""Rewards -> advantages: per attempt of a group, or per token of an attempt."""

@@ -35,7 +35,7 @@ def maxrl(rewards_G: Floats, *, threshold: float = 1.0) -> Floats:
 
 
 def transformed(passes_G: Floats, k: int) -> Floats:
-    """Return k if attempt i passed, else k rho(n - 1, c, k - 1): of its subsets of k, how many hold one that passed, up to a factor."""
+    """Return k if attempt i passed, else k rho(n - 1, c, k - 1): k times the share of its subsets of k that contain a passed attempt."""
     n, c = passes_G.size, int(passes_G.sum())
     failed = rho(n - 1, c, k - 1) if c < n else 0.0
     return k * np.where(passes_G > 0, 1.0, failed)
@@ -45,8 +45,8 @@ def pkpo(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
     """A_i = r_i - mean over j != i of r_j computed without attempt i (PKPO, 2505.15201).
 
     r_i = k if passed, else k rho(G - 1, c, k - 1): G times the paper's, which sums over a group where ``objective.reduce`` averages. An
-    attempt that failed is paid for those of its subset that passed; the baseline, which does not know attempt i, takes that back. The
-    gradient of pass@k is unbiased where attempts are independent samples of the policy. k is at most G - 1 (a larger one counts as
+    attempt that failed is rewarded for the passed attempts of its subsets; the baseline, computed without attempt i, compensates for that.
+    The gradient of pass@k is unbiased if attempts are independent samples of the policy. k is at most G - 1 (a larger one counts as
     G - 1); k = 1 is ``leave_one_out`` of the passes. A group of one gives 0.
     """
     passes_G = passed(rewards_G, threshold=threshold)
@@ -79,7 +79,7 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
     """A_i = k E[max(0, r_i - max of S)], S a subset of k - 1 of the other attempts (RSPO, 2508.01174; 2505.15201).
 
     The gradient of max@k, of pass@k for rewards 0 and 1: there a pass gets k C(G - c, k - 1) / C(G - 1, k - 1), an estimate of
-    k (1 - p)^(k - 1), and whoever else is in its subset gets nothing. Never below 0. k lies within 2..G (a larger one counts as G).
+    k (1 - p)^(k - 1), and the other attempts of its subset get 0. Never below 0. k is in 2..G (a larger one counts as G).
     A group of one gives 0.
     """
     rewards = check(rewards_G)
@@ -97,13 +97,14 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
 def unlikeliness(rewards_G: Floats, logp_G: Floats, *, beta: float = 0.25, ddof: int = 1, epsilon: float = 1e-6) -> Floats:
     """``standardised`` of r_i (1 - beta rank_i / G), rank 0 for the least likely attempt, for rewards above 0 (2506.02355).
 
-    The passes that the author found unlikely are paid best, against a policy that only grows surer of what it does already.
+    Passed attempts that were unlikely under their author get the highest reward, which counters a policy that only becomes more certain of
+    what it already does.
 
     Args:
         rewards_G: [G].
         logp_G: [G], nats, log-probability of each attempt under its author.
-        beta: the most likely of a large group loses this share of its reward, in [0, 1).
-        ddof: of the deviation.
+        beta: share of its reward that the most likely attempt of a large group loses, in [0, 1).
+        ddof: delta degrees of freedom of the standard deviation.
         epsilon: added to the deviation.
 
     Raises:

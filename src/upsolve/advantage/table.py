@@ -1,4 +1,4 @@
-"""Estimators of advantages that a recipe can name (``advantage.kind``); a new one is one record in any file (``docs/objectives.md``).
+"""Advantage estimators that a recipe can name (``advantage.kind``); docs/objectives.md shows how to add one.
 
 Legend: G attempts of a group; rewards_G, advantages_G float64 [G].
 """
@@ -18,14 +18,14 @@ __all__ = ["ADVANTAGES", "Advantage", "AdvantageInputs", "advantage"]
 
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
-    """Inputs of an estimator: one group."""
+    """Inputs of an estimator, for one group."""
 
     rewards_G: Floats
     """float64 [G], finite."""
     logp_G: Floats
     """float64 [G], nats: sum of the log-probabilities that the author gave the tokens of each attempt; nan where unknown."""
     seed: int = 0
-    """Seed of estimators that are random, in [0, 2^32): of ``data.seed``, the task and the group's attempts."""
+    """Seed for estimators that use random numbers, in [0, 2^32); computed from ``data.seed``, the task and the group's attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Advantage:
     estimate: Callable[[AdvantageInputs, AdvantageConfig], Floats]
     """``estimate(inputs, config) -> advantages_G``, finite; of one group, before its attempts are tokenised."""
     reads: Literal["rewards", "values"] = "rewards"
-    """``values``: advantages are made for every token from the value head (``gae``), online only; ``estimate`` is not called."""
+    """``values``: the advantage of each token is computed from the value head (``gae``), online only; ``estimate`` is not called."""
     nonnegative: bool = False
     """True if no advantage is below 0, so that settings which act on negative advantages have no effect."""
     selects: bool = False

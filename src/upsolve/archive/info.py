@@ -1,4 +1,4 @@
-"""Counts of what an archive holds."""
+"""Statistics of an archive."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ __all__ = ["ArchiveInfo", "archive_info"]
 
 @dataclass(frozen=True, slots=True)
 class ArchiveInfo:
-    """Counts of what an archive holds."""
+    """Statistics of an archive."""
 
     tasks: int
     """Tasks."""
     attempts: int
-    """Distinct attempts; equal code by another author, or with another parent, is another attempt."""
+    """Distinct attempts; equal code by another author, or with another parent, is a different attempt."""
     programs: int
     """Distinct pairs of task and program."""
     seen: int
     """Sum of the counts of all attempts."""
     verdicts: int
-    """Verdicts: the last one of every judge on each program."""
+    """Verdicts, one per judge and program: the last one."""
     unjudged: int
     """Attempts without a verdict."""
     mixed_tasks: int

@@ -166,11 +166,10 @@ def ingest(
     max_rejected: float = MAX_REJECTED,
     **options: Any,
 ) -> IngestReport:
-    """Import a path; an import that is in already is not counted twice, and one that was stopped starts over without leaving
-    anything double.
+    """Import a path. A finished import is not repeated; an import that was stopped starts over, and its records are not stored twice.
 
     Args:
-        archive: where to.
+        archive: the archive to add to.
         source: a name in ``SOURCES``, ``package.module:attribute``, or the record itself.
         path: file or folder.
         on_rows: called with the number of records read so far.

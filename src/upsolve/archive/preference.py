@@ -24,10 +24,10 @@ def is_judge(verdict: Verdict, name: str) -> bool:
 def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
     """Return the preferred verdict; None if there is none.
 
-    A scored verdict counts before an unscored one. Our own counts before a recorded one only where it rests on as many tests: the
-    task's tests are the official ones, or the recorded verdict says how many there were (``total``) and ours has no fewer.
-    Otherwise ours may rest on a few sample tests, and would turn recorded failures into passes. A recorded verdict that counts
-    keeps what our analyses found in the code.
+    A scored verdict is preferred to an unscored one. A verdict of upsolve is preferred to a recorded one only if it is based on as many
+    tests: the task's tests are the official ones, or the recorded verdict gives their number (``total``) and upsolve's has at least as many.
+    Otherwise it may be based on a few sample tests, and would turn recorded failures into passes. A preferred recorded verdict is
+    returned with the findings of upsolve's analyses.
     """
     scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
     theirs = [verdict for verdict in scored if recorded(verdict)]

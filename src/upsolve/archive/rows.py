@@ -29,7 +29,7 @@ class BadRow:
 
 
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
-"""Exceptions that values of an unexpected type or form raise in a reader."""
+"""Exceptions that a reader may raise on values of an unexpected type or form."""
 
 Row = Task | Attempt | Verdict | BadRow
 

@@ -3,8 +3,8 @@
     archive.json          {"schema": 1, "ingested": [...]}
     tasks/00000001-<content>.parquet     attempts/...     verdicts/...
 
-A part is written beside its place, flushed, and renamed: it is there whole or not at all. Reading puts the parts together:
-an attempt seen k times is one attempt with count k; of verdicts by one judge on one attempt the last scored one counts.
+A part is written to a temporary file, flushed, and renamed, so a reader never sees an incomplete one. Reading merges the parts: an attempt
+stored k times is one attempt with count k; of several verdicts by one judge on one attempt, the last scored one is used.
 """
 
 import fcntl
@@ -69,8 +69,8 @@ class Archive:
         """Return the content of archive.json.
 
         Raises:
-            ArchiveError: this is no archive, or the file is damaged.
-            SchemaError: another version wrote it.
+            ArchiveError: the folder is not an archive, or the file is damaged.
+            SchemaError: the archive was written by an incompatible version.
         """
         file = self.path / META
         try:
@@ -100,13 +100,13 @@ class Archive:
         """Append records, one part per kind, in the order tasks, attempts, verdicts, and count the new ones.
 
         Args:
-            tasks: those that are not there yet are added.
-            attempts: all are written; equal ones are counted together when read.
+            tasks: new tasks are written, stored ones are skipped.
+            attempts: all are written; equal ones are merged when read.
             verdicts: all are written.
             tag: hexadecimal digits in the names of the parts, by which ``drop`` finds them.
 
         Raises:
-            ArchiveError: a task of this id is there with another content.
+            ArchiveError: a task with the same id and different content is stored.
         """
         fresh, other = self.new_tasks(list(tasks))
         if other:
@@ -241,7 +241,7 @@ class Archive:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
 
         Raises:
-            ArchiveError: the question is wrong; says where.
+            ArchiveError: the query is invalid; the message says where.
         """
         with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
             for name in TABLES:

@@ -1,1 +1,1 @@
-"""Log-probabilities -> a sum to minimise."""
+"""Objectives: log-probabilities -> token losses, and their reduction to the loss of a step."""

@@ -38,7 +38,7 @@ def gspo(sequence_logratio_T: Tensor, advantages_T: Tensor, *, low: float, high:
     """loss_t = -min(s A, clip(s, 1 - low, 1 + high) A), s = (pi(o)/pi_old(o))^(1/|o|) at each token of o (GSPO, 2507.18071).
 
     ``ppo_clip`` with one ratio per attempt, from ``sequence_logratio``: all tokens of an attempt are clipped or none. These ratios
-    stay near 1; the paper clips at 3e-4 and 4e-4.
+    stay near 1; the paper clips with low = 3e-4 and high = 4e-4.
     """
     return ppo_clip(sequence_logratio_T, advantages_T, low=low, high=high)
 

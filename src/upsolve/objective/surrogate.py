@@ -56,8 +56,8 @@ def dro(logp_S: Tensor, advantages_S: Tensor, logratio_S: Tensor, *, beta: float
 def nft(logratio_T: Tensor, passed_T: Tensor, rate_T: Tensor, *, floor: float) -> Tensor:
     """loss_t = -(1 - p) log R_t if the attempt passed, else -(1 - p) log max(floor, (1 - p R_t) / (1 - p)) (NFT, 2505.18116).
 
-    R = pi/pi_old. A failed attempt is a sample of the negative policy (pi_old - p pi) / (1 - p), whose likelihood rises instead: a push
-    down that fades as R falls. ``floor`` bounds the value and not the gradient: below it the gradient is that of the fraction over the floor.
+    R = pi/pi_old. A failed attempt is treated as a sample of the negative policy (pi_old - p pi) / (1 - p), whose likelihood is maximised;
+    its gradient fades as R falls. ``floor`` bounds the value but not the gradient, which below the floor is that of the fraction / floor.
 
     Args:
         logratio_T: [T], log pi/pi_old, with gradient.

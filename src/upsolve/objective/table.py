@@ -22,18 +22,18 @@ class Objective:
     """``loss(logp_T, inputs, config) -> [T]``: the policy's log-probabilities with gradient, ``LossInputs``; one loss per
     token, not summed. A loss of a whole attempt is divided evenly among its tokens (``LossInputs.per_token``)."""
     reads: tuple[Literal["reference", "old"], ...] = ()
-    """Log-probabilities it needs besides the policy's: of the reference (frozen start); of pi_old, which sampled the attempts."""
+    """Log-probabilities that the loss needs besides the policy's: under the reference (frozen start), or under pi_old."""
     step_statistic: Callable[..., Any] | None = None
     """``step_statistic(parts, config) -> number``: a number computed over all attempts of an optimiser step; ``parts`` are the
     (log-probabilities, inputs) of each micro-batch. A step of several micro-batches then costs one more forward pass."""
     touched: Callable[..., Any] | None = None
-    """``touched(logp_T, inputs, config) -> bool [T]``: tokens that its clip or mask changes, for the metric ``clipped``."""
+    """``touched(logp_T, inputs, config) -> bool [T]``: tokens that the loss's clip or mask changes, for the metric ``clipped``."""
     keeps_zero: bool = False
     """True if an attempt with advantage 0 has a gradient; otherwise such attempts need no forward pass."""
     unit: Literal["attempt", "pair", "group"] = "attempt"
-    """What one loss is computed on: one attempt; a chosen and a rejected one (advantages 1 and -1); all attempts of a group."""
+    """What one loss is computed on: an attempt; a pair of a chosen and a rejected attempt (advantages 1 and -1); a whole group."""
     advantages: Literal["token", "attempt", "sign", "unread"] = "token"
-    """How it uses advantages: per token; one per attempt; only the sign; not at all (it uses rewards). Only with
+    """How the loss uses advantages: per token; one per attempt; only their sign; not at all (it uses rewards). Only with
     ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
     """Its options with their defaults; a recipe sets them under ``objective.options``, the loss reads ``config.settings``."""

@@ -17,7 +17,7 @@ def clipped_value_loss(values_T: Tensor, old_values_T: Tensor, returns_T: Tensor
 
     Args:
         values_T: [T] with gradient.
-        old_values_T: [T], the head's values when the batch was first seen.
+        old_values_T: [T], values of the head at the start of the round.
         returns_T: [T], regression targets, from ``advantage.gae``.
         clip: > 0.
     """

@@ -1,4 +1,4 @@
-"""What a component reads, and what it contributes."""
+"""The input of a reward component, and its contribution to a reward."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ class Judged:
     attempt: Attempt
     """The attempt."""
     verdict: Verdict
-    """Its verdict, not ``UNSCORED``."""
+    """The attempt's verdict; its status is not ``UNSCORED``."""
     baseline_seconds: float | None = None
-    """Processor time that the attempt's own is compared with, seconds, > 0; None if unknown."""
+    """Processor time with which the attempt's ``cpu_seconds`` is compared, seconds, > 0; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from upsolve.types import Attempt, Group, Status, Task, Verdict
 __all__ = ["Judge", "reference_seconds"]
 
 Judge = Callable[[Sequence[tuple[Task, Attempt]]], Sequence[Verdict]]
-"""From tasks and attempts to their verdicts, in order: the judge of a run."""
+"""The judge of a run: (task, attempt) pairs -> their verdicts, in order."""
 
 
 def reference_seconds(groups: Sequence[Group], config: RewardConfig, judge: Judge) -> Mapping[str, float]:
     """Return the processor time of each task's reference by its code, seconds; {} if the recipe's rewards do not read it.
 
-    Times recorded in the groups are used: the median over passed attempts equal to the reference. The other references are judged,
-    once each. A task is missing if it has no reference, or if that does not pass.
+    The time of a reference is the median over the group's passed attempts with the same code. References without such attempts are judged,
+    once each. A task without a reference, or whose reference does not pass, is missing in the result.
 
     Args:
         groups: judged groups, or tasks without attempts.

@@ -1,1 +1,1 @@
-"""Groups -> a better policy."""
+"""Training: groups -> packed optimizer steps -> a trained policy."""

@@ -37,7 +37,7 @@ class TrainGroup:
     """A group with rewards and advantages."""
 
     group: Group
-    """G judged attempts; one drawn from an archive has at least one that passed and one that did not."""
+    """G judged attempts; a group sampled from an archive has at least one passed and one failed attempt."""
     rewards_G: Floats
     """Rewards, float64 [G]."""
     advantages_G: Floats
@@ -45,7 +45,7 @@ class TrainGroup:
     parts: tuple[tuple[Part, ...], ...] = ()
     """The terms of each reward, [G]; () where no reward is assigned to single tokens."""
     seed: int = 0
-    """Seed of estimators that are random: of the recipe, of the task and of its attempts (``group_seed``)."""
+    """Seed for estimators that use random numbers (``group_seed``)."""
     weights_G: Floats | None = None
     """Factors by which the advantages are multiplied already (``select.weight``), [G]; None: 1."""
 
@@ -91,7 +91,7 @@ def group_of(group: Group, indices: Sequence[int]) -> Group:
 
 
 def group_seed(group: Group, seed: int) -> int:
-    """Return a seed in [0, 2^32) for a group: another one for another ``seed``, task or attempt, the same whenever the group returns."""
+    """Return a seed in [0, 2^32) for a group, determined by ``seed``, the task id and the attempt ids."""
     return int(content_id(str(seed), group.task.task_id, *(attempt.attempt_id for attempt in group.attempts))[:8], 16)
 
 
@@ -101,7 +101,7 @@ def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
 
 
 def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: AdvantageConfig, *, seed: int) -> TrainGroup:
-    """Return some attempts of a rewarded group, with their advantages among themselves; ``seed`` is the recipe's."""
+    """Return a group of the attempts at these indices, with advantages computed over these alone; ``seed`` is the recipe's."""
     rewards_G, group = rewarded.rewards_G[list(indices)], group_of(rewarded.group, indices)
     parts, own_seed = tuple(rewarded.parts[i] for i in indices), group_seed(group, seed)
     if config.needs_values:
@@ -147,7 +147,7 @@ def draw_groups(
 
 
 def some(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
-    """Draw up to ``size`` attempts, one that passed first."""
+    """Sample the indices of up to ``size`` attempts, the first of which passed."""
     attempts, free = scored.group.attempts, list(range(len(scored.group.attempts)))
     drawn = [pick([i for i in free if passed(scored.group.verdicts[i])], attempts, random)]
     while len(drawn) < min(size, len(free)):

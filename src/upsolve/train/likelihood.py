@@ -1,4 +1,4 @@
-"""How likely stored attempts are under the frozen start: columns of ``select`` that tell the policy's own words from strangers'."""
+"""Likelihood of stored attempts under the frozen start, for the columns ``start_logp`` and ``start_min_logp`` of ``select``."""
 
 from collections.abc import Sequence
 
@@ -17,18 +17,18 @@ __all__ = ["start_likelihoods"]
 def start_likelihoods(
     learner: Learner, encoding: Encoding, optim: OptimConfig, rewarded: Sequence[Rewarded]
 ) -> list[list[Likelihood | None]]:
-    """Return mean and least log-probability of the tokens of every attempt under the frozen start, nats.
+    """Return the mean and the smallest log-probability of each attempt's tokens under the frozen start, nats.
 
-    They are computed once and cached by content, before the first step.
+    The log-probabilities are computed once, before the first step, and cached by content.
 
     Args:
         learner: the policy, before ``start_training``.
-        encoding: tokenizer, and the longest prompt and attempt together.
-        optim: token budget of a batch.
+        encoding: tokenizer, and the token limit of prompt and attempt together.
+        optim: token budget of a micro-batch.
         rewarded: groups of attempts.
 
     Returns:
-        One list a group, one entry an attempt: None where it is empty or too long to be trained on.
+        One list per group with one entry per attempt; None for attempts that are empty or too long to be trained on.
     """
     codec, groups, ids = encoding.codec, list[EncodedGroup](), list[list[tuple[int, ...]]]()
     for one in rewarded:

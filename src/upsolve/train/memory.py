@@ -34,7 +34,7 @@ __all__ = [
 GIB = 2**30
 LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
 RESERVE, LEAST = 0.06, 0.1
-"""Shares of a GPU: what neither trainer nor vLLM may count on, and the least that vLLM is started with."""
+"""Shares of a GPU's memory: the reserve for CUDA contexts and fragmentation, and the smallest share that vLLM is started with."""
 LOGGER = logging.getLogger("upsolve.train")
 SCORES = 3
 """Copies of the attention scores of one group held at once: before the softmax, after it, and their gradient."""
@@ -216,7 +216,7 @@ def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1) ->
 
 
 def announce(plan: MemoryPlan) -> None:
-    """Log what a run will hold, before anything of it is allocated, and warn where that is more than there is."""
+    """Log the memory plan of a run before anything is allocated, and warn if it exceeds the available memory."""
     LOGGER.info(plan.text())
     if problem := plan.warning(available_bytes()):
         warnings.warn(problem, stacklevel=2)

@@ -63,7 +63,7 @@ class PackedBatch:
 
 
 def chunks(groups: Sequence[EncodedGroup], budget: int) -> list[list[EncodedGroup]]:
-    """Split groups, in order, into lists of at most ``budget`` tokens; a larger group is a list of its own."""
+    """Split groups, in order, into lists of at most ``budget`` tokens; a larger group is the only one in its list."""
     parts: list[list[EncodedGroup]] = []
     used = budget + 1
     for group in groups:

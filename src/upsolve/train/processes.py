@@ -84,7 +84,7 @@ class Processes:
 
 @contextmanager
 def deterministic(wanted: bool) -> Generator[None]:
-    """Let PyTorch use deterministic kernels alone for a while, if ``wanted``; an operation that has none raises RuntimeError."""
+    """Restrict PyTorch to deterministic kernels within the context, if ``wanted``; an operation without one raises RuntimeError."""
     if not wanted:
         yield
         return

@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 
 def fingerprint(model: Any, precision: str) -> str:
-    """Return a content id of all weights but those of adapters, and of the precision computed in."""
+    """Return a content id of all weights except those of adapters, and of the precision of the computation."""
     digest = sha256(precision.encode())
     weights = {name: tensor for name, tensor in model.state_dict().items() if ".lora_" not in name}
     for name, tensor in sorted(weights.items()):
@@ -56,7 +56,7 @@ def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
 def reference_logps(
     batches: Iterable[PackedBatch], *, score: Callable[[PackedBatch], TokenScores], model_id: str
 ) -> dict[str, Floats]:
-    """Return the log-probabilities [R] of every attempt of some batches under the frozen start, from the cache where they are there.
+    """Return the log-probabilities [R] of every attempt of some batches under the frozen start; cached ones are not computed again.
 
     Args:
         batches: ``keys`` name the attempts.

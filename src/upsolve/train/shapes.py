@@ -19,7 +19,7 @@ from upsolve.types import Group
 __all__ = ["GroupShape", "ModelShape", "group_shape", "shape_of", "sizes_of"]
 
 TOKENISED = 8
-"""Prompts and attempts of most characters, among which the one of most tokens is looked for."""
+"""Number of longest texts, in characters, that are tokenized to find the text with the most tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ModelShape:
     adapters: int = 0
     """Parameters of LoRA adapters; 0: every weight is trained."""
     linear: int = 0
-    """Parameters of linear layers that share none with the embedding."""
+    """Parameters of linear layers, except those shared with the embedding."""
 
     @property
     def trained(self) -> int:
