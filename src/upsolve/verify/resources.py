@@ -10,7 +10,7 @@ __all__ = ["CoreWatch", "usable_cores", "usable_memory"]
 
 GROUPS = Path("/sys/fs/cgroup")
 IDLE_SHARE = 0.25
-"""Cores that were idle for less than this fraction of the time count as contended."""
+"""Cores that were idle for at most this fraction of the time count as contended."""
 REFRESH_SECONDS = 0.5
 """Maximum age of the statistics that ``begin`` reuses, seconds: reading /proc/stat takes 0.1 ms on a large machine."""
 
@@ -87,7 +87,7 @@ class CoreWatch:
             self.at, self.before = time.monotonic(), figures()
 
     def contended(self) -> bool:
-        """Return whether, since ``begin``, the idle fraction was below IDLE_SHARE or the group was throttled; True if unknown."""
+        """Return whether the cores were idle for at most IDLE_SHARE since ``begin``, or throttled; True if unknown."""
         before = self.before
         self.at, self.before = time.monotonic(), figures()
         idle, total, throttled = (after - earlier for after, earlier in zip(self.before, before, strict=True))

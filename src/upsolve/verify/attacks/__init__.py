@@ -1,11 +1,11 @@
-"""Attempts that cheat, escape, exhaust or interfere, a folder each in attacks/, and what must come of them: a contract of every backend.
+"""Attacks on the judge, one folder each in attacks/, with the statuses that they must get: a contract of every backend.
 
 wants = "escape"                            # one of WANTS
-language = "bash"                           # of attempt.*; left out: python
-kinds.call = ["failed", "runtime_error"]    # by kind of the tests it is tried under: the statuses it may get
-own_kernel = ["passed"]                     # left out: none; further statuses it may get where what it reaches is gVisor's, not this machine's
+language = "bash"                           # of attempt.*; default: python
+kinds.call = ["failed", "runtime_error"]    # kind of tests -> allowed statuses
+own_kernel = ["passed"]                     # further statuses allowed under gVisor, whose kernel it attacks; default: none
 
-After each, honest attempts must pass that also look for what it may have left. Standard library and the judge only.
+After each attack, honest attempts that also look for its traces must pass. Imports only the standard library and the judge.
 """
 
 import tomllib
@@ -37,11 +37,11 @@ __all__ = [
 
 FOLDER = Path(__file__).parent
 WANTS = ("fake pass", "escape", "exhaust", "interfere")
-"""What attacks are after, in the order in which they are tried."""
+"""Goals of attacks, in order of execution."""
 LIMITS = Limits(wall_seconds=2, cpu_seconds=1)
-"""What an attack may use: little, for many of them use all of it."""
+"""Limits of an attack; low, since many attacks exhaust them."""
 GVISOR_LIMITS = Limits(wall_seconds=8, cpu_seconds=4)
-"""The same under gVisor, where starting a program takes up to 0.1 s."""
+"""Limits of an attack under gVisor, where starting a program takes up to 0.1 s."""
 TESTS = {
     "call": (TestCase(TestKind.CALL, "f(20)", "6765"), TestCase(TestKind.CALL, "f(7)", "13")),
     "code": (
@@ -59,9 +59,9 @@ TESTS = {
         for given, rows in (("(20), (7)", "[20, 6765]\n[7, 13]\n"), ("(10), (1)", "[10, 55]\n[1, 1]\n"))
     ),
 }
-"""Tests by kind: Fibonacci numbers all."""
+"""Kind -> tests, all of Fibonacci numbers."""
 MARK = "upsolve-attack"
-"""How the names of files begin that attacks try to leave."""
+"""Prefix of the names of files that attacks try to leave behind."""
 HONEST_PYTHON = f"""
 import os
 def names(folder):
@@ -104,59 +104,59 @@ SELECT i, a FROM given JOIN fibonacci ON n = i
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack."""
+    """An attempt that attacks the judge."""
 
     name: str
-    """Its folder."""
+    """Name of its folder."""
     wants: str
-    """One of WANTS."""
+    """Goal, one of WANTS."""
     code: str
-    """The attempt."""
+    """Source code of the attempt."""
     kinds: Mapping[str, Sequence[str]]
-    """Statuses it may get, by kind of test."""
+    """Kind of tests -> allowed statuses."""
     language: str = "python"
     """Language of the attempt."""
     own_kernel: Sequence[str] = ()
-    """Further statuses it may get with a kernel of its own, where what it reaches is not this machine's."""
+    """Further statuses allowed under gVisor, where it reaches gVisor's kernel instead of the host's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """An attack under one kind of tests."""
+    """An attack on one kind of tests."""
 
     attack: Attack
-    """What is tried."""
+    """The attack."""
     kind: str
-    """A key of TESTS."""
+    """Kind of tests, a key of TESTS."""
 
     @property
     def name(self) -> str:
-        """Return attack and kind."""
+        """Return ``attack/kind``."""
         return f"{self.attack.name}/{self.kind}"
 
     def missing(self) -> str:
-        """Return the tool without which this cannot be tried here, an empty string when there is none."""
+        """Return the first tool of its language that is not installed; empty if all are."""
         return "" if self.attack.language == "python" else languages()[self.attack.language].missing()
 
     def pairs(self) -> list[tuple[Task, Attempt]]:
-        """Return what is to be judged, in order: the attack, then honest attempts in each sandbox that it may have been in."""
+        """Return the attempts to judge, in order: the attack, then an honest attempt per sandbox that it could have affected."""
         task = task_of(self.kind)
         first = task, Attempt(task.task_id, self.attack.code, self.attack.language)
         others = {"python": ["python"], "sql": ["sql", "python"]}.get(self.attack.language, ["bash", "python"])
         return [first, *(honest(language, self.name) for language in others)]
 
     def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
-        """Return what is not as it must be in the verdicts of ``pairs``."""
+        """Return the contract violations in the verdicts of ``pairs``; empty if there are none."""
         first, *after = verdicts
         allowed = {*self.attack.kinds[self.kind]}
         if "gvisor" in first.isolation.split(","):
-            allowed |= {"timeout", *self.attack.own_kernel}  # its system calls take longer, too
+            allowed |= {"timeout", *self.attack.own_kernel}  # gVisor's system calls are slower, too
         found = [] if first.status.value in allowed else [said(first)]
         return found + [f"the next attempt: {said(verdict)}" for verdict in after if verdict.status is not Status.PASSED]
 
 
 def said(verdict: Verdict) -> str:
-    """Return status, error and output of a verdict in a line."""
+    """Return status, error and output of a verdict in one line."""
     parts = (
         verdict.status.value,
         verdict.error_type,
@@ -168,13 +168,13 @@ def said(verdict: Verdict) -> str:
 
 
 def task_of(kind: str) -> Task:
-    """Return the task of a kind of tests."""
+    """Return the task with the tests of a kind."""
     queries = {"language": "sql", "compare": "rows"} if kind == "sql" else {}
     return Task(f"attack/{kind}", "", TESTS[kind], "f", **queries)
 
 
 def honest(language: str, mark: str) -> tuple[Task, Attempt]:
-    """Return an honest attempt; the mark tells it from others, for equal attempts are judged once."""
+    """Return a task and an honest attempt; the mark makes it unique, since equal attempts are judged once."""
     kind, code = {"python": ("call", HONEST_PYTHON), "bash": ("stdio", HONEST_BASH), "sql": ("sql", HONEST_SQL)}[language]
     comment = "--" if language == "sql" else "#"
     return task_of(kind), Attempt(task_of(kind).task_id, f"{code}{comment} after {mark}\n", language)
@@ -182,7 +182,7 @@ def honest(language: str, mark: str) -> tuple[Task, Attempt]:
 
 @cache
 def attacks() -> tuple[Attack, ...]:
-    """Return all attacks, by what they want and by name."""
+    """Return all attacks, sorted by goal and name."""
     found: list[Attack] = []
     for file in sorted(FOLDER.glob("*/case.toml")):
         (program,) = file.parent.glob("attempt.*")
@@ -192,12 +192,12 @@ def attacks() -> tuple[Attack, ...]:
 
 
 def tries() -> list[Try]:
-    """Return every attack under each of its kinds."""
+    """Return every attack with each of its kinds of tests."""
     return [Try(attack, kind) for attack in attacks() for kind in attack.kinds]
 
 
 def traces() -> set[str]:
-    """Return what attacks have left on this machine: files by name, mounts, and processes in the sandboxes of this process."""
+    """Return traces of attacks on this machine: marked files, mounts, and processes in the sandboxes of this process."""
     folders = {*map(Path, ("/", "/tmp", "/var/tmp", "/dev/shm", "/usr", "/etc", "/home", "/mnt")), Path.home(), Path.cwd()}  # noqa: S108
     files = {f"file {file}" for folder in folders for file in folder.glob(f"{MARK}*")}
     mounts = {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()}
@@ -205,13 +205,13 @@ def traces() -> set[str]:
 
 
 def left_running() -> set[int]:
-    """Return the processes below this one that are in a namespace of their own and not the first there."""
+    """Return the descendants of this process that are in another pid namespace and are not its pid 1."""
     parents: dict[int, int] = {}
     inner: set[int] = set()
     for file in Path("/proc").glob("[0-9]*/status"):
         try:
             lines = dict(line.split(":", 1) for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         pid, numbers = int(file.parent.name), lines["NSpid"].split()
         parents[pid] = int(lines["PPid"])
@@ -220,7 +220,7 @@ def left_running() -> set[int]:
 
 
 def is_below(pid: int, parents: Mapping[int, int]) -> bool:
-    """Return whether a process descends from this one."""
+    """Return whether a process is a descendant of this one."""
     while pid in parents and pid != getpid():
         pid = parents[pid]
     return pid == getpid()

@@ -1,4 +1,4 @@
-"""Wrong programs of right ones, of kinds that people and models write. Whether one is wrong is found by playing it, never assumed."""
+"""Mutations of correct programs: mistakes that people and models make. Running a mutant shows whether it is incorrect."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from upsolve.verify.simulators.composed.programs import functions, printed
 __all__ = ["KINDS", "mutated"]
 
 Places = Iterator[Callable[[], None]]
-"""Changes of a tree, each made in place by a call; one of them is chosen."""
+"""Possible in-place changes of a tree, of which one is chosen."""
 
 
 def mutated(code: str, kind: str, rng: Random) -> str:
-    """Return a program with one mistake of a kind, somewhere; "" where there is no place for one."""
+    """Return a program with one random mistake of a kind; "" if the kind does not apply."""
     if kind == MALFORMED:
         return malformed(code, rng)
     tree = ast.parse(code)
@@ -28,7 +28,7 @@ def mutated(code: str, kind: str, rng: Random) -> str:
 
 
 def malformed(code: str, rng: Random) -> str:
-    """Return a program without one of the colons or parentheses that end its lines."""
+    """Return a program with a syntax error: a line without its final colon or parenthesis."""
     lines = code.splitlines(keepends=True)
     place = rng.choice([number for number, line in enumerate(lines) if line.rstrip().endswith((":", ")"))])
     lines[place] = lines[place].rstrip()[:-1] + "\n"
@@ -36,20 +36,20 @@ def malformed(code: str, rng: Random) -> str:
 
 
 def calls(tree: ast.Module, *names: str) -> Iterator[ast.Call]:
-    """Yield the calls of the robot's methods of some names, in the order of the program."""
+    """Yield the calls of these methods of the robot, in source order."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and method_of(node) in names]
     yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def method_of(node: ast.expr) -> str:
-    """Return the method that a call of the robot calls; "" for another expression."""
+    """Return the robot's method that an expression calls; "" for other expressions."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "robot":
         return node.func.attr
     return ""
 
 
 def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield all lists of statements."""
+    """Yield all statement lists inside compound statements and functions."""
     for node in ast.walk(tree):
         for part in ("body", "orelse"):
             block = getattr(node, part, None)
@@ -58,12 +58,12 @@ def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def setting(place: ast.AST, name: str, value: object) -> Callable[[], None]:
-    """Return the change that gives a node another field."""
+    """Return the change that sets a field of a node."""
     return lambda: setattr(place, name, value)
 
 
 def replacing(block: list[ast.stmt], start: int, end: int, *new: ast.stmt) -> Callable[[], None]:
-    """Return the change that puts statements in place of others; a block never becomes empty."""
+    """Return the change that replaces ``block[start:end]``; an empty block becomes ``pass``."""
 
     def change() -> None:
         block[start:end] = new
@@ -74,12 +74,12 @@ def replacing(block: list[ast.stmt], start: int, end: int, *new: ast.stmt) -> Ca
 
 
 def texts(call: ast.Call) -> list[ast.Constant]:
-    """Return the arguments of a call that are texts."""
+    """Return the string constants among the arguments of a call."""
     return [arg for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
 
 
 def wrong_room(tree: ast.Module, rng: Random) -> Places:
-    """Go to another room, of those that the program goes to where there is one."""
+    """Go to another room, if possible one that the program visits."""
     known = sorted({str(text.value) for call in calls(tree, "go_to") for text in texts(call)})
     for call in calls(tree, "go_to"):
         for text in texts(call):
@@ -97,7 +97,7 @@ def wrong_text(tree: ast.Module, rng: Random) -> Places:
 
 
 def number_said(tree: ast.Module, _rng: Random) -> Places:
-    """Say a number instead of its digits."""
+    """Pass a number instead of a string to ``say``."""
     for call in calls(tree, "say"):
         if call.args and ast.unparse(call.args[0]).startswith("str("):
             inner = call.args[0]
@@ -106,13 +106,13 @@ def number_said(tree: ast.Module, _rng: Random) -> Places:
 
 
 def printed_words(tree: ast.Module, _rng: Random) -> Places:
-    """Print in place of saying."""
+    """Call ``print`` instead of ``say``."""
     for call in calls(tree, "say"):
         yield setting(call, "func", ast.Name("print", ast.Load()))
 
 
 def unknown_call(tree: ast.Module, rng: Random) -> Places:
-    """Call a method that robots elsewhere have."""
+    """Call a plausible method that the robot lacks."""
     for call in calls(tree, *UNKNOWN):
         assert isinstance(call.func, ast.Attribute)
         yield setting(call.func, "attr", rng.choice(UNKNOWN[call.func.attr]))
@@ -128,30 +128,30 @@ UNKNOWN: Mapping[str, Sequence[str]] = {
     "ask": ("question", "ask_person"),
     "get_current_location": ("get_location", "location"),
 }
-"""Method -> names that it does not have."""
+"""Method -> plausible names that do not exist."""
 
 
 def argument_order(tree: ast.Module, _rng: Random) -> Places:
-    """Ask with person and question exchanged."""
+    """Exchange person and question of ``ask``."""
     for call in calls(tree, "ask"):
         if len(call.args) == 3:
             yield setting(call, "args", [call.args[1], call.args[0], call.args[2]])
 
 
 def missing_options(tree: ast.Module, _rng: Random) -> Places:
-    """Ask without options, or give one text in place of a list."""
+    """Call ``ask`` without options."""
     for call in calls(tree, "ask"):
         yield setting(call, "args", call.args[:2])
 
 
 def more_arguments(tree: ast.Module, rng: Random) -> Places:
-    """Tell the method what it knows itself."""
+    """Pass a superfluous room as an additional argument."""
     for call in calls(tree, "is_in_room", "pick", "place", "say"):
         yield setting(call, "args", [*call.args, ast.Constant(rng.choice(ROOMS))])
 
 
 def left_out(tree: ast.Module, _rng: Random) -> Places:
-    """Leave out an action."""
+    """Omit an action."""
     for block in blocks(tree):
         for place, node in enumerate(block):
             if isinstance(node, ast.Expr) and method_of(node.value) in ("go_to", "pick", "place"):
@@ -159,7 +159,7 @@ def left_out(tree: ast.Module, _rng: Random) -> Places:
 
 
 def wrong_order(tree: ast.Module, _rng: Random) -> Places:
-    """Exchange two actions that follow each other."""
+    """Exchange two consecutive actions."""
     for block in blocks(tree):
         for place in range(len(block) - 1):
             one, two = block[place : place + 2]
@@ -168,7 +168,7 @@ def wrong_order(tree: ast.Module, _rng: Random) -> Places:
 
 
 def no_condition(tree: ast.Module, rng: Random) -> Places:
-    """Forget a condition: do one of its branches whatever the case."""
+    """Replace a condition by one of its branches."""
     for block in blocks(tree):
         for place, node in enumerate(block):
             if isinstance(node, ast.If):
@@ -176,7 +176,7 @@ def no_condition(tree: ast.Module, rng: Random) -> Places:
 
 
 def exchanged_branches(tree: ast.Module, _rng: Random) -> Places:
-    """Do the one thing where the other one was asked for."""
+    """Exchange the branches of a condition."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.orelse:
             test = deepcopy(node.test)
@@ -184,7 +184,7 @@ def exchanged_branches(tree: ast.Module, _rng: Random) -> Places:
 
 
 def not_caught(tree: ast.Module, _rng: Random) -> Places:
-    """Expect no failure."""
+    """Do not catch a failure."""
     for block in blocks(tree):
         for place, node in enumerate(block):
             if isinstance(node, ast.Try):
@@ -192,7 +192,7 @@ def not_caught(tree: ast.Module, _rng: Random) -> Places:
 
 
 def wrong_failure(tree: ast.Module, rng: Random) -> Places:
-    """Catch another failure than the one that comes."""
+    """Catch the wrong exception."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name):
             others = ("RoomError", "AbsentError", "HandError", "ValueError", "DoorClosedError")
@@ -200,7 +200,7 @@ def wrong_failure(tree: ast.Module, rng: Random) -> Places:
 
 
 def no_end(tree: ast.Module, _rng: Random) -> Places:
-    """Go on after the end: no break, no return."""
+    """Omit a ``break`` or ``return``."""
     for block in blocks(tree):
         for place, node in enumerate(block):
             if isinstance(node, ast.Break | ast.Return):
@@ -208,7 +208,7 @@ def no_end(tree: ast.Module, _rng: Random) -> Places:
 
 
 def one_less(tree: ast.Module, rng: Random) -> Places:
-    """Count one too few or one too many; skip the first or the last item."""
+    """Off-by-one error in a count, or skipping the first or last item."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For):
             text = ast.unparse(node.iter)
@@ -224,21 +224,21 @@ def one_less(tree: ast.Module, rng: Random) -> Places:
 
 
 def first_part(tree: ast.Module, _rng: Random) -> Places:
-    """Stop too early: the last statements are missing."""
+    """Omit the last statements."""
     (function,) = functions(tree)
     for keep in range(max(1, len(function.body) // 2), len(function.body)):
         yield replacing(function.body, keep, len(function.body))
 
 
 def return_in_loop(tree: ast.Module, _rng: Random) -> Places:
-    """Return from the first round of a loop."""
+    """Return in the first iteration of a loop."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For):
             yield replacing(node.body, len(node.body), len(node.body), ast.Return(None))
 
 
 def bare_calls(tree: ast.Module, _rng: Random) -> Places:
-    """Forget the robot: call its methods as functions."""
+    """Call the robot's methods as plain functions."""
 
     def change() -> None:
         for call in [*calls(tree, *UNKNOWN)]:
@@ -269,7 +269,7 @@ MUTATIONS: Mapping[str, Callable[[ast.Module, Random], Places]] = {
     "wrong_room": wrong_room,
     "wrong_text": wrong_text,
 }
-"""Kind of mistake -> the changes of a program that make it."""
+"""Kind of mistake -> generator of changes."""
 MALFORMED = "malformed"
 KINDS = (*MUTATIONS, MALFORMED)
 """All kinds of mistakes."""

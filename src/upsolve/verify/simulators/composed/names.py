@@ -1,4 +1,4 @@
-"""Names and sentences of composed tasks. No name is part of another one."""
+"""Names and sentences of composed tasks. No name is a substring of another."""
 
 from collections.abc import Sequence
 from random import Random
@@ -40,7 +40,7 @@ MESSAGES = (
     ),
     *("the printer works again", "please be quiet", "the doctor is waiting", "the heating is on", "lunch is late", "thank you"),
 )
-"""What the robot is told to say."""
+"""Messages for the robot to say."""
 CHOICES = (
     ("Tea or coffee?", "coffee", ("tea", "coffee")),
     ("Which colour do you like?", "colour", ("red", "blue", "green")),
@@ -49,7 +49,7 @@ CHOICES = (
     ("Window open or closed?", "window", ("open", "closed")),
     ("Music or silence?", "music", ("music", "silence")),
 )
-"""Question, a word of it, options: the answer is to be passed on."""
+"""Question, a word of it, options; the robot reports the answer."""
 OPINIONS = (
     ("Are you ready?", "ready"),
     ("Is the meeting over?", "meeting"),
@@ -60,13 +60,13 @@ OPINIONS = (
     ("Is the order complete?", "order"),
     ("Do you have time?", "time"),
 )
-"""Question for "yes" or "no", and a word of it."""
+"""Yes/no question, and a word of it."""
 WISHES = (("Which one do you want?", "want"), ("What shall I bring?", "bring"), ("Which one is broken?", "broken"))
-"""Question about two things, and a word of it."""
+"""Question with two things as options, and a word of it."""
 
 
 class Names:
-    """Names and sentences for one task, in random order, each given once."""
+    """Names and sentences for one task, in random order, each used at most once."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -75,7 +75,7 @@ class Names:
         self.choices, self.wishes = shuffled(CHOICES, rng), shuffled(WISHES, rng)
 
     def phrase(self, *ways: str) -> str:
-        """Return one of several ways to say the same."""
+        """Return a random one of several phrasings."""
         return self.rng.choice(ways)
 
 

@@ -1,6 +1,6 @@
-"""Other right programs of a plain one: the same actions, written as other people would write them.
+"""Correct variants of a plain program: the same actions in other programming styles.
 
-All programs, right and wrong, are printed by one printer, so that their looks do not tell them apart.
+All programs, correct and incorrect, are formatted by the same printer, so that their formatting does not reveal correctness.
 """
 
 import ast
@@ -26,7 +26,7 @@ def plain(goal: Goal) -> str:
 
 
 def printed(tree: ast.Module) -> str:
-    """Return a program as text, strings in double quotes."""
+    """Return the source of a program, with strings in double quotes."""
     lines = ast.unparse(ast.fix_missing_locations(tree)).splitlines(keepends=True)
     found = [token for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline) if token.type == tokenize.STRING]
     for token in reversed(found):
@@ -37,13 +37,13 @@ def printed(tree: ast.Module) -> str:
 
 
 def calls_of(code: str) -> list[str]:
-    """Return the names of the robot's methods that a program calls, sorted, each once."""
+    """Return the distinct names of the robot's methods that a program calls, sorted."""
     nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)]
     return sorted({node.attr for node in nodes if ast.unparse(node.value) == "robot"})
 
 
 def restyled(code: str, rng: Random) -> str:
-    """Return a program in one to three other styles; as it is where none applies."""
+    """Return a program after one to three random style changes; unchanged if none applies."""
     tree = ast.parse(code)
     chosen = rng.sample([*STYLES], rng.randint(1, 3))
     for name in sorted(chosen, key=[*STYLES].index):
@@ -61,11 +61,11 @@ VARIABLES = {
     "found": "where",
     "start": "first_room",
 }
-"""Variable of plain programs -> another name for it."""
+"""Variable of plain programs -> replacement."""
 
 
 class Renamed(ast.NodeTransformer):
-    """Other names of variables."""
+    """Renames variables."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """Rename a variable."""
@@ -73,7 +73,7 @@ class Renamed(ast.NodeTransformer):
 
 
 class Inverted(ast.NodeTransformer):
-    """The other branch of a condition first."""
+    """Inverts conditions and exchanges their branches."""
 
     def visit_If(self, node: ast.If) -> ast.AST:
         """Invert a condition that has two branches."""
@@ -82,7 +82,7 @@ class Inverted(ast.NodeTransformer):
 
 
 def opposite(test: ast.expr) -> ast.expr:
-    """Return a condition that holds when another one does not."""
+    """Return the negation of a condition."""
     if isinstance(test, ast.Compare) and type(test.ops[0]) in OPPOSITES:
         return ast.Compare(test.left, [OPPOSITES[type(test.ops[0])]()], test.comparators)
     return ast.UnaryOp(ast.Not(), test)
@@ -92,13 +92,13 @@ OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Eq: ast.NotEq, ast.NotE
 
 
 class Named(ast.NodeTransformer):
-    """Conditions and lists of rooms in variables of their own."""
+    """Assigns conditions and lists of rooms to variables."""
 
     def __init__(self) -> None:
         self.used = 0
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Put the answer of the robot that decides into a variable."""
+        """Assign the robot's answer in a condition to a variable."""
         self.generic_visit(node)
         if not isinstance(node.test, ast.Call):
             return node
@@ -107,7 +107,7 @@ class Named(ast.NodeTransformer):
         return [assign(name, node.test), ast.If(ast.Name(name, ast.Load()), node.body, node.orelse)]
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        """Put what is gone through into a variable."""
+        """Assign the iterable of a loop to a variable."""
         self.generic_visit(node)
         if ast.unparse(node.iter) != "robot.get_all_rooms()":
             return node
@@ -115,10 +115,10 @@ class Named(ast.NodeTransformer):
 
 
 class Indexed(ast.NodeTransformer):
-    """Loops over numbers in place of loops over lists."""
+    """Replaces loops over lists by loops over indices."""
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        """Go through a list by its indices."""
+        """Iterate over the indices of a list."""
         self.generic_visit(node)
         if isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range":
             return node
@@ -129,7 +129,7 @@ class Indexed(ast.NodeTransformer):
 
 
 def early(tree: ast.Module) -> ast.Module:
-    """Return from the first branch of a last condition, without ``else``."""
+    """Return from the first branch of a final condition, instead of ``else``."""
     (function,) = functions(tree)
     last = function.body[-1]
     if isinstance(last, ast.If) and last.orelse:
@@ -138,7 +138,7 @@ def early(tree: ast.Module) -> ast.Module:
 
 
 def tuples(tree: ast.Module) -> ast.Module:
-    """Go through tuples in place of lists."""
+    """Iterate over tuples instead of lists."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For) and isinstance(node.iter, ast.List):
             node.iter = ast.Tuple(node.iter.elts, ast.Load())
@@ -147,17 +147,17 @@ def tuples(tree: ast.Module) -> ast.Module:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A function of a program's own for actions that it does more than once."""
+    """A helper function for a repeated sequence of actions."""
 
     name: str
-    """Of the function."""
+    """Name of the function."""
     params: tuple[str, ...]
-    """Its parameters."""
+    """Parameters of the function."""
     actions: tuple[tuple[str, str], ...]
-    """What it does, each with the parameter that is its argument."""
+    """Actions of the function, each with the parameter that is its argument."""
 
     def calls(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Return a block with calls of the function in place of its actions."""
+        """Return a block in which calls of the function replace its actions."""
         made: list[ast.stmt] = []
         while body:
             run, rest = body[: len(self.actions)], body[len(self.actions) :]
@@ -171,7 +171,7 @@ class Helper:
 
     @property
     def code(self) -> str:
-        """Return the function."""
+        """Return the source of the function."""
         lines = "".join(f"    robot.{action}({word})\n" for action, word in self.actions)
         return f"def {self.name}({', '.join(self.params)}):\n{lines}"
 
@@ -187,7 +187,7 @@ HELPERS = (
 
 
 def helpers(tree: ast.Module) -> ast.Module:
-    """Carry things, and say things in rooms, by functions of the program's own, where that happens more than once."""
+    """Extract repeated carrying, and saying in rooms, into helper functions."""
     (function,) = functions(tree)
     made: list[ast.stmt] = []
     for helper in HELPERS:
@@ -201,7 +201,7 @@ def helpers(tree: ast.Module) -> ast.Module:
 
 
 def done(node: ast.stmt) -> tuple[str, str]:
-    """Return the action of a statement ``robot.action(argument)`` and the argument; empty texts for another statement."""
+    """Return action and argument of a statement ``robot.action(argument)``; empty strings for other statements."""
     call = node.value if isinstance(node, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) == 1:
         return call.func.attr, ast.unparse(call.args[0])
@@ -209,7 +209,7 @@ def done(node: ast.stmt) -> tuple[str, str]:
 
 
 def everywhere(body: list[ast.stmt], change: Callable[[list[ast.stmt]], list[ast.stmt]]) -> list[ast.stmt]:
-    """Return a block changed, and all blocks within it."""
+    """Apply a change to a block and to all nested blocks."""
     for node in body:
         for part in ("body", "orelse"):
             inner: list[ast.stmt] = getattr(node, part, [])
@@ -221,7 +221,7 @@ def everywhere(body: list[ast.stmt], change: Callable[[list[ast.stmt]], list[ast
 
 
 def functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Return the functions of a program that are not within others."""
+    """Return the top-level functions of a program."""
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
@@ -239,4 +239,4 @@ STYLES: Mapping[str, Callable[[ast.Module], ast.Module]] = {
     "renamed": lambda tree: Renamed().visit(tree),
     "helpers": helpers,
 }
-"""Style -> what it makes of a program, in the order in which they can follow each other; some programs stay as they are."""
+"""Style -> transformation, in order of application; it may leave a program unchanged."""

@@ -1,4 +1,4 @@
-"""Play a program in this process: only for programs that are written here. Attempts of others are judged in the sandbox."""
+"""Runs generated programs in this process, without a sandbox; attempts of any other origin are judged in the sandbox."""
 
 import io
 from collections.abc import Mapping
@@ -15,25 +15,25 @@ from upsolve.verify.simulators.plan import parsed
 __all__ = ["Rehearsal", "rehearse"]
 
 MOST_ACTIONS = 1000
-"""As in the sandbox."""
+"""Maximum number of actions, as in the sandbox."""
 TYPES: Mapping[str, type] = {"str": str, "list[str]": list}
 """Types of the robot's arguments."""
 
 
 class ActionLimitError(BaseException):
-    """The program acts on and on; programs cannot catch it by accident."""
+    """The program exceeded MOST_ACTIONS; a BaseException, so that ``except Exception`` does not catch it."""
 
 
 @lru_cache(maxsize=4)
 def loaded(source: str) -> tuple[dict[str, Any], CodeType]:
-    """Return the names that a built-in domain defines, and the compiled code that stands for it in programs."""
+    """Return the namespace of a built-in domain, and the compiled stubs that programs use."""
     domain, space = domain_of(source), dict[str, Any](__name__="world")
     exec(domain.code, space)  # noqa: S102
     return space, compile(domain.stubs(), "<stubs>", "exec")
 
 
 class Rehearsal:
-    """One world, and what a program does in it."""
+    """A world, and the steps of a program in it."""
 
     def __init__(self, source: str, initial: Mapping[str, Any]) -> None:
         space, self.stubs = loaded(source)
@@ -41,7 +41,7 @@ class Rehearsal:
         self.world, self.steps = space["World"](initial), list[Step]()
 
     def act(self, action: str, *args: Any) -> tuple[str, Any]:
-        """Do an action as the sandbox does; return the name of its failure, or an empty string, and its answer."""
+        """Execute an action as the sandbox does; return the name of its failure (empty: none) and its answer."""
         kinds = self.types[action]
         if len(args) != len(kinds) or not all(type(value) is TYPES[kind] for value, kind in zip(args, kinds, strict=True)):
             return "TypeError", f"{action} takes {', '.join(kinds) or 'nothing'}"
@@ -61,11 +61,11 @@ class Rehearsal:
 
 
 def rehearse(code: str, task: Task) -> tuple[Status, str]:
-    """Return the status of a program, and the name of the exception of the first world in which it does not pass.
+    """Return the status of a program, and the exception name in the first world in which it does not pass.
 
     Args:
-        code: the program.
-        task: of a built-in domain; its tests are the worlds.
+        code: source of the program.
+        task: task of a built-in domain; its tests are the worlds.
     """
     try:
         program = compile(code, "<attempt>", "exec", dont_inherit=True)
@@ -79,7 +79,7 @@ def rehearse(code: str, task: Task) -> tuple[Status, str]:
 
 
 def one_world(program: CodeType, rehearsal: Rehearsal, check: Check) -> tuple[Status, str]:
-    """Return how a program does in one world."""
+    """Return status and exception name of a program in one world."""
     space: dict[str, Any] = {"__name__": "attempt", "_act": rehearsal.act}
     exec(rehearsal.stubs, space)  # noqa: S102
     try:

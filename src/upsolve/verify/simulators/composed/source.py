@@ -1,8 +1,8 @@
 """Compositions -> tasks with attempts: ``upsolve ingest composed robot ARCHIVE``.
 
-Of 24 tasks, 20 are joins of two goals, two are single goals, two are hard ones. A composition, such as ``if_here(fetch,relay)``, is in one
-split: what is tested was not trained on. Hard tasks need calls that no other task's program has. The same seed gives the same tasks,
-and more tasks leave the first ones as they are.
+Of 24 tasks, 20 are joins of two goals, two are single goals, two are hard. Each composition, such as ``if_here(fetch,relay)``,
+is in one split only, so no tested composition was trained on. Hard tasks need calls that no other task needs. The same seed
+gives the same tasks, and a larger number of tasks extends the same sequence.
 """
 
 import json
@@ -29,42 +29,42 @@ __all__ = ["Composition", "compositions", "read"]
 MakeGoal = Callable[[Names], Goal]
 MakeJoin = Callable[[Names, Goal, Goal], Goal]
 RIGHT, WRONG = 3, 5
-"""Most right and wrong attempts at a task."""
+"""Maximum number of correct and of incorrect attempts per task."""
 TEST, DEV = 0.25, 0.1
-"""Shares of the joined compositions, in expectation."""
+"""Expected fractions of the joined compositions in the splits."""
 DOCS = ("none", "names", "full")
-"""What the prompt says of the robot's methods: nothing, their names and parameters, or all."""
+"""Description of the robot's methods in prompts: nothing, names and parameters, or full documentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """What a task is made of."""
+    """The goals of a task and their join."""
 
     goals: tuple[MakeGoal, ...]
-    """One goal, or the two of a join."""
+    """One goal, or the two goals of a join."""
     join: MakeJoin | None = None
-    """How two are joined."""
+    """Join of two goals; None for a single goal."""
     hard: bool = False
-    """Whether its programs need a call that other programs do not have."""
+    """Whether its programs need a call that no other programs have."""
 
     @property
     def name(self) -> str:
-        """Such as ``fetch`` or ``if_here(fetch,relay)``."""
+        """Name of the composition, such as ``fetch`` or ``if_here(fetch,relay)``."""
         names = ",".join(goal.__name__ for goal in self.goals)
         return f"{self.join.__name__}({names})" if self.join else names
 
     @property
     def difficulty(self) -> str:
-        """``easy``: a single goal; ``medium``: two; ``hard``: with a call that is not in the other programs."""
+        """``easy``: a single goal; ``medium``: two goals; ``hard``: see ``hard``."""
         return "hard" if self.hard else "medium" if self.join else "easy"
 
     def goal(self, names: Names) -> Goal:
-        """Return the goal with its names drawn."""
+        """Return the goal with names sampled from ``names``."""
         made = [goal(names) for goal in self.goals]
         return self.join(names, made[0], made[1]) if self.join else made[0]
 
     def split(self, seed: int) -> str:
-        """Return ``train``, ``dev`` or ``test``: single goals are trained on, hard ones tested, joins by a hash of their name."""
+        """Return the split: ``train`` for single goals, ``test`` for hard ones, else by a hash of seed and name."""
         if self.hard or not self.join:
             return "test" if self.hard else "train"
         place = int(content_id(str(seed), self.name), 16) / 16**20
@@ -72,7 +72,7 @@ class Composition:
 
 
 def compositions(seed: int) -> Iterator[tuple[Composition, int]]:
-    """Yield compositions without an end, each with the number of times that it came before."""
+    """Yield compositions endlessly, each with the number of its previous occurrences."""
     single = [Composition((goal,)) for goal in GOALS]
     pairs = [Composition((a, b), join) for join, a, b in product(JOINS, GOALS, GOALS) if can_join(join, a, b)]
     hard = [Composition((a, b), join, hard=True) for join, a, b in product(JOINS[:3], GOALS, HELD_OUT_GOALS)]
@@ -86,28 +86,28 @@ def compositions(seed: int) -> Iterator[tuple[Composition, int]]:
 
 
 def repeated(some: Sequence[Composition], rng: Random) -> Iterator[tuple[Composition, int]]:
-    """Yield compositions in random order, over and over, each with its round."""
+    """Yield compositions in a random order, endlessly, each with the number of the pass, from 0."""
     order = rng.sample(some, len(some))
     yield from ((one, number) for number in count() for one in order)
 
 
 def can_join(join: MakeJoin, *goals: MakeGoal) -> bool:
-    """Return whether goals can be in one building: a search visits all rooms, and stops at a closed door."""
+    """Return whether goals are compatible: a search visits all rooms, so it cannot be joined with closed doors."""
     names = {join.__name__, *(goal.__name__ for goal in goals)}
     return not (names & {"if_closed", "detour"} and names & {*SEARCHES})
 
 
 def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none") -> Iterator[Task | Attempt]:
-    """Yield tasks, each with its attempts; these have no verdicts yet.
+    """Yield tasks, each followed by its attempts, which have no verdicts yet.
 
     Args:
         path: the folder of the robot's domain.
         tasks: number of tasks, >= 1.
-        seed: of everything random.
-        docs: what prompts say of the robot's methods: ``none``, ``names`` or ``full``.
+        seed: random seed.
+        docs: description of the robot's methods in prompts: ``none``, ``names`` or ``full``.
 
     Raises:
-        SourceError: the domain is another one, or an option is out of its range.
+        SourceError: the domain is not ``robot``, or an option is out of range.
     """
     if path.name != "robot" or tasks < 1 or docs not in DOCS:
         raise SourceError(
@@ -127,7 +127,7 @@ def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none") -> 
 
 
 def described(domain: Domain, docs: str) -> str:
-    """Return what prompts say of the robot."""
+    """Return the description of the robot for prompts."""
     if docs == "full":
         return domain.described("robot")
     if docs == "none":
@@ -137,7 +137,7 @@ def described(domain: Domain, docs: str) -> str:
 
 
 def task_of(goal: Goal, rng: Random, *, source: str, about: str) -> Task:
-    """Return the task of a goal, in worlds in which it goes every way that it can go."""
+    """Return the task of a goal; its worlds cover every branch of the goal."""
     tests = tuple(
         TestCase(TestKind.SIMULATION, json.dumps(start(world)), json.dumps(checks(goal.outcome(world), world)), hidden=True)
         for world in worlds(goal, rng)
@@ -148,10 +148,10 @@ def task_of(goal: Goal, rng: Random, *, source: str, about: str) -> Task:
 
 
 def attempts(task: Task, rng: Random) -> Iterator[Attempt]:
-    """Yield right programs in several styles, then wrong ones of several kinds; each was played, and its ``extra`` says how it went.
+    """Yield correct programs in several styles, then incorrect ones; ``extra`` holds the result of each in the rehearsal.
 
     Raises:
-        ValueError: a program that should be right is not.
+        ValueError: a program that should be correct does not pass.
     """
     right = {task.reference: "plain"}
     for _ in range(2 * RIGHT):

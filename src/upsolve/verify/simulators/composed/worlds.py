@@ -1,4 +1,4 @@
-"""The worlds of a composed task, and the checks of what must happen in each."""
+"""The worlds of a composed task, and the checks of each."""
 
 import itertools
 from collections import Counter
@@ -12,11 +12,11 @@ from upsolve.verify.simulators.composed.names import PEOPLE, ROOMS, THINGS
 __all__ = ["WORLDS", "checks", "start", "worlds"]
 
 WORLDS = 4
-"""Worlds of a task."""
+"""Number of worlds per task."""
 
 
 def worlds(goal: Goal, rng: Random) -> list[World]:
-    """Return the worlds of a task: every way that the goal can go is there, and no two worlds are the same."""
+    """Return the worlds of a task: they cover every branch of the goal, and no two are equal."""
     while True:
         made = [world(goal, number, rng) for number in range(WORLDS)]
         ways = {goal.outcome(one).branch for one in made}
@@ -25,9 +25,10 @@ def worlds(goal: Goal, rng: Random) -> list[World]:
 
 
 def world(goal: Goal, number: int, rng: Random) -> World:
-    """Return one world of a task: what the goal needs, and some rooms, a person and a thing that nobody asked for.
+    """Return one world of a task: the goal's scene, and one or two rooms, a person and a thing as distractors.
 
-    What can be so or so takes turns from world to world, at another pace each, so that their combinations differ.
+    Each variable of the scene cycles through its options with the number of the world; every second variable changes at
+    half the frequency, so that combinations differ.
     """
     scene = goal.scene
     rooms = [*scene.rooms, *rng.sample([room for room in ROOMS if room not in scene.rooms], rng.randint(1, 2))]
@@ -51,19 +52,19 @@ def world(goal: Goal, number: int, rng: Random) -> World:
 
 
 def other(names: Sequence[str], used: Any, rng: Random) -> str:
-    """Return a name that the task does not use."""
+    """Return a random name that the task does not use."""
     return rng.choice([name for name in names if name not in used])
 
 
 def start(world: World) -> dict[str, Any]:
-    """Return a world as the robot's ``World`` is given it."""
+    """Return a world as the argument of the robot's ``World``."""
     people = {name: {"room": room, "answers": world.answers.get(name, {})} for name, room in world.people.items()}
     plain = {"robot": world.robot, "rooms": world.rooms, "people": people, "things": world.things}
     return plain | ({"closed": world.closed} if world.closed else {}) | ({"heavy": world.heavy} if world.heavy else {})
 
 
 def checks(outcome: Outcome, world: World) -> list[dict[str, Any]]:
-    """Return what must hold in a world: what is said, where and how often, what is asked; the order of stages; where things are in the end."""
+    """Return the checks of a world: number of each message, required questions, order of stages, final rooms of things."""
     events = [event for stage in outcome.stages for event in stage]
     said = [event for event in events if "say" in event]
     found: list[dict[str, Any]] = [{"count": [{"say": None}, len(said)]} if said else {"never": {"say": None}}]
@@ -75,11 +76,11 @@ def checks(outcome: Outcome, world: World) -> list[dict[str, Any]]:
 
 
 def counted(events: Sequence[Event]) -> list[tuple[Event, int]]:
-    """Return each event once with its number."""
+    """Return each distinct event with its count."""
     times = Counter(map(str, events))
     return [(event, times[str(event)]) for event in unique(events)]
 
 
 def unique(events: Sequence[Event]) -> list[Event]:
-    """Return each event once."""
+    """Return the distinct events."""
     return [*{str(event): event for event in events}.values()]
