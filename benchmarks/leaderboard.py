@@ -292,6 +292,7 @@ def shown(values):
 def page(tables):
     """Return docs/leaderboard.md."""
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
+    text += "\n![pass@1 at each model's best temperature against seconds of training](leaderboard.svg)\n" if tables else ""
     for domain, rows in tables.items():
         text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - shuffled | training, s | conclusion |\n"
         text += "|---|---|---|---|---|---|---|---|---|\n"
@@ -335,7 +336,8 @@ def main():
     tables = {domain: table(domain) for domain in DOMAINS if (CELLS / domain).is_dir()}
     (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
     (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
-    draw(tables, ROOT / "docs" / "leaderboard.svg")
+    if tables:
+        draw(tables, ROOT / "docs" / "leaderboard.svg")
 
 
 if __name__ == "__main__":
