@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -189,7 +190,7 @@ def test_help_names_the_commands(here):
         said = here(option)
         assert all(name in said for name in names)
     assert here("--version").strip() == __version__ == here("version").strip()
-    assert "Count what an archive holds" in here("archive", "info", "-h")
+    assert "Print statistics of an archive" in here("archive", "info", "-h")
 
 
 def test_recipes_are_listed_and_keys_explained(here):
@@ -244,7 +245,9 @@ def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, *rows))))
     upsolve("ingest", "jsonl", tmp_path / "in.jsonl", tmp_path / "archive")
     command = [sys.executable, "-m", "upsolve", "verify", str(tmp_path / "archive"), "--no-cache", "--workers", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    heard = partial(signal.signal, number, signal.SIG_DFL)  # a shell lets what it starts in the background ignore SIGINT
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, preexec_fn=heard, **pipes) as process:  # noqa: PLW1509  this process has no other threads
         assert process.stderr.readline().startswith("verify: 1 of 60")
         process.send_signal(number)
         try:
