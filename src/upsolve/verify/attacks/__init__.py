@@ -139,7 +139,7 @@ class Try:
         return "" if self.attack.language == "python" else languages()[self.attack.language].missing()
 
     def pairs(self) -> list[tuple[Task, Attempt]]:
-        """Return the attempts to judge, in order: the attack, then an honest attempt per sandbox that it could have affected."""
+        """Return the attempts to judge: the attack, then an honest attempt per sandbox that it could have affected."""
         task = task_of(self.kind)
         first = task, Attempt(task.task_id, self.attack.code, self.attack.language)
         others = {"python": ["python"], "sql": ["sql", "python"]}.get(self.attack.language, ["bash", "python"])

@@ -37,7 +37,7 @@ HEAD = 1000
 MOST_TYPE, MOST_MESSAGE = 100, 500
 """Maximum characters of an error's type and message."""
 ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
-"""Statuses that end a run: the tests after one of these are unscored."""
+"""Statuses that may end a run: tests after one of these are unscored if they have no result."""
 Outcomes = tuple[list[Status], list[list[Any]]]
 """Outcome of every test, and the errors ``[type, message, line]`` in order of the tests."""
 

@@ -1,13 +1,13 @@
 """Operations of a tester on values that are not plain data and stay in the attempt's process.
 
-Standard library only. All of it runs beside the attempt, so nothing here decides anything.
+Standard library only. Runs in the attempt's process, so no verdict is decided here.
 """
 
 from __future__ import annotations
 
 import json
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 

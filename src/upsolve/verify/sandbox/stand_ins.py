@@ -6,7 +6,7 @@ a value of their own is decided there: a stand-in equals no plain value.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,7 +1,7 @@
-"""The trusted process for tests that are code: it runs them and calls functions of the attempt through a pipe.
+"""The trusted process of CODE tests: runs the tests and calls functions of the attempt through a pipe.
 
-Standard library only. The attempt holds neither the tests nor the results; what comes back from it is data, and becomes values of exact
-builtin types here, so that no method of the attempt runs beside an assertion.
+Standard library only. The attempt's process holds neither tests nor results. Its answers are data, decoded here to exact
+builtin types, so that no method of the attempt runs in an assertion.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import marshal
 import os
 
-TYPE_CHECKING = False  # typing itself is not imported by us
+TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-TYPE_CHECKING = False  # typing itself is not imported: the fewer modules, the faster a fork
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -1,7 +1,6 @@
-"""The trusted side of a simulation, in the tester's process: it holds the worlds, does what the attempt asks for and writes down
-what happened.
+"""The trusted side of a simulation, in the tester's process: holds the worlds, executes the attempt's actions, records steps.
 
-Standard library only. The attempt's process gets the answers to its actions and nothing else; whatever it sends, it can only act.
+Standard library only. The attempt's process gets the answers to its actions and nothing else; its messages can only be actions.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import marshal
 
-TYPE_CHECKING = False  # typing itself is not imported by us
+TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
@@ -21,11 +20,11 @@ else:
 __all__ = ["MOST_ACTIONS", "play"]
 
 MOST_ACTIONS = 1000
-"""Most actions in one world."""
+"""Maximum number of actions in one world."""
 MESSAGE_BYTES = 1 << 14
-"""Most bytes of a message of the attempt; after a longer one its messages are ignored."""
+"""Maximum size of a message of the attempt, bytes; after a longer one its messages are ignored."""
 STEPS_BYTES = 4 << 20
-"""Most bytes of the recorded steps of all worlds; results may be twice as large."""
+"""Maximum size of the recorded steps of all worlds, bytes; results may be twice as large."""
 TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
 
 

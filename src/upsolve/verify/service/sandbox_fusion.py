@@ -17,7 +17,7 @@ from upsolve.verify.service.run_code import Program, Ran
 __all__ = ["CodeRequest", "answer_of", "broken", "program_of"]
 
 NAMES = {"nodejs": "javascript", "R": "r"}
-"""Languages with another name in upsolve; cpp, go, java, php, bash, typescript, rust, lua, perl and ruby have the same."""
+"""SandboxFusion's name -> upsolve's name, for languages whose names differ."""
 
 
 class CodeRequest(BaseModel, extra="forbid"):
@@ -81,7 +81,7 @@ def decoded(name: str, data: str) -> bytes:
 
 
 def answer_of(ran: Ran, how: Judging) -> dict[str, Any]:
-    """Return the answer to a request: Failed if the program fails or hits a limit; SandboxError is always the sandbox's fault."""
+    """Return the answer to a request: Failed if the program fails or exceeds a limit, SandboxError if the sandbox fails."""
     ends = [end for end in (ran.built, ran.ended) if end]
     good = all(end.returncode == 0 and not end.timed_out for end in ends)
     room = how.limits.output_bytes

@@ -1,4 +1,4 @@
-"""Schema of ``/verify`` requests: tasks, attempts, settings. An invalid record becomes one unscored verdict; the rest is judged."""
+"""Schema of ``/verify`` requests: tasks, attempts, settings. An invalid record gets an unscored verdict; others are judged."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Task | Attempt)
 
 
 class LimitsAsked(BaseModel, extra="forbid"):
-    """Limits of one attempt; the server's defaults where not given."""
+    """Limits of an attempt; None: the server's default."""
 
     wall_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     cpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -31,7 +31,7 @@ class LimitsAsked(BaseModel, extra="forbid"):
 
 
 class Asked(BaseModel, extra="forbid"):
-    """A request: records with the fields of types.py. An attempt may name its task by ``task``, its place among the tasks."""
+    """A request: records with the fields of types.py. An attempt may refer to its task by ``task``, an index into ``tasks``."""
 
     tasks: list[Any]
     attempts: list[Any]
