@@ -1,6 +1,6 @@
 """Judge archives with recorded outcomes again, and compare: python benchmarks/agreement.py DATA [OUT.json]
 
-DATA is a folder that holds ldb/, refactory/ and codet/ as their authors publish them. Every disagreement is kept, by kind.
+DATA is a folder with ldb/, refactory/ and codet/ as published by their authors. The output lists every disagreement by kind.
 """
 
 import json
@@ -36,7 +36,7 @@ def kind(recorded, verdict):
 
 
 def judge_set(name, source, path):
-    """Import one set, judge all of it, compare."""
+    """Import one data set, judge all of its attempts, and compare with the recorded outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         archive = Archive.create(folder)
         report = ingest(archive, source, path)

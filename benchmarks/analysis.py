@@ -1,4 +1,4 @@
-"""How fast attempts are analysed: python benchmarks/analysis.py [OUT.json] [CHECKERS_BIN]
+"""Speed of the static analyses: python benchmarks/analysis.py [OUT.json] [CHECKERS_BIN]
 
 1,000 attempts of the embedded archive, one process: every analysis in runs of 8 (as the workers call it) and of 100. CHECKERS_BIN, the
 bin folder of an environment with other checkers of types (pip install mypy pyrefly), lets these and Pyright, from this environment,
@@ -22,7 +22,7 @@ from upsolve.verify.analysis.source import Source
 
 
 def rate(name, sources, size):
-    """Return attempts a second, the process being warm."""
+    """Return attempts per second, after a warm-up."""
     analyst().findings(name, sources[:8])
     started = time.monotonic()
     for start in range(0, len(sources), size):
@@ -57,7 +57,7 @@ def checkers(sources, others):
 
 
 def main(out, others=None):
-    """Measure and write down."""
+    """Measure and write the results."""
     sources = [Source(attempt.code, names=frozenset({"f"})) for attempt in open_archive("embedded").attempts()[:1000]]
     rates = {name: {f"runs of {size}": rate(name, sources, size) for size in (8, 100)} for name in ANALYSES}
     result = {"machine": machine(), "attempts": len(sources), "tools": tools(tuple(ANALYSES)), "attempts a second": rates}

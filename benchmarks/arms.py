@@ -1,19 +1,19 @@
-"""Ways to train, side by side at one budget of samples: python benchmarks/arms.py SET WORK [--seeds 0 1 2] [--tasks 60]
+"""Training setups (arms) compared at the same budget of samples: python benchmarks/arms.py SET WORK [--seeds 0 1 2] [--tasks 60]
 
 Sets:
     sources   offline alone, online alone, offline then online, hybrid; pass@1 against wall-clock and against tokens sampled
     rewards   GRPO with LoRA rewarded by tests, by lint, by both (2605.30478)
-    dense     PPO with a reward for every token, PPO and GRPO with one for the attempt (2605.21180); PPO with the same parts of a
-              reward as the first, their weighted sum on the last token
-    robot     the first three of these in the robot world
+    dense     PPO with a reward per token, PPO and GRPO with a reward per attempt (2605.21180); PPO with the reward components of the
+              first arm, their weighted sum on the last token
+    robot     the first three arms of `dense`, in the robot world
 
-Every arm starts from SmolLM2-135M-Instruct, in the robot world from what that is after fine-tuning on the reference programs of the
-tasks to train on, and trains on the embedded archive's tasks of split 1, or on half of the robot's; online arms sample the same
-number of groups. Policies are measured on the same held-out tasks, 8 samples each at temperature 1; of `sources` also those on the
-way, by 4 samples. Wall-clock is sampling, judging and training, without loading and measuring.
+Every arm starts from SmolLM2-135M-Instruct; in the robot world, from that model fine-tuned on the reference programs of the training
+tasks. Arms train on the tasks of split 1 of the embedded archive, or on half of the robot tasks; online arms sample the same number of
+groups. Policies are measured on the same held-out tasks with 8 samples per task at temperature 1; for `sources`, intermediate policies
+are measured too, with 4 samples. Wall-clock time is that of sampling, judging and training, without loading and measuring.
 
-What is done is not done again: seeds and arms (--arm) may be run one by one, or each in a process of its own with OMP_NUM_THREADS=1
-(of `robot` one goes first: it makes the start of all), and put together by a last call with all of them. It writes
+Finished work is not repeated: seeds and arms (--arm) may be run one at a time, or in parallel processes with OMP_NUM_THREADS=1 (for
+`robot`, run one arm first: it makes the start of all arms). A last call with all of them combines the results. It writes
 results/arms_SET.json, and for `sources` docs/arms_sources.svg.
 """
 
@@ -56,9 +56,9 @@ COMMON = (
     *("source.oversample=1", "source.rollout.max_tokens=120", "optim.tokens_per_step=4096"),
 )
 ROUNDS = {"offline": 0, AFTER: 5, "dense": 7, "robot": 7}
-"""Of an arm or of a set, where not ten: after an offline run half of the rounds are left."""
+"""Rounds of an arm or of a set; ten by default. An arm that follows an offline run has half of the rounds."""
 GROUPS = {"sources": 16, "rewards": 16, "dense": 8, "robot": 4}
-"""Groups of 8 attempts a round."""
+"""Groups of 8 attempts per round, by set."""
 
 
 def recipe_of(arm, name, seed, job):
@@ -69,7 +69,7 @@ def recipe_of(arm, name, seed, job):
     if job.set == "sources":
         own.append("monitor.snapshot_every=8")
     if rounds:
-        most = 2048 if job.set == "robot" else 1024  # a group of the robot's as a whole; two seeds at once fit into 24 GiB
+        most = 2048 if job.set == "robot" else 1024  # a whole robot group fits; two seeds in parallel fit into 24 GiB
         own.append(f"optim.tokens_per_batch={most}")
     if arm == "hybrid":
         own.append("data.authors=[smollm2-135m]")  # the policy's own stored attempts, as offline
@@ -86,7 +86,7 @@ def recipe_of(arm, name, seed, job):
 
 
 def robot_tasks(work):
-    """Make the archive of the robot's tasks, with what fine-tuning needs: a program that passes and one that does nothing."""
+    """Make the archive of the robot tasks, each with a program that passes and an empty one, for fine-tuning."""
     archive = Archive.create(work / "robot-tasks")
     ingest(archive, "simulator", "robot")
     if not archive.attempts():
@@ -96,7 +96,7 @@ def robot_tasks(work):
 
 
 def robot_start(work):
-    """Return the folder of the policy that has seen the robot world: SFT on the reference programs of the training split."""
+    """Return the folder of the policy that starts the robot arms: SFT on the reference programs of the training split."""
     own = ["seed=0", f"data.archive={work / 'robot-tasks'}", "data.group_size=2", "data.groups_per_task=1"]
     fit = ["optim.epochs=5", "optim.lr=1e-4", "optim.tokens_per_step=2048", "optim.tokens_per_batch=1024"]
     recipe = load_recipe("sft", [*COMMON, *own, *fit])
@@ -105,7 +105,7 @@ def robot_start(work):
 
 
 def measured(recipe, tasks, model, file):
-    """Measure a policy, or read back what is there."""
+    """Measure a policy, or load an earlier measurement."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         stages = {"model": recipe.model.at(str(model)), "sample": recipe.sample, "verify": recipe.verify}
@@ -114,7 +114,7 @@ def measured(recipe, tasks, model, file):
 
 
 def run_arm(arm, name, seed, job, part="test"):
-    """Train an arm on one seed; return its evaluations by (wall-clock, tokens sampled): the start, of `sources` the way, the end.
+    """Train an arm with one seed; return its evaluations by (wall-clock, tokens sampled): start, intermediate (`sources` only), end.
 
     An arm that goes on after another has no start of its own. ``part`` of the split is measured: held-out tasks, or those trained on.
     """
@@ -138,7 +138,7 @@ def run_arm(arm, name, seed, job, part="test"):
 
 
 def by_task(evaluations):
-    """Return pass@1 of every task, the mean over evaluations of one way with several seeds."""
+    """Return pass@1 of every task, the mean over evaluations of one arm with several seeds."""
     return over_seeds([task_pass_at_k(e.scores, 1) for e in evaluations])
 
 
@@ -217,7 +217,7 @@ def draw(rows, file):
 
 
 def main(job):
-    """Run a set and write down what it gave."""
+    """Run a set of arms and write the results."""
     if job.set == "robot":
         robot_tasks(job.work)
     parts = ("test", "train") if job.set == "robot" else ("test",)

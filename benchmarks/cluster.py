@@ -1,8 +1,8 @@
 """Judging over Ray: python benchmarks/cluster.py [OUT.json] [ATTEMPTS]
 
-Raylets of one core each, all on this machine. First the same work on one and on two of them: attempts that need 20 ms of processor time,
-so that the cores are what is scarce. Then 100,000 small attempts on two, with the memory of this process and of all others that the
-cluster has, every tenth of the way. Attempts are made as they are asked for, verdicts counted and dropped.
+Starts raylets with one core each on this machine. First, the same work on one and on two raylets: attempts that need 20 ms of processor
+time, so that the cores are the bottleneck. Then 100,000 small attempts on two raylets; the memory of this process and of the cluster's
+processes is recorded ten times. Attempts are generated on demand, and verdicts are counted and dropped.
 """
 
 import json
@@ -32,7 +32,7 @@ def attempts(number, before=""):
 
 
 def memory():
-    """Return the resident memory of this process, and of those below it without what they share, MiB."""
+    """Return the resident memory of this process, and the unshared memory of its descendants, MiB."""
     own = psutil.Process()
     below = 0
     for child in own.children(recursive=True):
@@ -44,7 +44,7 @@ def memory():
 
 
 def run(raylets, number, before, answer):
-    """Judge on a new cluster; send the seconds, the statuses and the memory along the way."""
+    """Judge on a new cluster; send the seconds, the counts of statuses, and the memory at each tenth of the attempts."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -66,7 +66,7 @@ def run(raylets, number, before, answer):
 
 
 def measured(raylets, number, before=""):
-    """Run in a process of its own, so that nothing is left of an earlier cluster."""
+    """Run in a separate process, so that no state of an earlier cluster remains."""
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
     process = context.Process(target=run, args=(raylets, number, before, answer))
@@ -79,7 +79,7 @@ def measured(raylets, number, before=""):
 
 
 def main(out, number):
-    """Measure and write down."""
+    """Measure and write the results."""
     times = {raylets: measured(raylets, 1500, WORK)["seconds"] for raylets in (1, 2)}
     result = {"machine": machine(), "cores": os.cpu_count()}
     result["20 ms each, 1,500 attempts, seconds by raylets"] = times

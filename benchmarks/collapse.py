@@ -1,8 +1,9 @@
-"""Ten epochs on one archive, and what stops before the collapse: python benchmarks/collapse.py WORK [--seed N] [--epochs N] [--set KEY=VALUE]
+"""Ten epochs on one archive, and which limits stop before the collapse: python benchmarks/collapse.py WORK [--seed N] [--epochs N] [--set KEY=VALUE]
 
-`rloo` at 5e-5 over the same attempts again and again, held-out signals every other step and a snapshot every epoch or so, whose greedy pass
-rate is measured on test tasks. The run is made without stops, so that both sides of a limit are seen; the table says at which step each
-limit would have stopped it and what was lost afterwards. A run that was stopped resumes.
+Trains `rloo` with a learning rate of 5e-5 on the same attempts for many epochs, with held-out metrics every second step and about one
+snapshot per epoch, whose greedy pass rate is measured on test tasks. The limits do not stop this run, so that the steps after a limit are
+measured as well; the table says at which step each limit would have stopped it, and how far the pass rate fell afterwards. An interrupted
+run resumes.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""The demo on three seeds: python benchmarks/demo_seeds.py WORK [OUT.json]
+"""The demo with three seeds: python benchmarks/demo_seeds.py WORK [OUT.json]
 
 Each seed has its own grouping, training and sampling, base included. Writes the table, at temperature 1 with the sentence over all
 temperatures, and, from the first seed, docs/demo.svg.
-A run that was stopped goes on where it was.
+An interrupted run resumes.
 """
 
 import json
@@ -43,7 +43,7 @@ def compare(before, after, k):
 
 
 def main(work, out):
-    """Run the seeds and write what they gave."""
+    """Run the seeds and write the results."""
     runs, rows = [], []
     for seed in SEEDS:
         recipe = load_recipe("demo", [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed")])

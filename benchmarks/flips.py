@@ -1,4 +1,4 @@
-"""Do verdicts depend on the load? python benchmarks/flips.py [--attempts 10000] [--busy 4] [--out FILE.json]
+"""Dependence of verdicts on the machine's load: python benchmarks/flips.py [--attempts 10000] [--busy 4] [--out FILE.json]
 
 The same attempts are judged twice: on the machine as it is, and beside ``busy`` times as many busy processes as there are cores. A flip
 is an attempt whose status or outcomes differ. Programs of several habits: quick and right, wrong, raising, busy for a quarter of the time
@@ -52,7 +52,7 @@ def pairs(count):
 
 @contextmanager
 def busy_processes(count):
-    """Keep so many processes busy."""
+    """Keep this number of processes busy within the context."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -63,7 +63,7 @@ def busy_processes(count):
 
 
 def flips(count, busy):
-    """Return the figures of both ways."""
+    """Return the results with and without the additional load."""
     todo, how, load = pairs(count), Judging(LIMITS), os.getloadavg()[0]
     started = time.monotonic()
     idle = verify(todo, how)
@@ -88,7 +88,7 @@ def flips(count, busy):
 
 
 def main():
-    """Measure and write."""
+    """Measure and write the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--attempts", type=int, default=10_000)
     parser.add_argument("--busy", type=int, default=4)

@@ -1,7 +1,8 @@
-"""All that only a GPU can show, in at most eight minutes: python benchmarks/gpu.py [--small] [--out FOLDER] [--trl FOLDER] [PART ...]
+"""Measurements that need a GPU, in at most eight minutes: python benchmarks/gpu.py [--small] [--out FOLDER] [--trl FOLDER] [PART ...]
 
-Each part runs in a separate process with a time limit and writes gpu_PART.json. A part that cannot run here says why, and the others
-go on; the last lines list what was not done. ``--small`` runs the same code with tiny models, on a CPU as well; its figures mean nothing.
+Each part runs in a separate process with a time limit and writes gpu_PART.json. If a part cannot run here, the reason is printed and the
+other parts run; the last lines list the missing results. ``--small`` runs the same code with tiny models, also on a CPU; its measurements
+are meaningless.
 
     kinds      attention of packed rows against padded texts, forward and backward, in bfloat16, model by model
     curve      golden loss curves of tests/train/test_curves.py, in float32 on this device
@@ -32,9 +33,9 @@ sys.path.insert(0, str(ROOT))
 SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 190, "sampling": 40, "vllm": 110, "largest": 90}
 """Parts in their order, and their time limits."""
 ALL_SECONDS = 475
-"""Time limit of all parts together: what is left after the others is the limit of the last ones."""
+"""Time limit of all parts together, seconds; it also bounds the limits of the last parts."""
 LEAST_SECONDS, SLOW = 5, 3
-"""A part is not begun with less time; ``--small`` may run on a slow CPU and has so many times the limits."""
+"""Shortest time in which a part is started, seconds; factor of all limits with ``--small``, which may run on a slow CPU."""
 TINY = "qwen2-tiny-random"
 
 
@@ -117,7 +118,7 @@ def resume(_small, _trl):
 
 
 def step(small, trl):
-    """Return seconds, memory and utilisation of a step of ours and of TRL's, by model, and ours beside theirs."""
+    """Return seconds, memory and utilisation of a training step of upsolve and of TRL by model, and their ratios."""
     from train_step import CHECKPOINTING, bar_of, matmul_flops, measure, row_of
 
     from tests.conftest import write_tiny_model
@@ -306,7 +307,7 @@ def not_done(name, result):
 
 
 def main(given):
-    """Run the parts and write them down; exit 1 where one failed."""
+    """Run the parts and write their results; exit with 1 if one failed."""
     failed, missing, started = False, [], time.monotonic()
     for name in given.parts or PARTS:
         left = ALL_SECONDS - (time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""What judges make of honest programs and of cheats: python benchmarks/honest_peers.py PEERS_PYTHON [--out FILE.json]
+"""Outcomes of several judges on honest programs and on cheats: python benchmarks/honest_peers.py PEERS_PYTHON [--out FILE.json]
 
 PEERS_PYTHON is the interpreter of an environment with the peers, as verify_throughput.py wants it, and with LiveCodeBench's package
 ``lcb_runner`` (in its repository; it needs numpy and tqdm) in PYTHONPATH. Honest programs are those of tests/honest, each in the form it was
@@ -150,7 +150,7 @@ def measure(python):
 
 
 def main():
-    """Measure and write."""
+    """Measure and write the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peers_python")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "honest.json")

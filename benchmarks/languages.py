@@ -1,13 +1,13 @@
-"""How fast programs of each language are judged: python benchmarks/languages.py [--before TREE] [--count 24] [--data DATA] [--out OUT.json]
+"""Speed of judging programs in each language: python benchmarks/languages.py [--before TREE] [--count 24] [--data DATA] [--out OUT.json]
 
-Of every language that is installed here, COUNT different programs that are built and run on two tests: as installed, and after
-``upsolve packages --prepare``; with --before, also by an earlier source tree. The arms take turns, in processes of their own. And of
-every language that has something to prepare, the processor seconds of one build outside of the sandbox, the least of three: these do
-not depend on what else runs on the machine.
+For every installed language, COUNT different programs are built and run on two tests: as installed, after ``upsolve packages --prepare``
+and, with --before, by an earlier source tree. These arms alternate, each in a separate process. For every language that has files to
+prepare, the processor seconds of one build outside the sandbox are measured as well (minimum of three), which hardly depend on the load of
+the machine.
 
 With --data, which holds mxeval/ as its authors publish it, COUNT reference programs of each file of MBXP and multilingual HumanEval,
-evenly spaced: the reference with its tests behind it must exit with 0. What does not pass is listed by kind: references that fail their
-own tests are known to be among them.
+evenly spaced, are judged: the reference followed by its tests must exit with 0. Failures are listed by kind; some references are known to
+fail their own tests.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def different(name, code, count):
 
 
 def rate(name, codes, tree, packages):
-    """Return attempts a second and how many passed, judged by a source tree with a folder of prepared files."""
+    """Return attempts per second and the number that passed, judged by a source tree with a folder of prepared files."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "UPSOLVE_PACKAGES": str(packages)}
     done = subprocess.run(
         [sys.executable, "-c", CHILD],
@@ -87,7 +87,7 @@ def rate(name, codes, tree, packages):
 
 
 def rates(count, before):
-    """Return a row for each program: attempts a second in each arm."""
+    """Return a row for each program: attempts per second in each arm."""
     rows = []
     with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as prepared:
         os.environ["UPSOLVE_PACKAGES"] = str(Path(prepared) / "python")

@@ -1,4 +1,4 @@
-"""Methods side by side on one model, one archive, one budget: python benchmarks/leaderboard.py WORK [--domain sql] [--methods sft rloo] [--seeds 0 1 2]
+"""Methods compared with the same model, archive and budget: python benchmarks/leaderboard.py WORK [--domain sql] [--methods sft rloo] [--seeds 0 1 2]
 
 Domains:
     sql      embedded-sql: questions over schemas that no training task has
@@ -6,14 +6,13 @@ Domains:
     python   the embedded archive of Python tasks, split 1
 
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
-its best one is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``own ...`` methods go on from the model of ``sft`` on
-samples of that model, which are made once a seed; ``grpo`` goes on from it online for as many seconds as sampling and ``own rloo`` took.
-Controls see the same attempts with verdicts shuffled, inverted, ignored, or of the format alone.
+its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``own ...`` methods start from the model of ``sft``
+and train on samples of that model, which are made once per seed; ``grpo`` starts from the same model and trains online for as many seconds
+as sampling and ``own rloo`` took. Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
-A cell is one method and one seed of a domain; it keeps its run in WORK and its figures in results/leaderboard/DOMAIN/METHOD-SEED.json.
-What is done is not done again: interrupt any time, start several processes with other --methods or --seeds (one thread each,
-OMP_NUM_THREADS=1), and call it once more without arguments but WORK to write results/leaderboard.json, docs/leaderboard.md and its picture
-from all cells that are there.
+A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json. Finished
+cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last
+call with WORK alone writes results/leaderboard.json, docs/leaderboard.md and its plot from all finished cells.
 """
 
 import argparse
@@ -75,13 +74,13 @@ class Method:
     """A row of the table."""
 
     recipe: str
-    """The recipe that it trains by."""
+    """Name of the recipe."""
     settings: tuple[str, ...] = ()
-    """What it changes."""
+    """Settings that override the recipe's."""
     start: str = ""
-    """Method whose model it goes on from; '': the base."""
+    """Method whose trained model is the start; '': the base model."""
     own: bool = False
-    """Whether it trains on samples of its start instead of the archive's attempts."""
+    """Whether the method trains on samples of its start model instead of the archive's attempts."""
 
 
 LOW = "optim.lr=1e-5"
@@ -189,7 +188,7 @@ def settings_of(work, name):
 
 
 def trained(work, name):
-    """Train a method, or read back what is there."""
+    """Train a method, or load the finished run."""
     recipe = work.recipe(METHODS[name].recipe, *settings_of(work, name))
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     return train(recipe, split.groups["train"], split.groups["dev"], work.at(name) / "training")
@@ -209,7 +208,7 @@ def measured(work, file, model):
 
 
 def cell(work, name):
-    """Run one cell and write its figures."""
+    """Run one cell and write its results."""
     place = CELLS / work.domain
     base = measured(work, place / f"base-{work.seed}.json", work.recipe("sft").model.name)
     done = trained(work, name)
@@ -233,7 +232,7 @@ def points(estimate):
 
 
 def figures(sweeps, bases, placebos):
-    """Return what a method gave over its seeds, beside the base and beside the control with shuffled verdicts of the same seeds."""
+    """Return the results of a method over its seeds, compared with the base model and with the control with shuffled verdicts."""
 
     def scores(runs, part):
         return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in runs])
@@ -321,7 +320,7 @@ def draw(tables, file):
 
 
 def main():
-    """Run the cells that are asked for, then write what all cells say."""
+    """Run the requested cells, then write the results of all cells."""
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
     parser.add_argument("--domain", choices=[*DOMAINS], nargs="*", default=[])

@@ -1,4 +1,4 @@
-"""What a measurement was made on."""
+"""Description of the machine on which a measurement was made."""
 
 import os
 import platform

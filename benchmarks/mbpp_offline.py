@@ -1,7 +1,7 @@
 """Offline methods on MBPP: python benchmarks/mbpp_offline.py DATA WORK [OUT.json]
 
 Trains SmolLM2-135M-Instruct on other models' attempts (published with LDB, judged by us) at one part of MBPP's tasks, and measures pass@1 and pass@8 on tasks of the other part: base, sft, rloo, group_norm, exp_advantage and topr, three seeds each.
-Everything is kept in WORK; a run that was stopped goes on where it was. OUT is written after every arm.
+All results are kept in WORK; an interrupted run resumes. OUT is written after every arm.
 """
 
 import json
@@ -75,7 +75,7 @@ def recipe_of(method, seed, work):
 
 
 def run(method, seed, split, work):
-    """Train (unless base) and measure one seed; what is done is read back."""
+    """Train (unless base) and measure one seed; finished results are loaded."""
     recipe: Recipe = recipe_of(method, seed, work)
     place, file = work / f"{method}-{seed}", work / f"{method}-{seed}.json"
     if not file.exists():

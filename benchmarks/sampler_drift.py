@@ -1,4 +1,4 @@
-"""How far a sampler's log-probabilities are from the trainer's, and what a correction changes: python benchmarks/sampler_drift.py WORK
+"""Difference between the log-probabilities of samplers and trainer, and the effect of a correction: python benchmarks/sampler_drift.py WORK
 
 Run it where vLLM and upsolve[train] are installed together (`make test-vllm` makes .venv-vllm so), with PYTHONPATH=src.
 
@@ -8,7 +8,7 @@ scores   Samples of SmolLM2-135M-Instruct at temperature 1 by vLLM, by batched d
          whole attempts, and the share of tokens whose weight TIS caps and that IcePop masks, at the defaults of objective.correction.
 online   GRPO for a few rounds with batched decoding, and with vLLM without a correction, with TIS, and with IcePop. Same seeds.
 
-What is done is not done again: each sampler and each run is a process of its own that leaves a file in WORK. Writes
+Finished work is not repeated: each sampler and each run is a separate process that writes a file in WORK. Writes
 results/sampler_drift.json.
 """
 
@@ -112,7 +112,7 @@ def encoded(prompt_P, attempts):
 
 
 def difference(attempts, logps):
-    """Return how far the trainer is from the sampler."""
+    """Return the statistics of the log-ratios of trainer and sampler."""
     ratios = [
         torch.from_numpy(logp).double() - torch.tensor(a.token_logps).double() for a, logp in zip(attempts, logps, strict=True)
     ]
@@ -192,7 +192,7 @@ def run_alone(job, *words):
 
 
 def main(job):
-    """Do what is missing, and write down what it gave."""
+    """Run the missing samplers and arms, and write the results."""
     if job.sampler:
         sample(job.sampler, job)
         return

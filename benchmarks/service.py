@@ -1,8 +1,8 @@
 """The judge as a service under load: python benchmarks/service.py [OUT.json]
 
-A real server, four clients at once with 2,500 attempts each, every tenth of which hangs until its 0.25 s are over; in between, one
-small program after the other by /run_code. Counted is what arrives over HTTP: a verdict that never comes is lost, one that comes
-twice is doubled. Without the cache: everything is judged.
+One server and four concurrent clients with 2,500 attempts each, every tenth of which hangs until its time limit of 0.25 s; at the same
+time, small programs run one after another through /run_code. Verdicts are counted as they arrive over HTTP: one that never arrives is
+lost, one that arrives twice is doubled. The cache is off, so every attempt is judged.
 """
 
 import json
@@ -75,7 +75,7 @@ def small_requests(url, over, waits):
 
 
 def measure(url):
-    """Return the figures of one load."""
+    """Return the results of one load."""
     waits, over = [], threading.Event()
     with ThreadPoolExecutor(CLIENTS + 1) as threads:
         small = threads.submit(small_requests, url, over, waits)
@@ -105,7 +105,7 @@ def measure(url):
 
 
 def main(out):
-    """Measure and write down."""
+    """Measure and write the results."""
     command = [sys.executable, "-m", "upsolve", "verify", "--serve", "--port", "0", "--no-cache"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -1,4 +1,4 @@
-"""Does anything build up or get lost? python benchmarks/soak.py [--attempts 300000] [--out FILE.json]
+"""Leaks of memory, processes or verdicts over a long run: python benchmarks/soak.py [--attempts 300000] [--out FILE.json]
 
 Attempts of which a tenth hangs, floods its output or its results, or fills its memory are judged in equal parts; after each part the
 memory of this process and its workers is noted. At the end no process, file, mount or control group may be left.
@@ -54,7 +54,7 @@ def groups(workers):
 
 
 def soak(count):
-    """Return the figures."""
+    """Return the results."""
     before, wrong, memory, workers = traces(), Counter(), [], set()
     statuses, started, each = Counter(), time.monotonic(), count // PARTS
     for part in range(PARTS):
@@ -81,7 +81,7 @@ def soak(count):
 
 
 def main():
-    """Measure and write."""
+    """Measure and write the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--attempts", type=int, default=300_000)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "soak.json")

@@ -1,4 +1,4 @@
-"""One measurement of train_step.py, in a process of its own: python benchmarks/step_ways.py JOB, a job as JSON; prints JSON.
+"""One measurement of train_step.py, in a separate process: python benchmarks/step_ways.py JOB, a job as JSON; prints JSON.
 
 Load the model, make the groups, do some of them to warm up, then whole steps that are timed: loss and backward of all groups, one group a
 pass, and AdamW where the job asks for it. The highest memory counts above what model, gradients and AdamW take. The length of the
@@ -51,7 +51,7 @@ if torch.cuda.is_available():
 
 
 def groups_of(job, codec):
-    """Return the groups of a job."""
+    """Return the token groups of a job."""
     random = np.random.default_rng(0)
     if job["shape"] == "archive":
         from upsolve.archive.store import open_archive
@@ -129,7 +129,7 @@ def all_logits(model, batch):
 
 
 def ours(job, model, groups):
-    """Return a function that does a step of so many groups our way, and returns the loss."""
+    """Return a function that runs the forward and backward passes of a step in upsolve, and returns the loss."""
     if job["way"] != "ours, sdpa" and job["way"] != "ours, padded":
         model.set_attn_implementation(
             {"ours, whole rows": TREE, "ours, flex": FLEX}.get(job["way"], packed_scorers(model)[0][0])
@@ -181,7 +181,7 @@ def padded_ids(rows, left):
 
 
 def theirs(job, model, groups, codec):
-    """Return a function that does a step of so many groups TRL's way, and returns the loss."""
+    """Return a function that runs the forward and backward passes of a step in TRL, and returns the loss."""
     trainer = trl_trainer(job, model, codec, tempfile.mkdtemp())
     trainer.current_gradient_accumulation_steps = 1  # num_items_in_batch counts the whole step already
     model = trainer.model.train()
@@ -214,7 +214,7 @@ def theirs(job, model, groups, codec):
 
 
 def peak_reset():
-    """Forget the highest memory so far."""
+    """Reset the peak memory."""
     if DEVICE == "cuda":
         torch.cuda.reset_peak_memory_stats()
     else:
@@ -222,7 +222,7 @@ def peak_reset():
 
 
 def peak():
-    """Return the highest memory since then, bytes."""
+    """Return the peak memory since the last reset, bytes."""
     if DEVICE == "cuda":
         return torch.cuda.max_memory_allocated()
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()

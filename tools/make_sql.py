@@ -1,7 +1,7 @@
 """Make the archive ``embedded-sql``: questions about generated databases, with judged queries: python tools/make_sql.py [FOLDER]
 
 48 schemas (tools/sqlworld/*.txt) of everyday domains, three splits that share no table; 38 kinds of question in three difficulties. A task
-has three hidden databases, chosen so that typical wrong queries answer otherwise in at least one. Everything follows from the seed.
+has three hidden databases, chosen so that typical wrong queries have a different answer in at least one. The seed determines everything.
 """
 
 import json
@@ -63,7 +63,7 @@ def write(made: Made, folder: Path) -> Archive:
 
 
 def main() -> None:
-    """Make the archive and say what is in it."""
+    """Make the archive and print its counts."""
     made = make()
     print(archive_info(write(made, Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)))
     status = {verdict.attempt_id: verdict.status for verdict in made.verdicts}

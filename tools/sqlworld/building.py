@@ -1,4 +1,4 @@
-"""Tasks with attempts: questions whose databases tell the right query from most wrong ones."""
+"""Tasks with attempts: questions with databases on which most wrong queries have a different answer than the right one."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ __all__ = ["KINDS", "Made", "build"]
 KINDS: Mapping[str, Kind] = {**SINGLE, **JOINED}
 POOL, TESTS, TRIES, EXTRA = 6, 3, 30, 3
 RIGHT, WRONG = 2, 3
-"""Right attempts of a task, and the fewest others."""
+"""Number of right attempts of a task, and smallest number of wrong ones."""
 KILLED = 0.85
 """Share of the mutations that some database of the pool tells from the right query, which the three chosen ones must tell as well."""
 MOST_EXPECTED = 30
@@ -95,7 +95,7 @@ def databases(
 
 
 def differs(world: World, number: int, question: Question, text: str) -> bool:
-    """Return whether a query answers otherwise than the right one in a database."""
+    """Return whether a query's answer in a database differs from that of the right query."""
     connection = world.connections[number]
     expected = answer(connection, render(question.query))
     assert isinstance(expected, list)

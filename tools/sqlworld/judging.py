@@ -12,7 +12,7 @@ __all__ = ["Answer", "answer", "compare", "text_of"]
 
 MOST_ROWS = 10_000
 STEPS = 2_000_000
-"""Most instructions of SQLite's machine for one query."""
+"""Largest number of SQLite virtual machine instructions for one query."""
 UNPARSED = ("syntax error", "unrecognized token", "incomplete input", "one statement")
 
 Answer = list[tuple[Any, ...]] | sqlite3.Error
@@ -20,7 +20,7 @@ Answer = list[tuple[Any, ...]] | sqlite3.Error
 
 
 def answer(connection: sqlite3.Connection, query: str) -> Answer:
-    """Return what a query gives."""
+    """Return the rows of a query, or its error."""
     connection.set_progress_handler(lambda: 1, STEPS)
     try:
         return connection.execute(query).fetchmany(MOST_ROWS)
