@@ -1,9 +1,9 @@
 """One measurement of train_step.py, in a separate process: python benchmarks/step_ways.py JOB, a job as JSON; prints JSON.
 
-Load the model, make the groups, do some of them to warm up, then whole steps that are timed: loss and backward of all groups, one group a
-pass, and AdamW where the job asks for it. The highest memory counts above what model, gradients and AdamW take. The length of the
-gradient shows that all ways but SFT compute the same. Groups are random tokens of exact lengths, prompts P and attempts R, G attempts
-a group; ``archive`` takes groups of the embedded archive as they are.
+Loads the model, makes the groups, warms up on some of them, and then times whole steps: loss and backward pass of all groups, one group per
+pass, and AdamW if the job asks for it. Peak memory is counted above that of model, gradients and AdamW. The gradient norm shows that all
+ways except SFT compute the same. Groups are random tokens with G attempts each, prompts of P and attempts of R tokens; ``archive`` uses
+groups of the embedded archive.
 
 Ways:
     trl                  GRPOTrainer's own loss (and so its log-probabilities), gradient checkpointing off

@@ -6,11 +6,11 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 SPEEDS = (("groups_per_second", ".3f"), ("tokens_per_second", ".0f"), ("utilisation", ".2f"))
 ARMS = {"sources": "online", "rewards": "tests", "dense": "PPO, outcome", "robot": "PPO, outcome"}
-"""Sets of arms, each with the one that others are compared with."""
+"""Sets of arms, each with the arm that the others are compared with."""
 
 
 def read(name):
-    """Return a result."""
+    """Return the content of a result file."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -154,7 +154,7 @@ def languages():
 
 
 def drift():
-    """Return the tables of how far samplers are from the trainer, and of the online runs with and without a correction."""
+    """Return the tables of the drift between samplers and trainer, and of the online runs with and without a correction."""
     data = read("sampler_drift")
     rows = [
         [

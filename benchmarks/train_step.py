@@ -1,8 +1,8 @@
-"""What a training step costs, beside TRL: python benchmarks/train_step.py TRL_FOLDER [OUT.json] [MODE] [--rounds N] [--work DIR]
+"""Time and memory of a training step, compared with TRL: python benchmarks/train_step.py TRL_FOLDER [OUT.json] [MODE] [--rounds N] [--work DIR]
 
-TRL_FOLDER holds TRL and what it needs beyond our own requirements (pip install --no-deps --target TRL_FOLDER trl datasets pandas
-multiprocess dill xxhash). What is measured, and how, is said in step_ways.py. A round goes through all jobs and ways, a process each;
-rounds follow each other, so that a machine that gets slower does so for all. Medians count, with the least and the most.
+TRL_FOLDER holds TRL and its requirements that upsolve does not have (pip install --no-deps --target TRL_FOLDER trl datasets pandas
+multiprocess dill xxhash). step_ways.py describes the measurements. A round runs all jobs and ways, each in a separate process; rounds
+follow one another, so that a machine that slows down affects all ways alike. Results are medians with minimum and maximum.
 
     (no option)  every size and way, one by one: two hours
     --quick      two sizes, three ways

@@ -1,4 +1,4 @@
-"""A package of its own adds one record of each kind, and the command line uses them by name: no fork, no registration."""
+"""A separate package provides one record of each kind, and the command line uses them by name, without a fork or registration."""
 
 import json
 import shutil

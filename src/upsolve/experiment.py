@@ -1,4 +1,4 @@
-"""The main job: evaluate, train on the archive, evaluate again, report. What is finished is not done again."""
+"""Experiments: evaluate the base model, train, evaluate the trained model, report. Finished stages are not repeated."""
 
 import os
 import platform
@@ -41,7 +41,7 @@ MEASURED = (
     *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
     "evaluate.likelihood_tasks",
 )
-"""Keys that decide the figures of ``base.json``: once it exists, they may not change."""
+"""Keys that determine the numbers in ``base.json``; they may not change once the file exists."""
 
 
 def measure(
@@ -54,7 +54,7 @@ def measure(
     evaluate: EvalConfig,
     progress: OnProgress,
 ) -> Sweep:
-    """Evaluate a model at several temperatures, or read back the file of an earlier call."""
+    """Evaluate a model at several temperatures, or load the result of an earlier call."""
     if file.exists():
         return load_sweep(file)
     sweep = sweep_model(
@@ -77,7 +77,7 @@ def is_not_measured(key: str, _old: Any, _new: Any) -> bool:
 
 
 def check_temperatures(before: Sweep, config: EvalConfig, folder: Path) -> None:
-    """Refuse to measure a model at several temperatures where the base was measured at one, by an earlier version.
+    """Refuse to measure a model at several temperatures if an earlier version measured the base model at one only.
 
     Raises:
         TrainingError: names the file and what to do.
@@ -196,7 +196,7 @@ def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, flo
 
 
 def content_of(name: str, sweeps: tuple[Sweep, Sweep], trained: Trained, *, folder: Path, tasks: HeldOut) -> ReportContent:
-    """Return what a report shows of two sweeps and the training between them, with examples of their samples."""
+    """Return the content of a report on two sweeps and the training between them, with examples of their samples."""
     return ReportContent(
         title=f"{name}: before and after training on judged attempts",
         sweeps=sweeps,
@@ -206,7 +206,7 @@ def content_of(name: str, sweeps: tuple[Sweep, Sweep], trained: Trained, *, fold
 
 
 def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: HeldOut, trained: Trained) -> dict[str, str]:
-    """Return what was run, by label."""
+    """Return the facts about a run that a report shows, by label."""
     return {
         "model": model.name,
         "training": trained.text(),

@@ -1,4 +1,4 @@
-"""Columns of ``select`` that the frozen start computes: strangers' programs by their likelihood."""
+"""Columns of ``select`` with the likelihood of attempts under the frozen start."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A kernel of its own: the container that gVisor is given, a clear refusal without it, and, where it is installed, the judge in it."""
+"""gVisor, a separate kernel for attempts: the container that gVisor is given, a clear refusal without it, and, where it is installed, the judge in it."""
 
 import json
 import os

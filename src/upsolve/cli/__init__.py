@@ -1,1 +1,1 @@
-"""The command line. It parses before it imports anything heavy."""
+"""The command line. Arguments are parsed before torch and other slow modules are imported."""

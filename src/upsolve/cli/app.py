@@ -1,4 +1,4 @@
-"""Shared by the commands: the application, types of their options, tables."""
+"""Shared by all commands: the application, the types of options, the printing of tables."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,7 +66,7 @@ def show(table: "Table") -> None:
 
 
 def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
-    """Print what changed from the first model to each of the others, in one sentence each, and the tables of all.
+    """Print one sentence for each model that compares it with the first model, and the tables of all models.
 
     Raises:
         ConfigError: the models were measured on different tasks.

@@ -36,7 +36,7 @@ def ingest(
     ] = 0.01,
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
-    """Import tasks, attempts and recorded verdicts. An import that was stopped starts over, and nothing is stored twice."""
+    """Import tasks, attempts and recorded verdicts. An interrupted import starts over, and nothing is stored twice."""
     if sources:
         list_sources()
         return
@@ -61,7 +61,7 @@ def ingest(
 
 
 def pairs(given: list[str]) -> dict[str, str]:
-    """Return the values of key=value by key."""
+    """Return the values of ``key=value`` words by key."""
     for text in given:
         if "=" not in text:
             raise typer.BadParameter(f"--option {text}: write it as key=value")
@@ -135,7 +135,7 @@ def query(archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the 
 
 @archive_app.command("export")
 def export(archive: Place, out: Annotated[Path, typer.Argument(help="JSONL file.")]) -> None:
-    """Write an archive as JSONL: one record a line, which `upsolve ingest jsonl` reads back."""
+    """Write an archive as JSONL, one record per line, which `upsolve ingest jsonl` reads back."""
     from upsolve.archive.sources.jsonl import write
     from upsolve.archive.store import open_archive
 

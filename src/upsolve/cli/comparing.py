@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["compare", "power", "report"]
 
 KS = (1, 2, 4, 8, 10, 16, 32, 64, 100)
-"""The k of pass@k that a report shows, up to the number of samples of a task."""
+"""Values of k for which a report shows pass@k, if the tasks have enough samples."""
 DIFFERENCES = (0.02, 0.03, 0.05, 0.10, 0.15)
-"""Differences, as shares, for which `power` says how many tasks they need."""
+"""Differences, as shares, for which `power` prints the number of tasks needed to detect them."""
 
 
 @app.command()
@@ -41,7 +41,7 @@ def compare(
         list[Path], typer.Argument(help="Folders of finished runs; controls among them, such as that of `placebo`.")
     ],
 ) -> None:
-    """Compare runs with their base and with controls: what a method gains, and what of it the verdicts are worth."""
+    """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts."""
     from upsolve.report.tables import runs_table, worth_table
 
     found = [run_result(folder) for folder in runs]
@@ -83,7 +83,7 @@ def power(
         typer.Option(help="Folder of a finished run, whose observed deviation is taken instead of --rate."),
     ] = None,
 ) -> None:
-    """Say what difference a number of tasks can show, and how many tasks a difference needs."""
+    """Compute the difference that a number of tasks can show, and the number of tasks that a difference needs."""
     from upsolve.evaluate.power import CORRELATION, answer_deviation, detectable, tasks_needed
 
     try:
@@ -98,7 +98,7 @@ def power(
 
 
 def observed_deviation(folder: Path) -> float:
-    """Return the standard deviation over tasks of the change of pass@1 in a finished run, base and trained model at their best temperatures.
+    """Return the standard deviation over tasks of the change in pass@1 of a finished run, each model at its own best temperature.
 
     Raises:
         ConfigError: the run is not finished, or no task differs.

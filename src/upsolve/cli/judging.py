@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor", "verify"]
 
 BATCH = 1000
-"""Verdicts written at once."""
+"""Number of verdicts per write."""
 
 
 @app.command()
@@ -91,7 +91,7 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
 
 
 def to_judge(store: "Archive", how: Judging, *, everything: bool) -> "tuple[list[tuple[Task, Attempt]], int, int]":
-    """Return what is to be judged, each program once; how many programs are judged already, and how many have no task."""
+    """Return the programs to judge, each once; the number of programs that are already judged; and the number without a task."""
     from upsolve.types import Status
     from upsolve.verify.analysis.analyst import tools
     from upsolve.verify.judge.outcomes import JUDGE
@@ -107,7 +107,7 @@ def to_judge(store: "Archive", how: Judging, *, everything: bool) -> "tuple[list
 
 
 def show_outcomes(verdicts: "Sequence[Verdict]") -> None:
-    """Print the number of verdicts by outcome and, for unscored ones, by reason with what to do."""
+    """Print the number of verdicts by outcome and, for unscored ones, by reason, with a remedy for each reason."""
     from upsolve.report.tables import Table
     from upsolve.types import Status
 

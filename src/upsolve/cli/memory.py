@@ -10,7 +10,7 @@ from upsolve.cli.recipes import load
 __all__ = ["memory"]
 
 SEEN_GROUPS = 500
-"""Groups of an archive whose lengths are looked at."""
+"""Largest number of groups of an archive whose lengths are read."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The command that says, before anything is trained, whether an archive will help."""
+"""``upsolve plan``: whether an archive will help a model, before training."""
 
 import json
 import math
@@ -55,13 +55,13 @@ def plan(
 
 
 def as_text(found: "Plan") -> str:
-    """Return a plan as one JSON object; what is not known is null."""
+    """Return a plan as one JSON object; unknown values are null."""
     numbers = json.loads(json.dumps(asdict(found)), parse_constant=lambda _nan: None)
     return json.dumps(numbers, indent=1)
 
 
 def show_plan(found: "Plan") -> None:
-    """Print the tables of a plan, and its advice."""
+    """Print the tables and the advice of a plan."""
     from upsolve.report.tables import Table
 
     rows = [*group_rows(found), *label_rows(found)]

@@ -1,4 +1,4 @@
-"""Progress of a command: bars on a terminal, a line now and then elsewhere. Both go to standard error."""
+"""Progress of a command on standard error: bars on a terminal, otherwise a line every ``EVERY_SECONDS``."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["EVERY_SECONDS", "bars", "line_reporter"]
 
 EVERY_SECONDS = 30.0
-"""Seconds between two lines of one stage where standard error is no terminal."""
+"""Seconds between two lines of a stage if standard error is not a terminal."""
 
 
 @contextmanager
@@ -65,5 +65,5 @@ def stage_name(stage: str) -> str:
 
 
 def to_stderr(line: str) -> None:
-    """Print a line at once."""
+    """Print a line to standard error and flush it."""
     print(line, file=sys.stderr, flush=True)

@@ -41,7 +41,7 @@ def first_sentence(text: str) -> str:
 def load(
     recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
 ) -> "Recipe":
-    """Read a recipe with the options that every command of a model has.
+    """Read a recipe and apply the options that are common to all commands with a model.
 
     Raises:
         ConfigError: no such recipe, or a wrong key or value.
@@ -58,7 +58,7 @@ def load(
 def load_evaluated(
     recipe: str | None, settings: Sequence[str] | None, *, model: str = "", archive: str = "", seed: int | None = None
 ) -> "Recipe":
-    """Read a recipe for a command that evaluates, as ``load``.
+    """Read a recipe for a command that evaluates, like ``load``.
 
     Raises:
         ConfigError: as ``load``; or a setting that evaluations do not read is overridden.
@@ -78,7 +78,7 @@ def load_evaluated(
 
 
 def seeded(recipe: "Recipe", seed: int) -> "Recipe":
-    """Return a recipe with one seed for training, grouping, evaluation and rollouts."""
+    """Return a recipe with the same seed for training, grouping, evaluation and rollouts."""
     new = {"seed": seed}
     rollout = recipe.source.rollout.model_copy(update=new)
     stages = {
