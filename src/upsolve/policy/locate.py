@@ -86,10 +86,10 @@ def hint(path: Path) -> str:
 
 
 def on_hub(name: str, *, offline: bool) -> Located:
-    """Return the location of a model on the hub: the local cache if it is there, else its name, to be downloaded.
+    """Return the location of a model on the hub; offline, or if the hub cannot be reached, that of its copy in the local cache.
 
     Raises:
-        ModelError: the hub does not have it, refuses access, or cannot be reached.
+        ModelError: the hub does not have the model or refuses access; or there is no local copy, offline or if the hub cannot be reached.
     """
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
