@@ -113,6 +113,7 @@ def test_the_same_as_nobody():
     assert "userns" in said["layers"] and "own_uid" not in said["layers"] and said["tries"] >= 160
 
 
+@pytest.mark.slow
 def test_the_same_by_several_workers():
     seen = []
     found = [*checks(Judging(workers=4), progress=lambda done, total: seen.append((done, total)))]
