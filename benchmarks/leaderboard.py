@@ -7,8 +7,8 @@ Domains:
 
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``own ...`` methods start from the model of ``sft``
-and train on samples of that model, which are made once per seed; ``grpo`` starts from the same model and trains online for as many seconds
-as sampling and ``own rloo`` took. Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
+and train on samples of that model, which are made once per seed; ``grpo`` starts from the same model and trains online for ten
+rounds of eight groups. The cost of a cell is its training (online with sampling), not the samples of ``own ...``. Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json. Finished
 cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from upsolve.config.strict import Strict
 
-__all__ = ["COLUMNS", "SelectConfig", "selection_table"]
+__all__ = ["COLUMNS", "QUERIES", "SelectConfig", "selection_table"]
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "task_id": ("TEXT", "the task"),

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,8 @@ from upsolve.plugins import find
 from upsolve.reward.components import CLOCK_SECONDS, Component
 from upsolve.reward.controls import controlled
 from upsolve.reward.hacks import hacks
-from upsolve.reward.judged import Judged, Part
-from upsolve.types import Group, Status, Verdict
+from upsolve.reward.judged import Judged, Part, group_of
+from upsolve.types import Group, Status
 
 __all__ = ["Rewarded", "analyses_needed", "baseline_seconds", "check_rewards", "judged_of", "reward"]
 
@@ -87,11 +86,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         else:
             kept.append(index)
             parts.append(found)
-    scored = Group(
-        group.task,
-        tuple(group.attempts[i] for i in kept),
-        tuple(cast(Verdict, group.verdicts[i]) for i in kept),
-    )
+    scored = group_of(group, kept)
     values = [math.fsum(part.weight * part.value for part in some) for some in parts]
     return Rewarded(scored, np.array(values, dtype=np.float64), tuple(parts), left_out, flagged)
 

@@ -1,10 +1,11 @@
 """The input of a reward component, and its contribution to a reward."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsolve.types import Attempt, Task, Verdict
+from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["Judged", "Part"]
+__all__ = ["Judged", "Part", "group_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +32,8 @@ class Part:
     """Value of the component, unweighted."""
     weight: float
     """Weight of the term: a reward is the sum of weight times value."""
+
+
+def group_of(group: Group, indices: Sequence[int]) -> Group:
+    """Return a group of some of the attempts."""
+    return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))

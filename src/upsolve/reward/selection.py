@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from upsolve.config.select import COLUMNS, SelectConfig, selection_table
+from upsolve.config.select import COLUMNS, QUERIES, SelectConfig, selection_table
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
-from upsolve.types import Attempt, Group, Status, content_id
+from upsolve.reward.judged import group_of
+from upsolve.types import Attempt, Status, content_id
 
 __all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
 
@@ -99,7 +100,7 @@ def asked(
                     | {"place": i, "chance": chance(attempt, number, seed)}
                 )
                 table.execute(insert, row)
-        return {name: config.ask(table, name) for name in ("groups", "attempts", "weight", "order") if getattr(config, name)}
+        return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
 
 
 def start_columns(found: Likelihood | None) -> dict[str, Any]:
@@ -168,12 +169,10 @@ def weight_of(value: Any, expression: str) -> float:
 
 def part(one: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
     """Return a group with the attempts at these indices and their weights; the others are counted in ``left_out``."""
-    group, gone = one.group, len(one.rewards_G) - len(indices)
-    attempts, verdicts = (tuple(some[i] for i in indices) for some in (group.attempts, group.verdicts))
-    left_out = one.left_out + Counter({"select.attempts": gone})
+    left_out = one.left_out + Counter({"select.attempts": len(one.rewards_G) - len(indices)})
     return replace(
         one,
-        group=Group(group.task, attempts, verdicts),  # pyright: ignore[reportArgumentType]
+        group=group_of(one.group, indices),
         rewards_G=one.rewards_G[list(indices)],
         parts=tuple(one.parts[i] for i in indices),
         left_out=left_out,

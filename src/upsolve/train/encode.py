@@ -15,8 +15,8 @@ from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards
-from upsolve.reward.judged import Judged
-from upsolve.train.groups import TrainGroup, behavior_logps, group_of
+from upsolve.reward.judged import Judged, group_of
+from upsolve.train.groups import TrainGroup, behavior_logps
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Status, content_id
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, DataConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.reward.judged import Part
+from upsolve.reward.judged import Part, group_of
 from upsolve.types import Attempt, Group, Status, Verdict, content_id
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "behavior_logps",
     "counts_of",
     "draw_groups",
-    "group_of",
     "group_seed",
     "passed",
     "select",
@@ -83,11 +82,6 @@ def select(group: Group, authors: Sequence[str]) -> Group:
     """Return the group with only the attempts of these authors; all of them when none is named."""
     keep = [i for i, attempt in enumerate(group.attempts) if not authors or attempt.author in authors]
     return group_of(group, keep)
-
-
-def group_of(group: Group, indices: Sequence[int]) -> Group:
-    """Return a group of some of the attempts."""
-    return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
 
 
 def group_seed(group: Group, seed: int) -> int:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from upsolve.config import DataConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.train.groups import TrainGroup, TrainGroups, counts_of, group_of, passed
+from upsolve.reward.judged import group_of
+from upsolve.train.groups import TrainGroup, TrainGroups, counts_of, passed
 from upsolve.types import Group, Status
 
 __all__ = [
