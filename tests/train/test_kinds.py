@@ -14,9 +14,10 @@ from torch._subclasses import FakeTensorMode
 from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
 from upsolve.policy import varlen
-from upsolve.policy.attention import TREE, places
+from upsolve.policy.attention import TREE
 from upsolve.policy.batched_decode import ATTENTION, BatchedCache, check_batched_decode, decode_step, prefill
 from upsolve.policy.flex import FLEX
+from upsolve.policy.layout import places
 from upsolve.policy.model import load_codec
 from upsolve.policy.sample import sample
 from upsolve.train.encode import EncodedAttempt, EncodedGroup

@@ -39,6 +39,9 @@ class ModelConfig(Strict):
     gradient_checkpointing: bool = False
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
     time. Changes no gradient."""
+    compile: Literal["auto", "always", "never"] = "auto"
+    """Compile the layers with ``torch.compile``; ``auto``: on CPUs with a C++ compiler, if the run is long enough to save more time than
+    compiling takes (about half a minute). Compiled layers round differently, within the error of ``bf16``. Sharded policies are not compiled."""
     offline: bool = False
     """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"

@@ -5,9 +5,7 @@ of one group: P prompt tokens, G attempts, R longest attempt.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,44 +14,16 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
-__all__ = ["TREE", "Place", "odd_layers", "places", "tree_attention"]
+from upsolve.policy.bundled import bundle_attention
+from upsolve.policy.layout import Layout, Place
+
+__all__ = ["TREE", "odd_layers", "tree_attention"]
 
 TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
 
 AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
 """Arguments of activation checkpointing; the attention uses no random numbers, so no RNG state is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Position of a group in its row: the prompt, then its attempts."""
-
-    start: int
-    """Index of the first prompt token in the row."""
-    prompt: int
-    """Number of prompt tokens, P."""
-    attempts: tuple[int, ...]
-    """Number of tokens of each attempt, [G]."""
-
-
-def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64]) -> list[list[Place]]:
-    """Return the groups of each row, in order.
-
-    Args:
-        group_BL: group of each token within its row, -1 in the padding (``PackedBatch.group_BL``).
-        attempt_BL: attempt of each token within its group, 1..G; 0 in prompts and padding (``PackedBatch.attempt_BL``).
-    """
-    found: list[list[Place]] = []
-    for groups, attempts in zip(group_BL, attempt_BL, strict=True):
-        starts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
-        row: list[Place] = []
-        for start, end in pairwise(starts):
-            if groups[start] >= 0:
-                sizes = np.bincount(attempts[start:end]).tolist()
-                row.append(Place(start, sizes[0], tuple(size for size in sizes[1:] if size)))
-        found.append(row)
-    return found
 
 
 def attend(
@@ -133,12 +103,14 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """softmax(cap(q k^T scale) + mask) v; cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x.
 
-    With the option ``places`` the attention is computed group by group. Without it, it is computed over whole rows with the bool mask
-    [B, 1, L, L], True where a query sees a key; the query heads of a key-value head share its keys without a copy.
+    With the option ``layout`` the attention is computed in bundles of groups or group by group. Without it, it is computed over whole rows with
+    the bool mask [B, 1, L, L], True where a query sees a key; the query heads of a key-value head share its keys without a copy.
     """
-    cap, rows = options.get("softcap"), options.get("places")
-    if rows is not None:
-        out = block_attention(query, key, value, rows, scaling=options["scaling"], cap=cap)
+    cap, given = options.get("softcap"), cast("Layout | None", options.get("layout"))
+    if given is not None and given.bundles and not cap:
+        return bundle_attention(query, key, value, parts=given.bundles, scaling=options["scaling"]), None
+    if given is not None:
+        out = block_attention(query, key, value, given.rows, scaling=options["scaling"], cap=cap)
         return out.transpose(1, 2).contiguous(), None
     count, heads, length, size = query.shape
     shared = heads // key.shape[1]
@@ -151,7 +123,7 @@ def tree_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register(TREE, tree_attention)
+AttentionInterface.register(TREE, torch.compiler.disable(tree_attention))  # compiled layers call it as it is
 
 
 def odd_layers(config: Any) -> list[str]:

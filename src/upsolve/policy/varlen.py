@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from upsolve.errors import ModelError
-from upsolve.policy.attention import Place
+from upsolve.policy.layout import Place
 
 try:
     from torch.nn.attention.varlen import varlen_attn

@@ -14,6 +14,7 @@ from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.allocator import keep_memory
 from upsolve.policy.model import adapters_off, frozen_copy, load_codec, load_policy, save_model, start_copy, value_head
 from upsolve.train import checkpoint
+from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
 from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.monitor import held_out
@@ -71,8 +72,10 @@ class Learner:
     @property
     def scoring(self) -> str:
         """How attempts are scored, for logs."""
-        way = "padded texts" if self.scorer is padded_scores else "packed rows"
-        return f"{way}, attention {self.model.config._attn_implementation}"
+        compiled = isinstance(self.scorer, CompiledScorer)
+        plain = self.scorer.scorer if isinstance(self.scorer, CompiledScorer) else self.scorer
+        way = "padded texts" if plain is padded_scores else "packed rows"
+        return f"{way}, attention {self.model.config._attn_implementation}{', compiled layers' if compiled else ''}"
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the autocast context of the run; it caches no rounded weights where layers are recomputed, or all would stay in memory."""
@@ -81,20 +84,28 @@ class Learner:
         kind = self.processes.device.type
         return torch.autocast(kind, torch.bfloat16, cache_enabled=not self.config.gradient_checkpointing)
 
-    def start_training(self, folder: Path, *, keep_start: bool) -> checkpoint.Progress:
+    def start_training(self, folder: Path, *, keep_start: bool, tokens: float = 0) -> checkpoint.Progress:
         """Add the value head, place the policy on the processes, make the optimizer, and resume from a folder's checkpoint.
 
         Args:
             folder: the run's folder.
             keep_start: attempts of later rounds are scored under the frozen start: keep a copy, or with adapters switch these off.
+            tokens: expected number of tokens of the run, on which ``model.compile: auto`` depends.
         """
         if keep_start and not self.config.lora_rank:
             self.frozen = start_copy(self.model, bf16=self.config.bf16)
         if self.values:
             self.value_head = value_head(self.model)
         self.model.train()
+        if self.compiles(tokens):
+            self.scorer = compiled_or_plain(self.model, self.scorer, self.example, self.precision)
         self.placed = self.place()
         return checkpoint.restore(folder, self.placed, self.example)
+
+    def compiles(self, tokens: float) -> bool:
+        """Return whether the layers are to be compiled for a run of so many tokens."""
+        choice, sharded = self.config.compile, self.config.shard != "none" and self.processes.count > 1
+        return not sharded and (choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens)))
 
     def place(self) -> Replicated:
         """Replicate or shard the policy over the processes, and make its optimizer."""

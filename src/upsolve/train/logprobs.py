@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upsolve.errors import ModelError
-from upsolve.policy.attention import TREE, odd_layers, places
+from upsolve.policy.attention import TREE, odd_layers
 from upsolve.policy.flex import FLEX, block_mask
 from upsolve.policy.head import Head, head_of
+from upsolve.policy.layout import layout, places
 from upsolve.policy.varlen import VARLEN, sequences
 from upsolve.train.pack import PackedBatch
 
@@ -132,8 +133,8 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
     attention = model.config._attn_implementation
     if attention == VARLEN or (blocks and everything and attention == TREE):
-        rows = places(batch.group_BL, batch.attempt_BL)
-        inputs |= {"sequences": sequences(rows, ids.shape[1], device)} if attention == VARLEN else {"places": rows}
+        make, name = (sequences, "sequences") if attention == VARLEN else (layout, "layout")
+        inputs[name] = make(places(batch.group_BL, batch.attempt_BL), ids.shape[1], device)
         inputs["attention_mask"] = torch.ones(
             1, 1, 1, 1, dtype=torch.bool
         )  # a 4D mask is passed through; our attention ignores it

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from upsolve.config import MonitorConfig, Recipe
+from upsolve.config import MonitorConfig, OptimConfig, Recipe, SourceConfig
 from upsolve.errors import TrainingError
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
@@ -242,6 +242,14 @@ class Run:
         return done
 
 
+def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimConfig, *, group_size: int) -> float:
+    """Return the expected number of tokens of a run; online, half of the longest completions of all rounds."""
+    if ahead:
+        sizes = [sum(batch.ids_BL.size for batch in step) for now in ahead for step in now.steps]
+        return sum(sizes[: optim.max_steps or None])
+    return source.rounds * source.groups * optim.epochs * group_size * source.rollout.max_tokens / 2
+
+
 def start_run(
     recipe: Recipe,
     learner: Learner,
@@ -269,7 +277,8 @@ def start_run(
     if ahead and not any(now.steps for now in ahead):
         raise TrainingError(f"no group to train on: {dict(sum((now.left_out for now in ahead), Counter[str]()))}")
     online, monitor = recipe.source.rounds > 0, recipe.monitor
-    progress = learner.start_training(folder, keep_start=online and recipe.objective.needs_reference)
+    tokens = expected_tokens(ahead, recipe.source, recipe.optim, group_size=recipe.data.group_size)
+    progress = learner.start_training(folder, keep_start=online and recipe.objective.needs_reference, tokens=tokens)
     total = None if online else sum(len(now.steps) for now in ahead)
     batches = heldout_batches(heldout, learner.codec, recipe.optim, most=monitor.heldout, max_tokens=recipe.data.max_tokens)
     schedule = Schedule(recipe.optim, recipe.source.rounds or len(ahead), total)

@@ -1,0 +1,104 @@
+"""Scoring with decoder layers compiled by ``torch.compile``, which on CPUs fuses their elementwise work: steps take about two thirds of the time."""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from upsolve.train.logprobs import Scorer, TokenScores
+from upsolve.train.pack import PackedBatch
+from upsolve.train.reference_scorer import (
+    ROUNDING,
+    TOLERANCE,
+    Precision,
+    ScoresAndGradient,
+    checked_parameters,
+    difference,
+    in_float32,
+    sample_of,
+)
+
+__all__ = ["CompiledScorer", "compiled_or_plain", "worth_compiling"]
+
+LOGGER = logging.getLogger("upsolve.train")
+
+WORTH = 8e12
+"""Parameters times tokens of a run from which compiling on a CPU saves more time than it takes: 60,000 tokens for 135 million parameters.
+
+Compiling takes about 25 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M."""
+
+
+class CompiledScorer:
+    """A scorer that runs with compiled layers; all layers of a kind share one program for every number of tokens."""
+
+    def __init__(self, model: Any, scorer: Scorer) -> None:
+        """Prepare the layers of a model; they are compiled when they are first called."""
+        kinds: set[str] = set(model._no_split_modules or ())
+        layers: list[Any] = [module for module in model.modules() if type(module).__name__ in kinds]
+        self.layers = [(layer, torch.compile(layer.forward, dynamic=True)) for layer in layers]
+        self.scorer = scorer
+
+    def __call__(self, model: Any, batch: PackedBatch, value_head: Any = None) -> TokenScores:
+        """Score a batch; another model than the one given at first is scored with its own layers."""
+        with self.compiled():
+            return self.scorer(model, batch, value_head)
+
+    @contextmanager
+    def compiled(self) -> Generator[None]:
+        """Use the compiled layers within the context; copies of the model made outside of it have plain layers."""
+        for layer, forward in self.layers:
+            layer.forward = forward
+        try:
+            yield
+        finally:
+            for layer, _ in self.layers:
+                del layer.forward
+
+
+def worth_compiling(model: Any, tokens: float) -> bool:
+    """Return whether a run over so many tokens is expected to end earlier with compiled layers; only on CPUs with a C++ compiler."""
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return model.device.type == "cpu" and size * tokens >= WORTH and has_compiler()
+
+
+def has_compiler() -> bool:
+    """Return whether there is a C++ compiler."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return False
+    return True
+
+
+def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> ScoresAndGradient:
+    """Return log-probabilities, and the gradient of their mean; every parameter keeps its ``requires_grad``, or others would be compiled."""
+    logp_T = scorer(model, batch).logp_T
+    gradients = torch.autograd.grad(logp_T.mean(), checked_parameters(model))
+    return logp_T.detach(), torch.cat([gradient.flatten().float() for gradient in gradients])
+
+
+def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision: Precision) -> Scorer:
+    """Return a scorer with compiled layers, or the given one, with a warning, if they cannot be compiled or compute something else.
+
+    Log-probabilities and gradients of a sample of the batch must be as close to those in float32 as with plain layers
+    (``reference_scorer.choose_scorer``).
+    """
+    compiled, sample = CompiledScorer(model, scorer), sample_of(batch)
+    with in_float32(model), torch.autocast(model.device.type, enabled=False):
+        exact = scores_and_gradient(model, sample, scorer)
+    with precision():
+        rounding = difference(scores_and_gradient(model, sample, scorer), exact)
+        try:
+            distance = difference(scores_and_gradient(model, sample, compiled), exact)
+        except RuntimeError as error:  # all errors of torch.compile are
+            LOGGER.warning("layers are not compiled: %s. Set model.compile: never to skip the attempt", error)
+            return scorer
+    if distance <= max(TOLERANCE, ROUNDING * rounding):
+        return compiled
+    LOGGER.warning("layers are not compiled: log-probabilities or gradients would differ by %.2g", distance)
+    return scorer

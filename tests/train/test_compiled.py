@@ -1,0 +1,87 @@
+"""Compiled layers: the same numbers within rounding, resumed bitwise, and never an error of the run."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
+from upsolve.policy.model import load_model
+from upsolve.train import compiled
+from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
+from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.learner import Learner
+from upsolve.train.logprobs import token_scores
+from upsolve.train.pack import pack
+from upsolve.train.step import FrozenScores
+
+pytestmark = pytest.mark.filterwarnings("default")  # inductor and peft warn about themselves
+
+
+def batch_of(sizes=(5, 9, 7)):
+    attempts = tuple(EncodedAttempt(tuple(range(3, 3 + size)), np.ones(size, np.float32)) for size in sizes)
+    return pack([[EncodedGroup(tuple(range(20, 31)), attempts), EncodedGroup((40, 41), attempts[:1])]])
+
+
+def trained(config, folder, *, steps):
+    folder.mkdir(exist_ok=True)
+    learner = Learner(config, ObjectiveConfig(), OptimConfig(lr=1e-3), seed=0)
+    learner.choose_scorer(batch_of())
+    progress = learner.start_training(folder, keep_start=False)
+    norms = [learner.step([batch_of((5, 9, 7 + at))], FrozenScores(), 1e-3)["grad_norm"] for at in range(progress.step, steps)]
+    progress.step = steps
+    learner.save_checkpoint(folder, progress)
+    return learner, norms
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 4])
+def test_compiled_layers_train_alike_and_resume_bitwise(tiny_model, tmp_path, rank):
+    config = ModelConfig(name=tiny_model, lora_rank=rank, compile="always")
+    learner, norms = trained(config, tmp_path / "whole", steps=4)
+    assert isinstance(learner.scorer, CompiledScorer) and learner.scoring.endswith("compiled layers")
+    plain = trained(config.model_copy(update={"compile": "never"}), tmp_path / "plain", steps=4)[1]
+    assert norms == pytest.approx(plain, rel=0.02) and norms != plain
+    first = trained(config, tmp_path / "parts", steps=2)[1]
+    again, rest = trained(config, tmp_path / "parts", steps=4)
+    assert [*first, *rest] == norms
+    assert all(torch.equal(a, b) for a, b in zip(learner.model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_copies_of_the_model_have_plain_layers(tiny_model):
+    model = load_model(tiny_model)
+    scorer = CompiledScorer(model, token_scores)
+    before = model.model.layers[0].forward
+    with scorer.compiled():
+        assert model.model.layers[0].forward != before
+    assert model.model.layers[0].forward == before
+
+
+@pytest.mark.parametrize("broken", ["raises", "differs"])
+def test_a_run_goes_on_without_layers_that_cannot_be_compiled(tiny_model, broken, monkeypatch, caplog):
+    def wrong(forward, **_):
+        def run(*args, **kwargs):
+            if broken == "raises":
+                raise RuntimeError("C++ compile error")
+            return forward(*args, **kwargs) * 1.1
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", wrong)
+    model = load_model(tiny_model)
+    with caplog.at_level(logging.WARNING, logger="upsolve.train"):
+        scorer = compiled_or_plain(model, token_scores, batch_of(), torch.enable_grad)
+    assert scorer is token_scores
+    expected = "C++ compile error" if broken == "raises" else "would differ by"
+    assert expected in caplog.text
+
+
+def test_only_long_runs_of_large_models_are_compiled_by_themselves(tiny_model, monkeypatch):
+    model = load_model(tiny_model)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    monkeypatch.setattr(compiled, "has_compiler", lambda: True)
+    assert not worth_compiling(model, 60_000)
+    assert worth_compiling(model, compiled.WORTH / size)
+    monkeypatch.setattr(compiled, "has_compiler", lambda: False)
+    assert not worth_compiling(model, compiled.WORTH / size)
