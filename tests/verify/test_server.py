@@ -1,3 +1,4 @@
+# pyright: basic
 """The warm server: attempts do not affect each other, and a broken server is replaced."""
 
 import os
@@ -124,7 +125,7 @@ def test_servers_end_with_their_threads():
 
 def test_time_is_known_even_of_what_was_killed():
     verdict = run("def f():\n    while True: pass", "1")
-    assert verdict.status is Status.TIMEOUT and 1.5 < verdict.cpu_seconds < 3.5
+    assert verdict.status is Status.TIMEOUT and 1.5 < (verdict.cpu_seconds or 0) < 3.5
 
 
 def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatch, tmp_path):
@@ -186,7 +187,7 @@ def test_priorities_of_others_stay_as_they_are():
 import os
 def attempted(which):
     try:
-        os.setpriority(which, 0, 5)
+        os.setpriority(which, 0, 19)
     except PermissionError:
         return "refused"
     return "done"
@@ -228,3 +229,12 @@ def test_an_attempt_without_memory_does_not_take_its_neighbours_along():
         ("runtime_error", "Signal9"),
         ("passed", ""),
     ]
+
+
+@pytest.mark.skipif(not ControlGroup().active, reason="no control groups here")
+def test_a_child_killed_for_lack_of_memory_is_not_counted_against_the_next_attempt():
+    hog = "import os, time\ndef f():\n    for _ in range(3):\n        if os.fork() == 0:\n            b = bytearray(250 << 20)\n            time.sleep(0.3)\n            os._exit(0)\n    return max(os.wait()[1] for _ in range(3))\n"
+    how = Judging(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
+    assert judge(SUM, Attempt("t", hog), how).status is Status.FAILED  # its child was killed: it returns 9
+    after = judge(SUM, Attempt("t", "import os\ndef f():\n    os.kill(os.getpid(), 9)\n"), how)
+    assert (after.status, after.error_type) == (Status.RUNTIME_ERROR, "Signal9")

@@ -19,6 +19,7 @@ from upsolve.verify.pool.cluster import RayWorker, places
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 from upsolve.verify.resources import usable_cores
+from upsolve.verify.sandbox.runner import LONGEST_JUDGED
 
 __all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
 
@@ -54,7 +55,7 @@ def deadline(chunk: Chunk, how: Judging) -> float:
     """Return the deadline, in seconds, after which a worker is considered lost: far above the limits of its attempts."""
     compiled = sum(attempt.language not in PYTHON for _, attempt in chunk)
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
-    seconds = 10 * len(chunk) * how.limits.wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
+    seconds = LONGEST_JUDGED * len(chunk) * how.limits.wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
     return SPARE_SECONDS + how.repeats * seconds
 
 

@@ -22,6 +22,7 @@ from upsolve.errors import JudgeError
 from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.gvisor import find_runsc, start_in_gvisor
 from upsolve.verify.sandbox.packages import packages_folder, prepared_folder, required_by
+from upsolve.verify.sandbox.waits import CoreWaits
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
 
@@ -104,6 +105,8 @@ class Job:
     """Job of the tester's process; None: the attempt's process writes the results."""
     wall_seconds: float = 10.0
     """Deadline, seconds of elapsed time."""
+    waits: bool = True
+    """True if the deadline moves by the time for which the run waits for a core (``sandbox/waits.py``)."""
     continues: bool = False
     """True if the temporary files of the previous job are kept."""
     memory_bytes: int = 0
@@ -144,6 +147,7 @@ class Server:
             ours.send(data)
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True
+        self.core_waits = None if gvisor else CoreWaits(process.pid)
 
     @staticmethod
     def setup(profile: str = "python") -> dict[str, Any]:
@@ -187,11 +191,17 @@ class Server:
         """Return the descriptors of a slot: standard output, standard error, results, job, tester's job."""
         return self.files[5 * number : 5 * number + 5]
 
-    def run(self, jobs: Sequence[Job], limits: bytes) -> tuple[list[list[float]], bool]:
+    def run(self, jobs: Sequence[Job], limits: bytes, cpu_seconds: float) -> tuple[list[list[float]], bool]:
         """Run up to SLOTS jobs, one after the other; the server enforces the deadlines.
 
+        Args:
+            jobs: the jobs.
+            limits: limits of all jobs, marshalled.
+            cpu_seconds: limit of CPU time of a job that names none.
+
         Returns:
-            Five numbers per job that was run (see ``server.run_one``); and whether this server can be used again.
+            Per job that was run, the five numbers of ``server.run_one`` and the seconds for which it waited for a core (0 if it
+            did not reach its deadline); and whether this server can be used again.
         """
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
@@ -203,16 +213,32 @@ class Server:
             put(testers, test)
             runs.append((job.wall_seconds, len(work), len(test), job.continues))
         self.socket.settimeout(sum(job.wall_seconds for job in jobs) + STARTING)
-        try:
-            self.socket.send(marshal.dumps((limits, runs)))
-        except OSError as error:
-            raise JudgeError(f"the sandbox is gone: {error}") from error
-        said = self.answer()
+        if self.core_waits:
+            self.core_waits.begin()
+        self.send(marshal.dumps((limits, runs)))
+        waited = [0.0] * len(jobs)
+        while (said := self.answer()).startswith(b"late"):
+            slot, elapsed = said.split()[1:]
+            waited[int(slot)], more = self.measure(jobs[int(slot)], float(elapsed), cpu_seconds)
+            self.send(b"%f" % more)
         if said == b"renew":
             raise RenewError
         self.fresh = False
-        rows = said.removesuffix(b"spent").splitlines()
-        return [[float(number) for number in row.split()] for row in rows], not said.endswith(b"spent")
+        rows = [[float(number) for number in row.split()] for row in said.removesuffix(b"spent").splitlines()]
+        return [[*row, wait] for row, wait in zip(rows, waited, strict=False)], not said.endswith(b"spent")
+
+    def send(self, message: bytes) -> None:
+        """Send a message to the server; raise JudgeError if it is gone."""
+        try:
+            self.socket.send(message)
+        except OSError as error:
+            raise JudgeError(f"the sandbox is gone: {error}") from error
+
+    def measure(self, job: Job, elapsed: float, cpu_seconds: float) -> tuple[float, float]:
+        """Return for how many seconds a job waited for a core, and by how many its deadline moves; see ``CoreWaits.measure``."""
+        if self.core_waits is None or not job.waits:
+            return 0.0, 0.0
+        return self.core_waits.measure(elapsed, job.wall_seconds, job.attempt.get("seconds", cpu_seconds))
 
 
 def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:

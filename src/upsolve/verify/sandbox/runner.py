@@ -15,8 +15,9 @@ from upsolve.verify.resources import CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
 from upsolve.verify.sandbox.packages import required_by
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
+from upsolve.verify.sandbox.waits import LONGEST
 
-__all__ = ["REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
+__all__ = ["LONGEST_JUDGED", "REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
 
 REQUIRED = (
     *("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits"),
@@ -26,6 +27,8 @@ REQUIRED = (
 RESULTS_READ = 16 << 20
 PATIENCE = 8.0
 """Factor on the elapsed-time limits of a run that is repeated because it waited for its core."""
+LONGEST_JUDGED = LONGEST + PATIENCE
+"""Maximum elapsed time of a job with its repetition, as a multiple of its limit."""
 LONG_SECONDS = 0.3
 """Shorter runs are never counted as having waited for their core, seconds."""
 STACK_BYTES = 1280 << 20
@@ -66,6 +69,8 @@ class Exit:
     """True if either stream exceeded the limit."""
     layers: tuple[str, ...]
     """Names of the active isolation layers."""
+    waited_seconds: float = 0.0
+    """Time for which a run that reached its deadline was runnable but waited for a core, seconds; 0 if unknown."""
     contended: bool = False
     """True if other processes kept its cores busy, so that it may have waited for them."""
 
@@ -147,22 +152,24 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
 
 
 def starved(end: Exit) -> bool:
-    """Return whether a run may have timed out because it waited for a core: CPU time between 1/32 and 3/4 of elapsed time.
+    """Return whether a run may have timed out because of waits for a core that were not measured.
 
-    A run below 1/32 has slept: even beside 30 busy processes it would have got more.
+    This is assumed if its CPU time is between 1/32 and 3/4 of the elapsed time without measured waits. A run below 1/32 has slept: even
+    beside 30 busy processes it would have got more. Not measured are the limit of one test, processes that ended before the deadline, and
+    kernels without scheduler statistics.
     """
-    late = end.timed_out or b'"timeout": true' in end.results
-    return late and end.contended and end.wall_seconds / 32 < end.cpu_seconds < 0.75 * end.wall_seconds
+    late, own = end.timed_out or b'"timeout": true' in end.results, end.wall_seconds - end.waited_seconds
+    return late and end.contended and own / 32 < end.cpu_seconds < 0.75 * own
 
 
 def run_again(job: Job, running: Server, limits: Limits) -> Exit:
-    """Run a job again with PATIENCE times its limits of elapsed time; the CPU time limit is unchanged."""
+    """Run a job again with PATIENCE times its limits of elapsed time, not extended further; the CPU time limit is unchanged."""
 
     def patient(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
 
     tester = patient(job.tester) if job.tester else None
-    again = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds)
+    again = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False)
     return run_part(server(job.profile, gvisor=running.gvisor), [again], limits)[0]
 
 
@@ -189,9 +196,9 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     watch = core_watch()
     watch.begin()
     try:
-        ends, lasts = running.run(jobs, server_limits(limits, folder, profile, running.group.active))
+        ends, lasts = running.run(jobs, server_limits(limits, folder, profile, running.group.active), limits.cpu_seconds)
         contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and watch.contended()
-        oom = any(map(killed, ends)) and running.group.out_of_memory()
+        oom = running.group.out_of_memory() and any(map(killed, ends))  # always read: it counts since it was last read
         sure = len(jobs) if len(jobs) == 1 or not oom else next(number for number, end in enumerate(ends) if killed(end))
         collected = [
             collect(running, number, end, limits, out_of_memory=oom, contended=contended)
@@ -238,9 +245,9 @@ def killed(end: Sequence[float]) -> bool:
 
 
 def collect(running: Server, number: int, end: list[float], limits: Limits, *, out_of_memory: bool, contended: bool) -> Exit:
-    """Return the Exit of the job in a slot, from the server's five numbers and the memory files."""
+    """Return the Exit of the job in a slot, from the six numbers of ``Server.run`` and the memory files."""
     out, err, results, _, _ = running.slot(number)
-    code, timed_out, cpu_seconds, memory_bytes, wall_seconds = end
+    code, timed_out, cpu_seconds, memory_bytes, wall_seconds, waited_seconds = end
     code = int(code)
     signalled = os.WIFSIGNALED(code)
     stdout, stderr = (content(handle, limits.output_bytes + 1) for handle in (out, err))
@@ -257,6 +264,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
         layers=running.layers,
+        waited_seconds=waited_seconds,
         contended=contended,
     )
 

@@ -2,7 +2,8 @@
 
 Standard library only, and few modules: each page and mapping of this process makes every fork slower. Its descriptors:
 
-    3  socket to the judge: a request for up to 8 attempts (limits and sizes, marshalled), a reply of five numbers per attempt
+    3  socket to the judge: a request for up to 8 attempts (limits and sizes, marshalled), a reply of five numbers per attempt;
+       in between, for an attempt at its deadline, a question (slot, seconds) and an answer: by how many seconds the deadline moves
     4, 9, 14 ... five memory files (memfd) per attempt:
        standard output, standard error, results,
        job of the attempt's process: code and inputs, never an expected answer,
@@ -41,15 +42,13 @@ __all__ = ["main"]
 CONTROL, FIRST, FILES = 3, 4, 5
 OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
 PR_SET_DUMPABLE = 4
+ENDS = (signals.SIGCHLD,)
+"""Signals that report the end of a process; blocked in the server, not in attempts."""
 COMMON = "bisect collections copy functools heapq itertools json math operator re string typing warnings"
 """Modules that programs often import, and warnings, which ``os.execvpe`` imports: loaded once, inherited by all attempts.
 
 Without random: it would be seeded again in every fork.
 """
-
-
-class DeadlineError(Exception):
-    """The attempt exceeded its deadline."""
 
 
 class Limits:
@@ -103,7 +102,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
             resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
-        signals.signal(signals.SIGALRM, signals.SIG_DFL)
+        signals.pthread_sigmask(signals.SIG_UNBLOCK, ENDS)
         gc.enable()
     except BaseException as error:
         child.report_error(broken=f"cannot confine: {error!r}")
@@ -131,31 +130,54 @@ def fork_pair(files: int, sizes: tuple[int, int], limits: Limits, uid: int) -> t
     return attempt, test
 
 
-def wait_pair(attempt: int, test: int) -> Any:
-    """Wait for the tester, and for the attempt if the tester exited because of it; return None if the attempt still runs."""
-    _, status = os.waitpid(test, 0)
-    return os.wait4(attempt, 0) if status == tester.SERVANT_GONE << 8 else None
+def wait_until(pid: int, deadline: float) -> Any:
+    """Wait for a process; return what ``os.wait4`` returns, or None if the deadline passes first.
+
+    SIGCHLD is blocked and received here, so no signal handler can interrupt between the end of a process and its report.
+    """
+    while True:
+        if (ended := os.wait4(pid, os.WNOHANG))[0]:
+            return ended
+        if (left := deadline - time.monotonic()) <= 0:
+            return None
+        signals.sigtimedwait(ENDS, left)
 
 
-def run_one(
-    files: int, limits: Limits, uid: int, wall_seconds: float, sizes: tuple[int, int]
-) -> tuple[int, bool, float, int, float]:
+def seconds_granted(slot: int, started: float) -> float:
+    """Ask the judge by how many seconds the deadline of an attempt moves because the attempt waited for a core."""
+    os.write(CONTROL, b"late %d %f" % (slot, time.monotonic() - started))
+    return float(os.read(CONTROL, 64) or 0)
+
+
+def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: float) -> tuple[bool, Any]:
+    """Wait for an attempt to its end or deadline; return whether it timed out, and ``os.wait4``'s result if the attempt has ended.
+
+    ``pids``: the attempt and, if there is one, the tester: then wait for the tester, and for the attempt if the tester exited because of it.
+    """
+    pid, deadline = pids[-1], started + wall_seconds
+    while True:
+        ended = wait_until(pid, deadline)
+        if ended is None:
+            if (more := seconds_granted(slot, started)) <= 0:
+                return True, None
+            deadline = time.monotonic() + more
+        elif pid == pids[0]:
+            return False, ended
+        elif ended[1] != tester.SERVANT_GONE << 8:
+            return False, None
+        else:
+            pid = pids[0]
+
+
+def run_one(slot: int, limits: Limits, uid: int, wall_seconds: float, sizes: tuple[int, int]) -> tuple[float, ...]:
     """Run one attempt to its end or deadline; return wait status, timed out, CPU seconds, peak memory in bytes, wall seconds.
 
     ``sizes``: bytes of the attempt's job and of the tester's job (0: no tester).
     """
-    started, with_tester = time.monotonic(), sizes[1] > 0
-    if with_tester:
-        pids = fork_pair(files, sizes, limits, uid)
-    else:
-        pids = (fork_process(files, (JOB, sizes[0]), child.run, limits, uid),)
-    timed_out, ended = False, None
-    try:
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, wall_seconds))
-        ended = wait_pair(*pids) if with_tester else os.wait4(pids[0], 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    except DeadlineError:
-        timed_out = True
+    started, files = time.monotonic(), FIRST + FILES * slot
+    alone = () if sizes[1] else (fork_process(files, (JOB, sizes[0]), child.run, limits, uid),)
+    pids = alone or fork_pair(files, sizes, limits, uid)
+    timed_out, ended = wait_for(pids, slot, wall_seconds, started)
     if ended is None:
         sweep(pids)
         _, status, usage = os.wait4(pids[0], 0)
@@ -243,23 +265,10 @@ def keep_from_proc() -> None:
         raise OSError("prctl")
 
 
-class Clock:
-    """The deadline of the running attempt."""
-
-    def __init__(self) -> None:
-        self.deadline = float("inf")
-        signal.signal(signal.SIGALRM, self.alarm)
-
-    def alarm(self, _number: int, _frame: Any) -> None:
-        """Raise DeadlineError if the deadline has passed; an attempt can send SIGALRM earlier."""
-        if time.monotonic() >= self.deadline:
-            raise DeadlineError
-
-
 def main(said: str) -> None:
     """Serve requests until the judge closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    clock = Clock()
+    signals.pthread_sigmask(signals.SIG_BLOCK, ENDS)
     setup = child.json.loads(said)
     if setup["modules"]:
         load_packages(setup["packages"], setup["modules"])
@@ -283,8 +292,6 @@ def main(said: str) -> None:
                 break
             if setup["gvisor"]:
                 rewind(FIRST + FILES * slot)
-            clock.deadline = time.monotonic() + wall_seconds
-            answer += b"%d %d %f %d %f\n" % run_one(FIRST + FILES * slot, limits, uid, wall_seconds, (size, tester_size))
-            clock.deadline = float("inf")
+            answer += b"%d %d %f %d %f\n" % run_one(slot, limits, uid, wall_seconds, (size, tester_size))
         os.write(CONTROL, answer if clean else answer + b"spent")
     os._exit(0)

@@ -17,7 +17,7 @@ from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.cache import VerdictCache
 from upsolve.verify.pool.pool import SPARE_SECONDS, Batch, Numbered, dismiss, look_up, pieces, worker_count
 from upsolve.verify.pool.rpc import WorkerLostError
-from upsolve.verify.sandbox.runner import demand_layers, server
+from upsolve.verify.sandbox.runner import LONGEST_JUDGED, demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.run_code import Program, run_program
 from upsolve.verify.service.sandbox_fusion import CodeRequest, answer_of, broken, program_of
@@ -213,7 +213,7 @@ def lines(found: list[tuple[int, Verdict]]) -> bytes:
 def run_once(batch: Batch, program: Program) -> dict[str, Any]:
     """Run a program on a worker; retry once if the worker is lost."""
     problem = ""
-    seconds = SPARE_SECONDS + program.build_seconds + 2 * batch.how.limits.wall_seconds
+    seconds = SPARE_SECONDS + LONGEST_JUDGED * (program.build_seconds + batch.how.limits.wall_seconds)
     for _ in range(2):
         try:
             return answer_of(batch.call(run_program, program, batch.how, seconds=seconds), batch.how)
