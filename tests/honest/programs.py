@@ -1,7 +1,7 @@
 """Honest programs with their tests, read from the text files beside this one, and how each is put to the judge.
 
 === NAME [OPTION ...]       a program begins; options: beside (its tests need the attempt's own
-                            objects), callback (they hand over what cannot cross), entry=NAME (the entry point)
+                            objects), entry=NAME (the entry point)
 CODE
 ---                         its tests: in call.txt a line each, ``CALL == LITERAL``; in code.txt blocks of statements between ``---``;
 TESTS                       in stdio.txt blocks of input (``< line``) and output (``> line``); ``@EXPRESSION`` stands for a long text

@@ -1,3 +1,4 @@
+# pyright: basic
 import subprocess
 import time
 
@@ -23,7 +24,7 @@ def test_all_tests_pass():
     verdict = judge(DOUBLE, Attempt("t", "def f(x):\n    return x * 2\n"), FAST)
     assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
     assert verdict.outcomes == (Status.PASSED,) * 3
-    assert verdict.wall_seconds > 0 and verdict.memory_bytes > 1_000_000 and "pidns" in verdict.isolation
+    assert (verdict.wall_seconds or 0) > 0 and (verdict.memory_bytes or 0) > 1_000_000 and "pidns" in verdict.isolation
 
 
 def test_every_test_has_its_outcome_and_the_error_its_line():
@@ -87,8 +88,9 @@ def test_a_reference_shows_that_values_do_not_cross():
     assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process")
 
 
-def test_tests_may_hand_over_what_is_not_plain():
-    verdict = judge(code_task("assert f(lambda x: x + 1) == 2"), Attempt("c", "def f(g):\n    return g(1)\n"), FAST)
+def test_tests_that_hand_over_what_cannot_cross_run_beside_the_attempt():
+    code = "def f(p):\n    return p.x\n"
+    verdict = judge(code_task("class P:\n    x = 2\nassert f(P()) == 2"), Attempt("c", code), FAST)
     assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process")
 
 

@@ -50,6 +50,7 @@ TESTS = {
     ),
     "iterated": (TestCase(TestKind.CODE, "for got, wanted in zip(map(f, [20, 7]), [6765, 13]):\n    assert got == wanted"),),
     "caught": (TestCase(TestKind.CODE, "try:\n    x = f(20)\nexcept:\n    x = 6765\nassert x == 6765"),),
+    "lent": (TestCase(TestKind.CODE, "seen = []\nf(20, seen.append)\nf(7, lambda x: seen.append(x))\nassert seen == [6765, 13]"),),
     "wrapped": (TestCase(TestKind.CALL, "bool(all((f(20) == 6765, f(7) == 13)))", "True"),),
     "stdio": tuple(
         TestCase(TestKind.STDIO, given, out) for given, out in (("20\n7\n", "6765\n13\n"), ("7\n20\n", "13\n6765\n"))

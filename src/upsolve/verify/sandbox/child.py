@@ -6,37 +6,31 @@ Standard library only. The attempt can read and change everything here, so no ve
 from __future__ import annotations
 
 import json
-import marshal
 import os
 import sys
+from functools import partial
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
+    from upsolve.verify.sandbox import messages
+    from upsolve.verify.sandbox.borrowed import Borrowed
     from upsolve.verify.sandbox.interpreter import feed, finish, new_module
-    from upsolve.verify.sandbox.operations import CHANGING, OPERATIONS, SCALARS, StopError, describe, kind_of, raised
+    from upsolve.verify.sandbox.messages import next_request, report, report_error
+    from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, kind_of
     from upsolve.verify.sandbox.queries import run as query
     from upsolve.verify.sandbox.values import plain, value_of
 else:
+    import messages
+    from borrowed import Borrowed
     from interpreter import feed, finish, new_module
-    from operations import CHANGING, OPERATIONS, SCALARS, StopError, describe, kind_of, raised
+    from messages import next_request, report, report_error
+    from operations import OPERATIONS, answer, describe, kind_of
     from queries import run as query
     from values import plain, value_of
 
-__all__ = ["TestTimeout", "alarm_clock", "report", "report_error", "report_value", "run"]
-
-RESULTS = 3
-"""Descriptor of the results: one JSON line per test."""
-REQUESTS = 4
-"""Descriptor of a tester's requests."""
-
-
-def report(text: str) -> None:
-    """Write one line to the results."""
-    data = text.encode() + b"\n"
-    while data:
-        data = data[os.write(RESULTS, data) :]
+__all__ = ["TestTimeout", "alarm_clock", "report_value", "run"]
 
 
 def report_value(index: int, value: Any) -> None:
@@ -46,11 +40,6 @@ def report_value(index: int, value: Any) -> None:
     except (ValueError, RecursionError, MemoryError):
         text = '["opaque","unprintable"]'
     report(f'{{"test":{index},"value":{text}}}')
-
-
-def report_error(**record: Any) -> None:
-    """Write a record of JSON-serialisable fields."""
-    report(json.dumps(record))
 
 
 class TestTimeout(BaseException):
@@ -196,17 +185,6 @@ def put(files: dict[str, bytes]) -> None:
             os._exit(70)
 
 
-def next_request() -> Any:
-    """Return the next request of the tester; None if it has exited."""
-    header, data = os.read(REQUESTS, 8), b""
-    if len(header) < 8:
-        return None
-    size = int.from_bytes(header, "little")
-    while len(data) < size:
-        data += os.read(REQUESTS, size - len(data))
-    return marshal.loads(data)
-
-
 def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
@@ -220,32 +198,34 @@ def serve_calls(job: dict[str, Any]) -> None:
     kept: list[Any] = []
 
     def keep(value: Any) -> str:
+        if said := borrowed.encode(value):
+            return said
         kept.append(value)
         return f'["remote",{len(kept) - 1},{json.dumps(kind_of(value))}]'
 
-    report('{"ready":true}')
-    while (request := next_request()) is not None:
+    def held(tag: str, name: Any, about: Any = None) -> Any:
+        return kept[name] if tag == "kept" else eval(name, space) if tag == "own" else borrowed.object(name, about)
+
+    def serve(request: tuple[Any, Any, Any]) -> None:
         target, args, named = request
         if not target:
             report_lines()
-            continue
+            return
         if args is None:
-            args, named = value_of(json.loads(named), held=lambda _tag, number: kept[number])  # pyright: ignore[reportUnknownLambdaType]
-        try:
-            if type(target) is str:
-                value = eval(target, space)(*args, **named)
-            else:
-                value = OPERATIONS[target[0]](kept[target[1]], *args, **named)
-            same = [place for place, given in (*enumerate(args), *named.items()) if given is value and type(value) in CHANGING]
-            said = f'"same":{json.dumps(same[0])}' if same else f'"value":{plain(value, 0, keep)}'
-        except StopError as end:
-            said = f'"end":{plain(end.value, 0, keep)}'
-        except BaseException as error:
-            said = raised(error, keep)
-        if all(type(given) in SCALARS for given in (*args, *named.values())):
-            report(f"{{{said}}}")
-        else:
-            report(f'{{{said},"args":{plain(list(args), 0, keep)},"named":{plain(named, 0, keep)}}}')
+            args, named = value_of(json.loads(named), held=held)
+        borrowed.serving += 1
+        said = answer(lambda: function_of(target)(*args, **named), args, named, keep=keep)
+        with borrowed.lock:  # another thread may be in an exchange with the tester
+            borrowed.serving -= 1
+            report(said)
+
+    def function_of(target: Any) -> Any:
+        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], kept[target[1]])
+
+    borrowed = Borrowed(serve, keep, held)
+    report('{"ready":true}')
+    while (request := next_request()) is not None:
+        serve(request)
 
 
 def act(action: str, *args: Any) -> Any:
@@ -278,7 +258,7 @@ def run_command(job: dict[str, Any]) -> None:
     if job["address_bytes"]:
         resource.setrlimit(resource.RLIMIT_AS, (job["address_bytes"], job["address_bytes"]))
     resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))
-    os.set_inheritable(RESULTS, False)
+    os.set_inheritable(messages.RESULTS, False)
     folder = job["prepared"]  # if it does not exist, arguments and variables that name it are left out
     absent = folder and not os.path.isdir(folder)
     words = [word for word in job["argv"] if not (absent and folder in word)]

@@ -1,4 +1,4 @@
-"""Exceptions of the attempt, rebuilt for the tests: name, message, arguments and every base class that is safe to raise.
+"""Exceptions of the other process, rebuilt: name, message, arguments and every base class that is safe to raise.
 
 Standard library only.
 """
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["exception"]
 
 
-def exception(name: str, message: str, classes: Any, args: tuple[Any, ...]) -> BaseException:
+def exception(name: str, message: str, classes: Any, *, args: tuple[Any, ...], stops: bool = False) -> BaseException:
     """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
 
     StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
-    without an error.
+    without an error. With ``stops`` it stays one: that is for exceptions of the tests in the attempt's process.
     """
     found = [kind for module, kind_name in classes if (kind := known(str(module), str(kind_name)))] or [Exception]
-    if any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in found):
+    if not stops and any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in found):
         return RuntimeError(f"the attempt raised {name}")
     if found[0].__name__ == name:
         try:

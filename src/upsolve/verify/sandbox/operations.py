@@ -1,6 +1,6 @@
-"""Operations of a tester on values that are not plain data and stay in the attempt's process.
+"""Operations on values that are not plain data and stay in the attempt's process, and answers to calls between the processes.
 
-Standard library only. Runs in the attempt's process, so no verdict is decided here.
+Standard library only. No verdict is decided here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     from values import plain
 
-__all__ = ["CHANGING", "OPERATIONS", "SCALARS", "SHOWN", "StopError", "describe", "kind_of", "raised"]
+__all__ = ["OPERATIONS", "SHOWN", "answer", "describe", "kind_of", "raised", "step"]
 
 SCALARS = (int, str, float, bool, type(None), bytes, complex)
 """Immutable types of arguments."""
@@ -120,3 +120,22 @@ def raised(error: BaseException, keep: Any) -> str:
         return f'{said},"classes":{json.dumps(classes)},"with":{plain([error.args, vars(error)], 0, keep)}'
     except BaseException:  # exceptions of an attempt can raise anything
         return said
+
+
+def answer(work: Any, args: Any, named: Any, *, keep: Any, number_of: Any = None) -> str:
+    """Do what a request asks for; return the value or exception, and the arguments afterwards, which may have changed.
+
+    ``number_of`` returns the number under which an exception is remembered, or None.
+    """
+    try:
+        value = work()
+        same = [place for place, given in (*enumerate(args), *named.items()) if given is value and type(value) in CHANGING]
+        said = f'"same":{json.dumps(same[0])}' if same else f'"value":{plain(value, 0, keep)}'
+    except StopError as end:
+        said = f'"end":{plain(end.value, 0, keep)}'
+    except BaseException as error:
+        number = number_of(error) if number_of else None
+        said = raised(error, keep) + (f',"number":{number}' if number is not None else "")
+    if all(type(given) in SCALARS for given in (*args, *named.values())):
+        return f"{{{said}}}"
+    return f'{{{said},"args":{plain(list(args), 0, keep)},"named":{plain(named, 0, keep)}}}'

@@ -42,15 +42,19 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"
 """Environment of a server and of the attempts that it forks."""
 MODULES = (
     "folders",
+    "messages",
     "values",
     "operations",
     "interpreter",
     "databases",
     "queries",
-    "child",
-    "world_host",
     "stand_ins",
     "exceptions",
+    "replies",
+    "borrowed",
+    "child",
+    "world_host",
+    "lent",
     "tester",
 )
 """Modules of the server, in order of import: each after its dependencies."""

@@ -28,11 +28,12 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child, interpreter, queries, tester
+    from upsolve.verify.sandbox import child, interpreter, messages, queries, tester
     from upsolve.verify.sandbox.folders import tidy
 else:
     import child
     import interpreter
+    import messages
     import queries
     import tester
     from folders import tidy
@@ -105,7 +106,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid
         signals.pthread_sigmask(signals.SIG_UNBLOCK, ENDS)
         gc.enable()
     except BaseException as error:
-        child.report_error(broken=f"cannot confine: {error!r}")
+        messages.report_error(broken=f"cannot confine: {error!r}")
         os._exit(70)
     code = 0
     try:
@@ -153,6 +154,7 @@ def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: flo
     """Wait for an attempt to its end or deadline; return whether it timed out, and ``os.wait4``'s result if the attempt has ended.
 
     ``pids``: the attempt and, if there is one, the tester: then wait for the tester, and for the attempt if the tester exited because of it.
+    A tester that used up its CPU time, in functions that the attempt called, counts as timed out.
     """
     pid, deadline = pids[-1], started + wall_seconds
     while True:
@@ -164,7 +166,7 @@ def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: flo
         elif pid == pids[0]:
             return False, ended
         elif ended[1] != tester.SERVANT_GONE << 8:
-            return False, None
+            return ended[1] & 127 == signals.SIGXCPU, None
         else:
             pid = pids[0]
 
@@ -224,14 +226,14 @@ def warm_up() -> None:
     interpreter.site_names()
     for name in COMMON.split():
         __import__(name)
-    child.RESULTS = os.open("/dev/null", os.O_WRONLY)
+    messages.RESULTS = os.open("/dev/null", os.O_WRONLY)
     job = {"kind": "tests", "setup": "", "code": "def f(x):\n    return [x]\n", "tests": [("call", "f('a')")] * 3}
     job |= {"nonce": "", "lines": False, "test_seconds": 0}
     for given in [job] * 20 + [queries.EXAMPLE] * (5 if "sqlite3" in sys.modules else 0):
         child.run(marshal.loads(marshal.dumps(given)))
     del sys.modules["attempt"]
-    os.close(child.RESULTS)
-    child.RESULTS = 3
+    os.close(messages.RESULTS)
+    messages.RESULTS = 3
     gc.collect()
     gc.disable()
     gc.freeze()

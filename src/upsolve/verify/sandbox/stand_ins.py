@@ -89,6 +89,7 @@ def between_remotes(name: str) -> Any:
 
 for special in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub"):
     setattr(Remote, f"__{special}__", between_remotes(f"__{special}__"))
+DOC = property(lambda value: operate(value, "getattr", "__doc__"))
 METHODS = {name: method(name) for name in SHOWN} | {
     "__next__": next_of,
     "__exit__": lambda value, *_: operate(value, "__exit__", None, None, None),  # pyright: ignore[reportUnknownLambdaType]
@@ -110,7 +111,8 @@ def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
         return filter(lambda _: True, generator(remote))
     key = (name, *methods)
     if key not in kinds:
-        kinds[key] = type(name, (Remote,), {special: METHODS[special] for special in methods if special in METHODS})
+        shown = {special: METHODS[special] for special in methods if special in METHODS}
+        kinds[key] = type(name, (Remote,), {"__doc__": DOC, **shown})
     return kinds[key](channel, number)
 
 

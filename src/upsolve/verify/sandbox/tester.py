@@ -14,11 +14,13 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from upsolve.verify.sandbox import child, exceptions, operations, stand_ins, values, world_host
+    from upsolve.verify.sandbox import child, lent, messages, operations, replies, stand_ins, values, world_host
 else:
     import child
-    import exceptions
+    import lent
+    import messages
     import operations
+    import replies
     import stand_ins
     import values
     import world_host
@@ -26,6 +28,8 @@ else:
 __all__ = ["SERVANT_GONE", "run"]
 
 REPLIES, REQUESTS = 4, 5
+REPLY_BYTES = 64 << 20
+"""Maximum size of a message of the attempt, bytes; a longer one ends its run."""
 SERVANT_GONE = 3
 """Exit code of a tester whose attempt has ended."""
 
@@ -37,7 +41,7 @@ def attempt_ended() -> NoReturn:
 
 def unsupported(name: str) -> NoReturn:
     """Exit because a test passes an argument that is not plain data: the task cannot be judged across processes."""
-    child.report_error(unsupported=name)
+    messages.report_error(unsupported=name)
     os._exit(0)
 
 
@@ -46,7 +50,7 @@ def test_clock(index: list[int]) -> Any:
     import signal
 
     def ring(_number: int, _frame: Any) -> None:
-        child.report_error(test=index[0], timeout=True)  # the attempt is still in that call, and cannot answer another
+        messages.report_error(test=index[0], timeout=True)  # the attempt is still in that call, and cannot answer another
         os._exit(0)
 
     signal.signal(signal.SIGALRM, ring)
@@ -56,10 +60,12 @@ def test_clock(index: list[int]) -> Any:
 class Channel:
     """Remote calls to the attempt's process."""
 
-    def __init__(self) -> None:
+    def __init__(self, space: dict[str, Any]) -> None:
         self.replies = open(REPLIES, "rb", closefd=False)
+        self.lent = lent.Lent(space)
+        self.stubs: dict[int, tuple[str, Any]] = {}
 
-    def reply(self, most: int = -1) -> dict[str, Any]:
+    def reply(self, most: int = REPLY_BYTES) -> dict[str, Any]:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
         line = self.replies.readline(most)
         try:
@@ -70,7 +76,12 @@ class Channel:
 
     def function(self, name: str) -> Any:
         """Return a stub for a function of the attempt."""
-        return lambda *args, **named: self.call(name, args, named)  # pyright: ignore[reportUnknownLambdaType]
+
+        def stub(*args: Any, **named: Any) -> Any:
+            return self.call(name, args, named)
+
+        self.stubs[id(stub)] = name, stub  # with the stub, so that its id stays in use
+        return stub
 
     def ask(self, request: bytes) -> None:
         """Send a request."""
@@ -87,110 +98,76 @@ class Channel:
         return self.reply().get("lines")
 
     def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
-        """Encode a request: as bytes, or as text if an argument is not plain data; values kept by the attempt are sent as numbers."""
-
-        def keep(value: Any) -> str:
-            if isinstance(value, stand_ins.Remote):
-                return f'["kept",{stand_ins.number_of(value)}]'
-            if isinstance(value, values.Opaque):
-                raise TypeError("a function was given a value of the attempt's own that is not plain data")
-            return unsupported(type(value).__name__)
-
+        """Encode a request: as bytes, or as text if an argument is not plain data."""
         try:
             if all(type(given) in MARSHALLED for given in (*args, *named.values())):
                 return marshal.dumps((target, args, named))
         except ValueError:
             pass
-        return marshal.dumps((target, None, f'["tuple",{values.plain(list(args), 0, keep)},{values.plain(named, 0, keep)}]'))
+        encoded = f'["tuple",{values.plain(list(args), 0, self.keep)},{values.plain(named, 0, self.keep)}]'
+        return marshal.dumps((target, None, encoded))
+
+    def keep(self, value: Any) -> str:
+        """Encode a value that is not plain data: of the attempt, or lent to it.
+
+        Within a function of the tests that the attempt calls, any other value is an error of that call: the attempt must not be
+        able to choose that its tests run in its own process.
+        """
+        if isinstance(value, stand_ins.Remote):
+            return f'["kept",{stand_ins.number_of(value)}]'
+        if isinstance(value, values.Opaque):
+            raise TypeError("a function was given a value of the attempt's own that is not plain data")
+        if id(value) in self.stubs:
+            return f'["own",{json.dumps(self.stubs[id(value)][0])}]'
+        if said := self.lent.encode(value):
+            return said
+        if self.lent.depth:
+            raise TypeError(f"a {type(value).__name__} cannot be handed to the attempt's process")
+        return unsupported(type(value).__name__)
 
     def call(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a function of the attempt, or operate on a value that it keeps, and apply its changes to the arguments."""
+        """Call a function of the attempt, or operate on a value that it keeps, and apply its changes to the arguments.
+
+        Until it answers, the attempt may request operations on what it was lent.
+        """
         self.ask(self.request(target, args, named))
-        said = self.reply()
+        while "ask" in (said := self.reply()):
+            self.ask(marshal.dumps(self.lent.answer(said, self.held, self.keep)))
         try:
-            if "args" in said:
-                merge(args, tuple(self.value(said["args"])))
-                merge(named, self.value(said["named"]))
-            if "same" in said:
-                return named[said["same"]] if isinstance(said["same"], str) else args[said["same"]]
-            if "value" in said:
-                return self.value(said["value"])
-            error: BaseException = stand_ins.EndedError(self.value(said["end"])) if "end" in said else self.exception(said)
-        except MALFORMED:
-            return values.Opaque()
-        raise error
+            return replies.result_of(said, args, named, held=self.held)
+        except BaseException as error:
+            if (own := self.lent.passed_on(error)) is error:
+                raise
+            raise own from None
 
-    def value(self, data: Any) -> Any:
-        """Decode a value sent by the attempt's process."""
-        return values.value_of(data, held=self.stand_in)
-
-    def stand_in(self, _tag: str, number: Any, about: Any) -> Any:
-        """Return a stand-in for a value that the attempt's process keeps."""
-        name, methods = str(about[0]), [str(method) for method in about[1]]
-        return stand_ins.stand_in(self, int(number), name, methods)
-
-    def exception(self, said: dict[str, Any]) -> BaseException:
-        """Return the exception that an answer describes."""
-        name, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
-        args, attributes = self.value(said.get("with", ["tuple", ["list", message], ["dict"]]))
-        error = exceptions.exception(name, message, said.get("classes", ()), tuple(args))
-        if isinstance(attributes, dict):
-            error.__dict__.update({key: value for key, value in attributes.items() if isinstance(key, str)})
-        error.attempt_line = line  # type: ignore[attr-defined]
-        return error
+    def held(self, tag: str, number: Any, about: Any = None) -> Any:
+        """Return an object of the tests that the attempt was lent, or a stand-in for a value that its process keeps."""
+        if tag == "lent":
+            return self.lent.objects[int(number)][0]
+        return stand_ins.stand_in(self, int(number), str(about[0]), [str(method) for method in about[1]])
 
 
 MARSHALLED = (str, int, float, list, tuple, dict, bool, type(None), set, frozenset, bytes, complex)
 """Types that ``marshal`` preserves; it turns a bytearray into bytes."""
-MALFORMED = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError, AttributeError)
-"""Exceptions of decoding an answer of the attempt's process; the value is then opaque."""
-
-
-def merge(mine: Any, theirs: Any) -> Any:
-    """Copy the attempt's changes to its copy of a value into our own lists, dicts and sets, as far as they match."""
-    if type(mine) is not type(theirs):
-        return theirs
-    if isinstance(mine, list):
-        mine[:] = [*map(merge, mine, theirs), *theirs[len(mine) :]]
-    elif isinstance(mine, dict):
-        merged = {key: merge(mine[key], value) if key in mine else value for key, value in theirs.items()}
-        mine.clear()
-        mine.update(merged)
-    elif isinstance(mine, set):
-        mine.clear()
-        mine.update(theirs)
-    elif isinstance(mine, bytearray):
-        mine[:] = theirs
-    elif type(mine).__name__ == "ndarray" and mine.shape == theirs.shape:
-        mine[...] = theirs
-    elif type(mine).__name__ == "deque":
-        mine.clear()
-        mine.extend(theirs)
-    elif isinstance(mine, tuple) and len(mine) == len(theirs):
-        for pair in zip(mine, theirs, strict=True):
-            merge(*pair)
-    else:
-        return theirs
-    return mine
 
 
 def run(job: dict[str, Any]) -> int:
     """Wait for the attempt to load, run the tests, and report; return the exit code."""
-    channel = Channel()
+    space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
+    channel = Channel(space)
     if "worlds" in job:
         world_host.play(job, channel)
         return 0
     said = channel.reply()
     if "ready" not in said:
-        child.report_error(**{key: said[key] for key in ("compile", "setup", "load") if key in said})
+        messages.report_error(**{key: said[key] for key in ("compile", "setup", "load") if key in said})
         return 0
-    space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
     for name in job["names"]:
         space[name] = channel.function(name)
     try:
         exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
     except BaseException as error:
-        child.report_error(setup=operations.describe(error))
+        messages.report_error(setup=operations.describe(error))
         return 0
     current = [0]
     clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
@@ -200,7 +177,7 @@ def run(job: dict[str, Any]) -> int:
         one_test(index, kind, source, space)
     clock(0)
     if job["lines"]:
-        child.report_error(lines=channel.lines_executed())
+        messages.report_error(lines=channel.lines_executed())
     return 0
 
 
@@ -211,6 +188,6 @@ def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
             child.report_value(index, eval(source, space))
         else:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
-            child.report_error(test=index, ok=True)
+            messages.report_error(test=index, ok=True)
     except BaseException as error:
-        child.report_error(test=index, error=[*operations.describe(error)[:2], getattr(error, "attempt_line", None)])
+        messages.report_error(test=index, error=[*operations.describe(error)[:2], getattr(error, "attempt_line", None)])

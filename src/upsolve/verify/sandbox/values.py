@@ -33,6 +33,8 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
+HELD = ("kept", "remote", "lent", "own")
+"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name."""
 PAIRED = ("Counter", "OrderedDict")
 """Subclasses of dict that keep their type."""
 
@@ -142,7 +144,7 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
     tag, *items = data
     if tag in SIMPLE:
         return SIMPLE[tag](items[0])
-    if tag in ("kept", "remote"):
+    if tag in HELD:
         return held(tag, *items) if held else Opaque()
     if tag == "dict" or tag in PAIRED:
         pairs = [(value_of(k, as_set, as_dict, held), value_of(v, as_set, as_dict, held)) for k, v in items]

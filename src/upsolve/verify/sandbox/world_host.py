@@ -12,9 +12,10 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import child, operations
+    from upsolve.verify.sandbox import child, messages, operations
 else:
     import child
+    import messages
     import operations
 
 __all__ = ["MOST_ACTIONS", "play"]
@@ -49,19 +50,19 @@ def play(job: dict[str, Any], channel: Any) -> None:
                 goes_on = one_world(index, world, channel)
                 clock(0)
             except child.TestTimeout:  # the attempt's process is still busy and cannot answer
-                child.report_error(test=index, timeout="ran into the time limit of a world")
+                messages.report_error(test=index, timeout="ran into the time limit of a world")
                 return
             except ActionLimitError:
-                child.report_error(test=index, timeout=f"more than {MOST_ACTIONS} actions, or too long ones, in one world")
+                messages.report_error(test=index, timeout=f"more than {MOST_ACTIONS} actions, or too long ones, in one world")
                 return
             if not goes_on:
                 return
     except Exception as error:
-        child.report_error(world=operations.describe(error))
+        messages.report_error(world=operations.describe(error))
         return
     if job["lines"]:
         channel.ask(marshal.dumps("lines"))
-        child.report_error(lines=channel.reply(STEPS_BYTES).get("lines"))
+        messages.report_error(lines=channel.reply(STEPS_BYTES).get("lines"))
 
 
 def one_world(index: int, world: Watched, channel: Any) -> bool:
@@ -70,12 +71,12 @@ def one_world(index: int, world: Watched, channel: Any) -> bool:
     while "action" in (said := channel.reply(MESSAGE_BYTES)):
         channel.ask(marshal.dumps(world.act(said["action"], said.get("args"))))
     if early := {key: said[key] for key in ("compile", "broken") if key in said}:
-        child.report_error(**early)
+        messages.report_error(**early)
         return False
     if "ended" in said:
-        child.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}}}')
+        messages.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}}}')
     else:
-        child.report_error(test=index, error=said.get("error", said.get("load")))
+        messages.report_error(test=index, error=said.get("error", said.get("load")))
     return True
 
 

@@ -1,0 +1,3 @@
+def f(n, give):
+    while True:
+        give("x" * (1 << 20))

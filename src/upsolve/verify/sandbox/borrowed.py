@@ -1,0 +1,160 @@
+"""Functions, iterators and files of the tests in the attempt's process: the tester executes what is done with them.
+
+Standard library only. Runs in the attempt's process, so no verdict is decided here.
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import sys
+
+TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from upsolve.verify.sandbox import replies, stand_ins, values
+    from upsolve.verify.sandbox.messages import next_request, report
+else:
+    import replies
+    import stand_ins
+    import values
+    from messages import next_request, report
+
+__all__ = ["Borrowed"]
+
+ROOM = 100
+"""Frames added to the recursion limit during an exchange with the tester, which must not stop halfway."""
+MISSING: Any = type("default", (), {"__repr__": lambda _self: "..."})()  # pyright: ignore[reportUnknownLambdaType]
+"""Default of an optional parameter; the tester fills in the actual default."""
+
+
+class Borrowed:
+    """Objects of the tests, and the exchange with the tester about them.
+
+    Only one thread at a time exchanges messages, and only while a request of the tester is being served.
+    """
+
+    def __init__(self, serve: Callable[[Any], None], keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
+        self.serve, self.keep, self.held = serve, keep, held
+        self.lock, self.process, self.serving = _thread.RLock(), os.getpid(), 0
+        self.objects: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}
+
+    def encode(self, value: Any) -> str:
+        """Encode an object of the tests by its number; return an empty string for any other."""
+        return f'["lent",{self.numbers[id(value)]}]' if id(value) in self.numbers else ""
+
+    def object(self, number: int, about: list[Any]) -> Any:
+        """Return the stand-in for an object of the tests, or the named object of the standard library."""
+        if number not in self.objects:
+            made = MAKERS[about[0]](self, number, *about[1:])
+            self.objects[number], self.numbers[id(made)] = made, number
+        return self.objects[number]
+
+    def ask(self, number: int, operation: str, *args: Any, **named: Any) -> Any:
+        """Have the tester execute an operation, serve its requests meanwhile, and return the result."""
+        with self.lock:
+            if not self.serving or os.getpid() != self.process:
+                raise RuntimeError("functions of the tests can only be called during a call, by the process that was called")
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit + ROOM)
+            try:
+                given = f'"args":{values.plain(list(args), 0, self.keep)},"named":{values.plain(named, 0, self.keep)}'
+                report(f'{{"ask":{number},"do":"{operation}",{given}}}')
+                while type(said := next_request()) is tuple:
+                    self.serve(said)
+                if said is None:  # the tester has exited
+                    os._exit(0)
+                answer = json.loads(said)
+            finally:
+                sys.setrecursionlimit(limit)
+        return replies.result_of(answer, args, named, held=self.held, own=True)
+
+
+def named_object(_borrowed: Borrowed, _number: int, module: str, name: str) -> Any:
+    """Return an object of the standard library."""
+    found = __import__(module, fromlist=["_"])
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def function(borrowed: Borrowed, number: int, name: str, text: str | None, parameters: Any) -> Any:
+    """Return a function with the name, documentation and parameters of a function of the tests."""
+
+    def call(*args: Any, **named: Any) -> Any:
+        return borrowed.ask(number, "call", *args, **named)
+
+    made = same_parameters(call, *parameters) if parameters else call
+    made.__name__ = made.__qualname__ = name
+    made.__doc__, made.__module__ = text, "tests"
+    return made
+
+
+def same_parameters(call: Any, names: list[str], positional_only: int, positional: int, keyword: int, *more: Any) -> Any:
+    """Return a function with these parameters that calls another with the arguments that it is given."""
+    has_args, has_named, optional, optional_names = more
+    first, only = names[:positional], names[positional : positional + keyword]
+    rest = names[positional + keyword :]
+    shown = [f"{name}=_missing" if place >= positional - optional else name for place, name in enumerate(first)]
+    if positional_only:
+        shown.insert(positional_only, "/")
+    shown += [f"*{rest[0]}"] if has_args else ["*"] if only else []
+    shown += [f"{name}=_missing" if name in optional_names else name for name in only]
+    shown += [f"**{rest[-1]}"] if has_named else []
+    args = f"[{', '.join(first)}], {rest[0] if has_args else '()'}"
+    named = ", ".join([*(f"{name!r}: {name}" for name in only), *([f"**{rest[-1]}"] if has_named else [])])
+
+    def forward(given: list[Any], others: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        filled = next((place for place, value in enumerate(given) if value is MISSING), len(given))
+        by_name = {**dict(zip(first[filled:], given[filled:], strict=True)), **named}
+        return call(*given[:filled], *others, **{name: value for name, value in by_name.items() if value is not MISSING})
+
+    return eval(f"lambda {', '.join(shown)}: _forward({args}, {{{named}}})", {"_forward": forward, "_missing": MISSING})
+
+
+def iterator(borrowed: Borrowed, number: int, kind: str) -> Any:
+    """Return a generator or iterator that requests each item from the tester."""
+
+    def generator() -> Any:
+        try:
+            while True:
+                yield borrowed.ask(number, "next")
+        except stand_ins.EndedError as end:
+            return end.value
+
+    def following(_self: Any) -> Any:
+        try:
+            return borrowed.ask(number, "next")
+        except stand_ins.EndedError:
+            raise StopIteration from None
+
+    return generator() if kind == "generator" else type(kind, (), {"__iter__": itself, "__next__": following})()
+
+
+def itself(value: Any) -> Any:
+    """Return the argument: ``__iter__`` and ``__enter__`` of iterators and files."""
+    return value
+
+
+def line_of(file: Any) -> Any:
+    """Return the next line of a file; raise StopIteration at its end."""
+    if line := file.readline():
+        return line
+    raise StopIteration
+
+
+def file(borrowed: Borrowed, number: int, kind: str, methods: list[str]) -> Any:
+    """Return a file whose methods the tester executes."""
+
+    def method(name: str) -> Any:
+        return lambda _self, *args: borrowed.ask(number, name, *args)  # pyright: ignore[reportUnknownLambdaType]
+
+    special = {"__iter__": itself, "__enter__": itself, "__next__": line_of, "__exit__": lambda self, *_: self.close()}  # pyright: ignore[reportUnknownLambdaType]
+    return type(kind, (), {**special, **{name: method(name) for name in methods}})()
+
+
+MAKERS: dict[str, Any] = {"name": named_object, "function": function, "iterator": iterator, "file": file}

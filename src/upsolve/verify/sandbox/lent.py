@@ -1,0 +1,177 @@
+"""Functions, iterators and files of the tests that are lent to the attempt: they stay in the tester, which uses them on request.
+
+Standard library only. A request of the attempt names the number of a lent object, one of the few operations that its kind allows, and
+arguments that are decoded as data. The attempt never gets an attribute of a lent object. Objects of the standard library that have a name, such as
+``len`` or ``str.upper``, are not lent: the attempt's process looks them up by that name.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+
+TYPE_CHECKING = False  # the module typing is not imported
+if TYPE_CHECKING:
+    from typing import Any
+
+    from upsolve.verify.sandbox import operations, replies, values
+else:
+    import operations
+    import replies
+    import values
+
+__all__ = ["Lent"]
+
+MOST_OBJECTS, MOST_ERRORS = 10_000, 100
+"""Maximum numbers of lent objects and of remembered exceptions, of which the last are kept."""
+MOST_NESTED = 80
+"""Maximum depth of functions of the tests that call the attempt, which calls functions of the tests."""
+NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
+CONTAINERS = ("list", "dict", "set", "frozenset", "tuple", "str", "bytes", "deque", "Counter", "OrderedDict", "defaultdict")
+"""Types of the standard library whose methods can be lent."""
+ITERATORS = ("builtins", "itertools")
+"""Modules whose iterators are lent; one of a class of the tests may have more methods than an iterator."""
+FILES = ("StringIO", "BytesIO", "TextIOWrapper")
+FILE_METHODS = "read readline readlines write writelines seek tell getvalue truncate flush close readable writable seekable"
+REFLECTIVE = frozenset(
+    "getattr setattr delattr attrgetter methodcaller open compile __import__ __globals__ __subclasses__ __dict__ "  # noqa: SIM905
+    "__builtins__ __getattribute__ format format_map Formatter patch doctest runpy timeit os sys io gc ctypes inspect importlib pathlib Path subprocess pickle marshal shelve shutil tempfile".split()
+)
+"""Names that a lent function may not use: with arguments of the attempt's choice they could reach the tests or the results."""
+
+
+class Lent:
+    """Objects that the tests have lent to the attempt, and exceptions that their functions raised."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self.space, self.depth = space, 0
+        self.objects: list[tuple[Any, tuple[str, ...]]] = []
+        self.numbers: dict[int, int] = {}
+        self.errors: dict[int, BaseException] = {}
+        self.raised = 0
+
+    def encode(self, value: Any) -> str:
+        """Encode an object by its number and description; return an empty string if it cannot be lent."""
+        if (found := self.described(value)) is None or len(self.objects) >= MOST_OBJECTS:
+            return ""
+        about, allowed = found
+        number = self.numbers.setdefault(id(value), len(self.objects))
+        if number == len(self.objects):
+            self.objects.append((value, allowed))  # the reference also keeps the id in use
+        return f'["lent",{number},{json.dumps(about)}]'
+
+    def described(self, value: Any) -> tuple[list[Any], tuple[str, ...]] | None:
+        """Return the description of an object, and the operations on it that the attempt may request; None if it cannot be lent."""
+        if name := name_of(value):
+            return ["name", *name], ()
+        if self.callable_by_attempt(value):
+            return ["function", *signature(value)], ("call",)
+        kind = type(value)
+        if hasattr(kind, "__next__") and kind.__module__ in ITERATORS:
+            return ["iterator", kind.__name__], ("next",)
+        if kind.__module__ == "_io" and kind.__name__ in FILES:
+            methods = [name for name in FILE_METHODS.split() if hasattr(kind, name)]
+            return ["file", kind.__name__, methods], tuple(methods)
+        return None
+
+    def callable_by_attempt(self, value: Any) -> bool:
+        """Return whether a callable is a function of the tests that uses nothing REFLECTIVE, or a method of a container."""
+        if type(value) in METHODS:
+            whole = not value.__name__.startswith("__") or value.__name__ in ("__contains__", "__getitem__", "__setitem__")
+            return whole and type(value.__self__).__name__ in CONTAINERS and type(value.__self__).__module__ != "tests"
+        if type(value).__name__ == "partial" and type(value).__module__ == "functools":
+            return self.callable_by_attempt(value.func) and type(value.func) not in METHODS
+        function = value.__func__ if type(value) is types.MethodType else value
+        if type(function) is not types.FunctionType or function.__globals__ is not self.space:
+            return False
+        asynchronous = function.__code__.co_flags & (0x80 | 0x200)  # CO_COROUTINE, CO_ASYNC_GENERATOR
+        return not asynchronous and not self.reflective(function, set())
+
+    def reflective(self, function: Any, seen: set[int]) -> bool:
+        """Return whether a function of the tests, or one that it uses, uses a REFLECTIVE name."""
+        if id(function) in seen:
+            return False
+        seen.add(id(function))
+        used = {name: self.space.get(name, name) for name in names_in(function.__code__)}
+        cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+        names = {*used, *(getattr(one, "__name__", "") for one in (*used.values(), *cells))}
+        classes = [
+            vars(one).values() for one in (*used.values(), *cells) if isinstance(one, type) and one.__module__ == "tests"
+        ]
+        reached = [*used.values(), *cells, *(member for members in classes for member in members)]
+        inner = [one for one in reached if type(one) is types.FunctionType and one.__globals__ is self.space]
+        return not REFLECTIVE.isdisjoint(names) or any(self.reflective(one, seen) for one in inner)
+
+    def answer(self, said: dict[str, Any], held: Any, keep: Any) -> str:
+        """Execute an operation that the attempt requests, and return the encoded answer."""
+        self.depth += 1
+        try:
+            args, named = tuple(values.value_of(said["args"], held=held)), values.value_of(said["named"], held=held)
+            value, allowed = self.objects[int(said["ask"])]
+            if said["do"] not in allowed:
+                raise TypeError(f"not an operation of a {type(value).__name__}")
+            if self.depth > MOST_NESTED:
+                raise RecursionError("maximum depth of calls between tests and attempt exceeded")
+            return operations.answer(
+                lambda: use(value, said["do"], args, named), args, named, keep=keep, number_of=self.number_of
+            )
+        except replies.MALFORMED as error:
+            return f"{{{operations.raised(error, keep)}}}"
+        finally:
+            self.depth -= 1
+
+    def number_of(self, error: BaseException) -> int | None:
+        """Remember an exception of the tests, so that the attempt can pass it on; None if it may not pass on this one."""
+        if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
+            return None
+        self.raised += 1
+        self.errors[self.raised] = error.with_traceback(None)
+        self.errors.pop(self.raised - MOST_ERRORS, None)
+        return self.raised
+
+    def passed_on(self, error: BaseException) -> BaseException:
+        """Return the exception of the tests that an exception of the attempt is, or the latter itself."""
+        number = getattr(error, replies.ERROR_NUMBER, None)
+        return self.errors.get(number, error) if type(number) is int else error
+
+
+def use(value: Any, operation: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Execute an operation on an object of the tests."""
+    if operation == "next":
+        return operations.step(value)
+    return (value if operation == "call" else getattr(value, operation))(*args, **named)
+
+
+def name_of(value: Any) -> tuple[str, str] | None:
+    """Return module and qualified name by which another process finds an object; None if there is no such name."""
+    if not isinstance(value, NAMED):
+        return None
+    owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
+    module = getattr(value, "__module__", None) or (getattr(owner, "__module__", None) if isinstance(owner, type) else None)
+    found = sys.modules.get(module) if isinstance(module, str) else None
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return (str(module), value.__qualname__) if found is not None and found == value else None
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """Return the global names and attributes that code and the functions defined in it use."""
+    inner = [names_in(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    return {*code.co_names}.union(*inner)
+
+
+def signature(value: Any) -> list[Any]:
+    """Return name, documentation and parameters of a callable: names, then the numbers of each kind; None: any arguments."""
+    about = [getattr(value, "__name__", "partial"), value.__doc__ if type(value) is types.FunctionType else None]
+    function = getattr(value, "__func__", value)
+    if type(function) is not types.FunctionType:
+        return [*about, None]
+    code, skipped = function.__code__, int(function is not value)
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    if skipped > code.co_argcount:
+        return [*about, None]
+    kinds = [max(0, code.co_posonlyargcount - skipped), code.co_argcount - skipped, code.co_kwonlyargcount]
+    optional = [len(function.__defaults__ or ()), sorted(function.__kwdefaults__ or ())]
+    return [*about, [[*code.co_varnames[skipped:count]], *kinds, bool(code.co_flags & 4), bool(code.co_flags & 8), *optional]]
