@@ -134,6 +134,20 @@ def test_the_optimizer_does_not_step_on_a_gradient_that_is_not_finite():
     assert not placement.optimizer.state, "its moments are untouched as well"
 
 
+def test_parameters_whose_checkpoint_shares_a_step_count_it_once():
+    """Earlier checkpoints of DeepSpeed runs hold one tensor for the step of all parameters; AdamW adds to it in place."""
+    model = llama()
+    placement = Replicated(model, None, token_scores, processes=Processes(), optim=OptimConfig(), value_lr=1e-4)
+    weights, shared = [parameter.detach().clone() for parameter in model.parameters()], torch.tensor(2.0)
+    zeros = [torch.zeros_like(weight) for weight in weights]
+    moments = {at: {"step": shared, "exp_avg": zero, "exp_avg_sq": zero.clone()} for at, zero in enumerate(zeros)}
+    placement.load(weights, moments, None)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    placement.step(1e-3)
+    assert {float(state["step"]) for state in placement.optimizer.state.values()} == {3.0}
+
+
 def test_steps_that_are_skipped_are_counted(tiny_model, tmp_path, groups, monkeypatch):
     real = Replicated.sum_gradients
 

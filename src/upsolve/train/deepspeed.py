@@ -92,10 +92,10 @@ class DeepSpeed(Distributed):
         find: Any = safe_get_full_optimizer_state
         moments: Moments = {}
         if self.linked:  # else every step so far was skipped: there are no moments yet
-            step = torch.tensor(float(self.states()[0]["step"]))
+            step = float(self.states()[0]["step"])
             for at, parameter in enumerate(self.parameters()):
                 both = {name: find(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
-                moments[at] = {"step": step, **{name: each.cpu() for name, each in both.items() if keep}}
+                moments[at] = {"step": torch.tensor(step), **{name: each.cpu() for name, each in both.items() if keep}}
         return [self.full(parameter, keep=keep) for parameter in self.parameters()], moments
 
     def states(self) -> list[dict[str, Any]]:

@@ -125,6 +125,8 @@ class Replicated:
             for parameter, saved in zip(learning, weights, strict=True):
                 parameter.copy_(shard_like(saved, parameter))
         state = {at: {name: shard_like(t, learning[at]) for name, t in each.items()} for at, each in moments.items()}
+        for each in state.values():  # AdamW counts in place: parameters that shared a step would count it once for each of them
+            each["step"] = each["step"].clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
