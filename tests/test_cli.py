@@ -89,7 +89,7 @@ def test_ingest_verify_look_and_export(archive, tmp_path):
     assert "judged 0, 2 were judged before" in upsolve("verify", archive)
     assert "judged 2, 0 were judged before" in upsolve("verify", archive, "--analysis", "syntax")
     assert "judged 0, 2 were judged before" in upsolve("verify", archive, "--analysis", "syntax")
-    assert "analyses are complexity, dead" in upsolve("verify", archive, "--analysis", "style", code=2)
+    assert "analyses must be of complexity, dead" in upsolve("verify", archive, "--analysis", "style", code=2)
     assert row("mixed tasks", "1") in plain(upsolve("archive", "info", archive))
     said = upsolve("archive", "query", archive, "select status, passed from verdicts order by status")
     assert "failed" in said and "passed" in said
@@ -131,7 +131,7 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
     save_evaluation(Evaluation("trained", "m", "x:test", 1.0, 1.0, 0, 8, mixed), tmp_path / "rloo" / "trained.json")
     # half of 40 changes are 1/4: sd 1/8 * sqrt(40 / 39), so 2.80 * 0.1266 / sqrt(100) = 3.5 points
     assert "show a difference of 3.5 points" in here("power", "--run", tmp_path / "rloo")
-    assert "no base.json, so this is no finished run" in here("compare", tmp_path, code=2)
+    assert "base.json is missing; name the folder of a finished" in here("compare", tmp_path, code=2)
 
 
 def test_power_says_how_many_tasks_a_difference_needs(here):
@@ -141,7 +141,7 @@ def test_power_says_how_many_tasks_a_difference_needs(here):
         said.startswith("104 tasks, one greedy answer each, show a difference of 10.5 points")
         and "   5 points need    460 tasks" in said
     )
-    assert "--rate, --correlation: a pass rate in (0, 1)" in here("power", "--rate", 1, code=2)
+    assert "--rate, --correlation: the pass rate must be in (0, 1)" in here("power", "--rate", 1, code=2)
 
 
 def test_a_temperature_that_evaluations_do_not_read_is_refused(here):
@@ -151,7 +151,7 @@ def test_a_temperature_that_evaluations_do_not_read_is_refused(here):
 def test_a_recipe_with_such_a_temperature_is_told_and_none_comes_with_one(tmp_path, capsys):
     (tmp_path / "r.yaml").write_text("sample: {temperature: 0.2}\nevaluate: {temperatures: [0, 1]}\n")
     load_evaluated(str(tmp_path / "r.yaml"), [])
-    assert "is not read by evaluations, which take evaluate.temperatures: 0, 1" in capsys.readouterr().err
+    assert "evaluations ignore sample.temperature and use evaluate.temperatures: 0, 1" in capsys.readouterr().err
     for file in RECIPES.glob("*.yaml"):
         load_evaluated(file.stem, [])
     assert not capsys.readouterr().err
@@ -169,7 +169,7 @@ def test_errors_are_one_message_and_no_traceback(tmp_path):
 
 
 def test_verify_wants_an_archive_or_serve():
-    assert "an archive to judge, or --serve" in upsolve("verify", code=2)
+    assert "either an archive to judge or --serve" in upsolve("verify", code=2)
 
 
 def test_help_names_the_commands(here):

@@ -113,7 +113,7 @@ def test_bird_in_folders_of_its_own(tmp_path):
 
 
 def test_a_folder_without_questions_is_refused(tmp_path):
-    with pytest.raises(SourceError, match=r"no question file here: train_spider.json"):
+    with pytest.raises(SourceError, match=r"contains no question file: train_spider.json"):
         ingest(Archive.create(tmp_path / "archive"), "spider", tmp_path)
 
 

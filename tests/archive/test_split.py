@@ -141,8 +141,11 @@ def test_without_a_recorded_dev_it_is_a_part_of_the_training_tasks():
     [
         (composed(["a", "b"]) + tasks(3), r"3 of 5 tasks have no 'schema' in extra, such as t/0 \(fields: none\)"),
         (composed(["a"], "db"), r"1 of 1 tasks have no 'schema' in extra, such as t/0 \(fields: db\)"),
-        (composed(["train", "trian"]), "'schema' of 1 tasks is none of train, dev, validation, test: t/1 has 'trian'"),
-        (composed(["a", "b"]), "2 values of 'schema' leave the .* split empty; say data.split: ranked"),
+        (
+            composed(["train", "trian"]),
+            "'schema' of 1 tasks is not one of train, dev, validation, test, such as 'trian' of t/1",
+        ),
+        (composed(["a", "b"]), "2 values of 'schema' leave the .* split empty; set data.split: ranked"),
     ],
 )
 def test_a_field_that_does_not_fit_is_named(given, words):

@@ -120,7 +120,7 @@ def test_without_dev_tasks_only_the_lowest_temperature_is_measured(tiny_model):
 
 def test_temperatures_are_sorted_and_at_least_one():
     assert EvalConfig(temperatures=(1, 0, 1)).temperatures == (0.0, 1.0)
-    with pytest.raises(ValueError, match="name one at least"):
+    with pytest.raises(ValueError, match="must have at least one"):
         EvalConfig(temperatures=())
 
 

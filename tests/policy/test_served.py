@@ -292,7 +292,7 @@ def test_connections_are_closed_when_sampling_ends(server, monkeypatch):
 
 def test_something_else_at_the_address_is_named(server):
     server.always = "strange"
-    with pytest.raises(ModelError, match=r"no answer of OpenAI's protocol: .*weather"):
+    with pytest.raises(ModelError, match=r"not an answer of the OpenAI protocol: .*weather"):
         list(served(server)(TASKS, config=CONFIG))
 
 

@@ -188,7 +188,7 @@ def test_the_pool_adds_them_to_verdicts():
     assert [f.rule for f in first.findings] == ["F401"]
     assert [f.kind for f in second.findings] == ["traceback"]
     assert first.analyses == second.analyses and first.analyses[0].startswith("lint: ruff ")
-    with pytest.raises(ValueError, match="analyses are complexity, dead, lint"):
+    with pytest.raises(ValueError, match="analyses must be of complexity, dead, lint"):
         Judging(analyses=("style",))
 
 

@@ -360,8 +360,8 @@ def test_visible_tests_say_what_differs():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"compare": "lines"}, "compare is rows or rows_in_order for a query, not lines"),
-        ({"compare": "rows:0"}, "compare is"),
+        ({"compare": "lines"}, "compare must be rows or rows_in_order for a query, got lines"),
+        ({"compare": "rows:0"}, "compare must be"),
         ({"tests": (TestCase(TestKind.CODE, "x"),)}, "a test of a query is STDIO"),
         (
             {"setup": "CREATE TABL x"},

@@ -114,14 +114,14 @@ def test_laws_of_checks(names, first, second):
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ({"exist": {"go": ["a"]}}, "no check 'exist'"),
+        ({"exist": {"go": ["a"]}}, "unknown check 'exist'"),
         ({"exists": {"go": ["a"]}, "never": {"go": ["a"]}}, "one key"),
         ({"not": {"and": [{"exists": {"fly": None}}]}}, "not: and: 1: exists: an event has one action of go, say, ask"),
         ({"exists": {"go": ["a", "b"]}}, "go has 1 arguments"),
         ({"exists": {"go": ["a"], "where": "x"}}, "and gives, raises or when"),
         ({"never": {"go": None, "raises": "DorError"}}, "raises is one of DoorError"),
-        ({"count": [{"go": None}, -1]}, "how often"),
-        ({"count": [{"go": None}, True]}, "how often"),
+        ({"count": [{"go": None}, -1]}, "a count must be"),
+        ({"count": [{"go": None}, True]}, "a count must be"),
         ({"before": [{"go": None}]}, "list of two"),
         ({"terminal": "a"}, "a state is a mapping"),
         ({"exists": {"say": [{"has": [1]}]}}, "has: needs a word"),
@@ -412,7 +412,7 @@ def test_a_domain_is_a_python_file_and_a_yaml_file(tmp_path):
         ({"worlds": TASK["worlds"][:2]}, "task ten: worlds: List should have at least 3"),
         ({"worlds": [{"begin": {}}, *TASK["worlds"]]}, "task ten: worlds.0.start: Field required"),
         ({"checks": [{"exists": {"fly": None}}]}, "task ten: world 1: 1: exists: an event has one action of add"),
-        ({"checks": []}, "task ten: world 1: checks are a list of at least one"),
+        ({"checks": []}, "task ten: world 1: checks must be a list of at least one"),
         ({"prompt": 3}, "task ten: prompt: Input should be a valid string"),
     ],
 )
@@ -422,7 +422,7 @@ def test_a_wrong_task_is_refused_with_file_task_and_key(tmp_path, change, said):
 
 
 def test_tasks_that_are_there_twice_or_not_at_all(tmp_path):
-    with pytest.raises(SourceError, match="counter/ten is there twice"):
+    with pytest.raises(SourceError, match="counter/ten is defined twice"):
         list(read(folder_of(tmp_path, [TASK, TASK])))
     (tmp_path / "counter" / "tasks.yaml").write_text("[]")
     with pytest.raises(SourceError, match="no tasks"):
@@ -435,7 +435,7 @@ def test_tasks_that_are_there_twice_or_not_at_all(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("class World", "class Word", "no class World"),
+        ("class World", "class Word", "class World is missing"),
         ('("add",)', '("add", "sub")', "no method sub"),
         ('("add",)', '"add"', "tuple of names"),
         ("ACTIONS =", "ACTS =", "set once"),
@@ -444,7 +444,7 @@ def test_tasks_that_are_there_twice_or_not_at_all(tmp_path):
         ('"""Adds."""', "", "add has no docstring"),
         ('"""A counter."""', "", "World has no docstring"),
         ("def state", "def stat", "no method state"),
-        ("class World:", "class World", "no Python"),
+        ("class World:", "class World", "not valid Python"),
     ],
 )
 def test_a_wrong_domain_is_refused(old, new, said):

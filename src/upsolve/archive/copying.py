@@ -13,7 +13,7 @@ def copy_archive(archive: Archive, folder: str | Path) -> Archive:
     """Copy an archive into a new folder; ArchiveError if the folder is not empty or cannot be written."""
     place = Path(folder)
     if place.exists() and any(place.iterdir()):
-        raise ArchiveError(f"{place}: is not empty; copy an archive into a new folder")
+        raise ArchiveError(f"{place}: the folder is not empty; copy the archive into a new folder")
     try:
         shutil.copytree(archive.path, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp", "lock"))
     except OSError as error:

@@ -71,7 +71,7 @@ def split_tasks(
         chosen = split_names(names.values(), fractions, seed=seed, ranked=ranked)
         if empty := [split for split in fractions if split not in chosen.values()]:
             raise ConfigError(
-                f"data.split_by: {len(chosen)} values of {by!r} leave the {empty[0]} split empty; say data.split: ranked, or another "
+                f"data.split_by: {len(chosen)} values of {by!r} leave the {empty[0]} split empty; set data.split: ranked, or another "
                 "data.split_seed"
             )
         chosen = {task_id: chosen[name] for task_id, name in names.items()}
@@ -112,7 +112,9 @@ def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, 
     """
     if unknown := [(task_id, name) for task_id, name in names.items() if name not in RECORDED]:
         (task_id, name), said = unknown[0], ", ".join(RECORDED)
-        raise ConfigError(f"data.split_by: {by!r} of {len(unknown)} tasks is none of {said}: {task_id} has {name[:100]!r}")
+        raise ConfigError(
+            f"data.split_by: {by!r} of {len(unknown)} tasks is not one of {said}, such as {name[:100]!r} of {task_id}"
+        )
     chosen = {task_id: RECORDED[name] for task_id, name in names.items()}
     if "dev" in chosen.values():
         return chosen

@@ -77,11 +77,11 @@ class Archive:
             data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             version = data["schema"]
         except FileNotFoundError as error:
-            raise ArchiveError(f"{self.path}: no archive here ({META} is missing); make one with `upsolve ingest`") from error
+            raise ArchiveError(f"{self.path}: not an archive ({META} is missing); create one with `upsolve ingest`") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{file}: damaged: {error}") from error
         if version not in range(OLDEST, SCHEMA + 1):
-            raise SchemaError(f"{file}: schema version {version}, this program knows {OLDEST} to {SCHEMA}; use a newer upsolve")
+            raise SchemaError(f"{file}: schema version {version}, this upsolve reads {OLDEST} to {SCHEMA}; upgrade it")
         return data
 
     @contextmanager
@@ -110,7 +110,9 @@ class Archive:
         """
         fresh, other = self.new_tasks(list(tasks))
         if other:
-            raise ArchiveError(f"{self.path}: task {other[0].task_id} is there with another content; give one of them a new id")
+            raise ArchiveError(
+                f"{self.path}: already has a task {other[0].task_id} with different content; rename one of the two"
+            )
         every, judged = list(attempts), list(verdicts)
         known = set(self.column("attempts", "attempt_id")) if every else set[str]()
         self.write(fresh, every, judged, tag=tag)

@@ -19,7 +19,9 @@ TITLES = {
 }
 
 archive_app = typer.Typer(
-    no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}, help="Look into an archive."
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Inspect, query, copy and export archives.",
 )
 app.add_typer(archive_app, name="archive")
 
@@ -29,10 +31,10 @@ def ingest(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.")] = "",
     path: Annotated[Path | None, typer.Argument(help="File or folder to read.")] = None,
-    archive: Annotated[Path | None, typer.Argument(help="Archive to add to; made where there is none.")] = None,
+    archive: Annotated[Path | None, typer.Argument(help="Archive to add to; created if it does not exist.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the source, key=value; --key value is the same.")] = None,
     max_rejected: Annotated[
-        float, typer.Option(help="Share of records that may be set aside before the exit code is 1.")
+        float, typer.Option(help="Largest share of rejected records; above it, the exit code is 1.")
     ] = 0.01,
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
@@ -64,7 +66,7 @@ def pairs(given: list[str]) -> dict[str, str]:
     """Return the values of ``key=value`` words by key."""
     for text in given:
         if "=" not in text:
-            raise typer.BadParameter(f"--option {text}: write it as key=value")
+            raise typer.BadParameter(f"--option {text}: must be key=value")
     return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in given)}
 
 
@@ -74,7 +76,7 @@ def loose_options(words: list[str]) -> dict[str, str]:
     rest = iter(words)
     for word in rest:
         if not word.startswith("--"):
-            raise typer.BadParameter(f"{word}: not expected here; ingest takes SOURCE PATH ARCHIVE and options")
+            raise typer.BadParameter(f"unexpected argument {word}: ingest takes SOURCE PATH ARCHIVE and options of the source")
         value = "" if "=" in word else next(rest, None)
         if value is None:
             raise typer.BadParameter(f"{word} needs a value")

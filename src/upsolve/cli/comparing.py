@@ -37,9 +37,7 @@ def report(
 
 @app.command()
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of finished runs; controls among them, such as that of `placebo`.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, including runs of controls such as `placebo`.")],
 ) -> None:
     """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts."""
     from upsolve.report.tables import runs_table, worth_table
@@ -63,7 +61,7 @@ def run_result(folder: Path) -> "RunResult":
     from upsolve.evaluate.runs import load_sweep
 
     if missing := [name for name in ("base.json", "trained.json") if not (folder / name).exists()]:
-        raise ConfigError(f"{folder}: no {missing[0]}, so this is no finished run of `upsolve run`")
+        raise ConfigError(f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`")
     own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.exists()), None)
     recipe = load_recipe(own)
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
@@ -76,11 +74,13 @@ def power(
     rate: Annotated[float, typer.Option(help="Pass rate of the model, greedy, between 0 and 1.")] = 0.3,
     correlation: Annotated[
         float | None,
-        typer.Option(help="Of the answers of two models to a task; 0.65 was observed before and after training."),
+        typer.Option(
+            help="Correlation over tasks between the answers of two models; 0.65 was observed before and after training."
+        ),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(help="Folder of a finished run, whose observed deviation is taken instead of --rate."),
+        typer.Option(help="Folder of a finished run; its observed standard deviation replaces --rate and --correlation."),
     ] = None,
 ) -> None:
     """Compute the difference that a number of tasks can show, and the number of tasks that a difference needs."""

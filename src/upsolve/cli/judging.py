@@ -27,14 +27,20 @@ BATCH = 1000
 @app.command()
 def verify(
     archive: Annotated[Path | None, typer.Argument(help="Archive to judge.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Judge again what this judge has judged.")] = False,
-    workers: Annotated[int, typer.Option(help="Attempts at once; 0 means one a core.")] = 0,
-    isolation: Annotated[str, typer.Option(help=f"{', '.join(ISOLATIONS)}.")] = "required",
-    executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
-    cache: Annotated[bool, typer.Option(help="Take and keep verdicts by content.")] = True,
-    repeats: Annotated[int, typer.Option(help="Judge so often, to find flaky attempts.")] = 1,
-    analysis: Annotated[list[str] | None, typer.Option(help=f"{', '.join(sorted(ANALYSES))} or all; can be repeated.")] = None,
-    lines: Annotated[bool, typer.Option(help="Note which lines were executed.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Judge all attempts, including those that already have a verdict of this judge.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Number of attempts judged in parallel; 0: one per core.")] = 0,
+    isolation: Annotated[str, typer.Option(help=f"Isolation of attempts: {', '.join(ISOLATIONS)}.")] = "required",
+    executor: Annotated[
+        str, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
+    ] = "local",
+    cache: Annotated[bool, typer.Option(help="Cache verdicts by the content of attempt and task.")] = True,
+    repeats: Annotated[int, typer.Option(help="Number of times each attempt is judged, to find flaky attempts.")] = 1,
+    analysis: Annotated[
+        list[str] | None, typer.Option(help=f"Static analysis to run: {', '.join(sorted(ANALYSES))} or all; can be repeated.")
+    ] = None,
+    lines: Annotated[bool, typer.Option(help="Record which lines of each attempt were executed.")] = False,
     serve: Serve = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -56,7 +62,7 @@ def verify(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if serve == bool(archive):
-        raise ConfigError("verify takes an archive to judge, or --serve, and not both")
+        raise ConfigError("verify takes either an archive to judge or --serve, not both")
     if archive:
         judge_archive(archive, how, everything=everything)
     else:
@@ -121,18 +127,20 @@ def show_outcomes(verdicts: "Sequence[Verdict]") -> None:
         lines = tuple((reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5))
         show(Table("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines))
         typer.echo(
-            "`upsolve doctor` checks the sandbox; once the reason is mended, the same command judges these attempts again"
+            "run `upsolve doctor` to check the sandbox; once the cause is fixed, rerun this command to judge these attempts again"
         )
 
 
 @app.command()
 def doctor(
-    quick: Annotated[bool, typer.Option("--quick", help="One attack of each group.")] = False,
-    workers: Annotated[int, typer.Option(help="Attempts at once; 0 means one a core.")] = 0,
-    executor: Annotated[str, typer.Option(help="local, or ray for the cluster of $RAY_ADDRESS.")] = "local",
-    isolation: Annotated[str, typer.Option(help="required, or gvisor to try its containers.")] = "required",
+    quick: Annotated[bool, typer.Option("--quick", help="Try only one attack of each group.")] = False,
+    workers: Annotated[int, typer.Option(help="Number of attempts judged in parallel; 0: one per core.")] = 0,
+    executor: Annotated[
+        str, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
+    ] = "local",
+    isolation: Annotated[str, typer.Option(help="Isolation to check: required, or gvisor.")] = "required",
 ) -> None:
-    """Say which layers of the sandbox work here, and try every attack; exit 1 when a required layer is missing or an attack works."""
+    """Check the layers of the sandbox and try all attacks; the exit code is 1 if a required layer is missing or an attack succeeds."""
     from upsolve.verify.doctor import checks
 
     failed, made, group = 0, 0, ""

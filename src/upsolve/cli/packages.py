@@ -13,9 +13,9 @@ from upsolve.verify.sandbox.packages import install_command, packages_folder
 
 __all__ = ["packages"]
 
-NAMES = typer.Argument(help="Packages as pip knows them: numpy, scikit-learn==1.7.")
+NAMES = typer.Argument(help="Packages to install, as for pip: numpy, scikit-learn==1.7.")
 PREPARE = typer.Option(
-    "--prepare", "--headers", help="Make precompiled headers, class data and the like, so that languages compile faster."
+    "--prepare", "--headers", help="Build precompiled headers, class data and similar files, which speed up compilation."
 )
 
 
@@ -26,7 +26,7 @@ def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotat
     if prepared:
         prepare_all()
     if names and subprocess.run(install_command(names), check=False).returncode:
-        raise ConfigError(f"pip could not install {' '.join(names)} into {folder}; it says why above")
+        raise ConfigError(f"pip could not install {' '.join(names)} into {folder}; see its output above")
     if not names and not prepared:
         typer.echo(str(folder))
         subprocess.run([sys.executable, "-m", "pip", "list", "--path", str(folder)], check=False)

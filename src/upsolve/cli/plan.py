@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
-RecipeName = Annotated[str | None, typer.Option("--recipe", "-r", help="Recipe of the run to plan; else the defaults.")]
-NoModel = Annotated[bool, typer.Option("--no-model", help="Look at the archive only: seconds instead of a minute.")]
+RecipeName = Annotated[
+    str | None, typer.Option("--recipe", "-r", help="Recipe of the run to plan; without it, the default values.")
+]
+NoModel = Annotated[bool, typer.Option("--no-model", help="Check only the archive, in seconds instead of a minute.")]
 Against = Annotated[
-    list[str] | None, typer.Option(help="Archive of a benchmark that training tasks must not repeat; can be repeated.")
+    list[str] | None, typer.Option(help="Archive of a benchmark to check training tasks for overlap with; can be repeated.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
@@ -32,8 +34,8 @@ def plan(
     model: ModelName = "",
     no_model: NoModel = False,
     against: Against = None,
-    judged: Annotated[int, typer.Option(help="Attempts judged anew, to see whether recorded verdicts hold.")] = 40,
-    tasks: Annotated[int, typer.Option(help="Tasks that the model is sampled on.")] = 12,
+    judged: Annotated[int, typer.Option(help="Number of attempts to judge again, to check the recorded verdicts.")] = 40,
+    tasks: Annotated[int, typer.Option(help="Number of tasks on which to sample the model.")] = 12,
     as_json: AsJson = False,
     seed: Seed = None,
     settings: Settings = None,

@@ -27,7 +27,7 @@ def recipes() -> None:
 
 @app.command()
 def explain(key: Annotated[str, typer.Argument(help="Key of a recipe, such as optim.lr, or a stage, such as optim.")]) -> None:
-    """Say what a key of a recipe means: type, range, default, documentation."""
+    """Explain a key of a recipe: type, range, default, documentation."""
     from upsolve.config.recipe import explain as explained
 
     typer.echo(explained(key))
@@ -49,7 +49,7 @@ def load(
     from upsolve.config import load_recipe
 
     if recipe and Path(recipe).is_dir():
-        raise ConfigError(f"{recipe} is a folder, not a recipe; an archive is named by --archive {recipe}")
+        raise ConfigError(f"{recipe} is a folder, not a recipe; to name an archive, use --archive {recipe}")
     overrides = [f"{key}={value}" for key, value in (("model.name", model), ("data.archive", archive)) if value]
     loaded = load_recipe(recipe, [*(settings or []), *overrides])
     return loaded if seed is None else seeded(loaded, seed)
@@ -66,12 +66,12 @@ def load_evaluated(
     for setting in settings or ():
         key, _, value = setting.partition("=")
         if key.strip() == "sample.temperature":
-            raise ConfigError(f"sample.temperature is not read by evaluations: set evaluate.temperatures=[{value.strip()}]")
+            raise ConfigError(f"evaluations ignore sample.temperature: set evaluate.temperatures=[{value.strip()}]")
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     if loaded.sample.temperature != type(loaded.sample)().temperature:
         temperatures = ", ".join(f"{one:g}" for one in loaded.evaluate.temperatures)
         typer.echo(
-            f"{recipe}: sample.temperature is not read by evaluations, which take evaluate.temperatures: {temperatures}",
+            f"{recipe}: evaluations ignore sample.temperature and use evaluate.temperatures: {temperatures}",
             err=True,
         )
     return loaded

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["Host", "Port", "Serve", "TokenFile", "start"]
 
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the judge over HTTP instead of judging an archive.")]
-Host = Annotated[str, typer.Option(help="--serve: address to listen on; one that others can reach needs a token.")]
-Port = Annotated[int, typer.Option(help="--serve: port to listen on; 0 is any that is free.")]
-TokenFile = Annotated[Path | None, typer.Option(help="--serve: file with the token of all requests; else $UPSOLVE_TOKEN.")]
+Host = Annotated[str, typer.Option(help="--serve: address to listen on; an address other than localhost needs a token.")]
+Port = Annotated[int, typer.Option(help="--serve: port to listen on; 0: any free port.")]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="--serve: file with the token that requests must send; default: $UPSOLVE_TOKEN.")
+]
 
 
 def start(how: "Judging", host: str, port: int, token_file: Path | None) -> None:
@@ -36,7 +38,5 @@ def token_of(file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--token-file {file}: cannot be read: {error}") from error
     if not token:
-        raise ConfigError(
-            f"--token-file {file}: is empty; write a long random word into it, such as `openssl rand -hex 32` gives"
-        )
+        raise ConfigError(f"--token-file {file}: the file is empty; create a token, for example with `openssl rand -hex 32`")
     return token

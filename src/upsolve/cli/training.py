@@ -15,7 +15,9 @@ __all__ = ["evaluate", "run", "sample", "train"]
 
 AnyRecipe = Annotated[
     str | None,
-    typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file; else the defaults.", metavar="RECIPE"),
+    typer.Argument(
+        help="Recipe: a name that `upsolve recipes` lists, or a YAML file; without it, the default values.", metavar="RECIPE"
+    ),
 ]
 
 
@@ -30,7 +32,7 @@ def run(
     folds: Annotated[
         int,
         typer.Option(
-            help="Train and measure this number of times, each on other test tasks, and pool them: for small archives."
+            help="Number of cross-fitting folds, for small archives: each has other test tasks, and the results are pooled."
         ),
     ] = 0,
     settings: Settings = None,
@@ -93,7 +95,9 @@ def sample(
     hint: Annotated[
         float,
         typer.Option(
-            min=0, max=0.99, help="Only tasks that the model never passed, with this share of a passed program in the prompt."
+            min=0,
+            max=0.99,
+            help="Sample only tasks that the model never passed, with this share of a passed program in the prompt.",
         ),
     ] = 0.0,
 ) -> None:
@@ -105,7 +109,7 @@ def sample(
 
     name = loaded.data.archive
     if name in SHIPPED:
-        raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name your own by --archive FOLDER")
+        raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name another with --archive FOLDER")
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
         added = sample_some(open_archive(name), loaded.sample, model=loaded.model, progress=progress)

@@ -38,5 +38,5 @@ class EvalConfig(Strict):
     def has_a_temperature(self) -> Self:
         """Refuse an evaluation at no temperature."""
         if not self.temperatures:
-            raise ValueError("temperatures: name one at least, such as [0]")
+            raise ValueError("temperatures: must have at least one, such as [0]")
         return self

@@ -157,7 +157,7 @@ def set_key(data: dict[str, Any], override: str) -> None:
     """Apply one ``stage.key=value`` to a mapping in place; the value is YAML."""
     key, equals, text = override.partition("=")
     if not equals:
-        raise ConfigError(f"override {override!r}: write it as stage.key=value")
+        raise ConfigError(f"override {override!r}: must be stage.key=value")
     try:
         value: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -35,7 +35,7 @@ def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
         ValueError: ``rate`` or ``correlation`` is out of its range.
     """
     if not 0 < rate < 1 or not -1 <= correlation < 1:
-        raise ValueError(f"a pass rate in (0, 1) and a correlation in [-1, 1), got {rate} and {correlation}")
+        raise ValueError(f"the pass rate must be in (0, 1) and the correlation in [-1, 1), got {rate} and {correlation}")
     return math.sqrt(2 * rate * (1 - rate) * (1 - correlation))
 
 

@@ -151,7 +151,7 @@ class Server:
                 code, ids = before_fence(choice["text"], truncated=truncated), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
         except (AttributeError, KeyError, IndexError, TypeError) as error:
-            raise ModelError(f"{self.url}: no answer of OpenAI's protocol: {json.dumps(answer)[:500]}") from error
+            raise ModelError(f"{self.url}: not an answer of the OpenAI protocol: {json.dumps(answer)[:500]}") from error
         if choice["finish_reason"] in FAULTS:
             raise RetryError("the server gave up on the request")
         return Attempt(

@@ -42,7 +42,7 @@ class Codec:
             ValueError: the tokenizer is not a fast one, so it has no character offsets.
         """
         if not getattr(tokenizer, "is_fast", False):
-            raise ValueError(f"{type(tokenizer).__name__} has no fast version; character offsets need one")
+            raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")
         self.tokenizer = tokenizer
         self.begin = () if tokenizer.chat_template else begin_ids(tokenizer)
         self.completion = lru_cache(maxsize=200_000)(self._completion)

@@ -162,7 +162,7 @@ def weight_of(value: Any, expression: str) -> float:
     """
     if not isinstance(value, int | float) or not np.isfinite(value):
         raise ConfigError(
-            f"select.weight: {expression!r} is {value!r} for an attempt; a finite number is wanted (ifnull(..., 0))"
+            f"select.weight: {expression!r} is {value!r} for an attempt; it must be a finite number (such as ifnull(..., 0))"
         )
     return float(value)
 

@@ -82,5 +82,5 @@ def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
     most = max(len(group.attempts) for group in groups)
     if most < data.group_size:
         raise ConfigError(
-            f"data.group_size: {data.group_size} attempts wanted, but no task of {data.archive} has more than {most}"
+            f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {most}"
         )

@@ -66,13 +66,13 @@ class Judging:
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
-            raise ValueError(f"isolation is {', '.join(ISOLATIONS)}; not {self.isolation!r}")
+            raise ValueError(f"isolation must be one of {', '.join(ISOLATIONS)}; got {self.isolation!r}")
         if wrong := set(self.analyses) - ANALYSES:
-            raise ValueError(f"analyses are {', '.join(sorted(ANALYSES))}; not {', '.join(sorted(wrong))}")
+            raise ValueError(f"analyses must be of {', '.join(sorted(ANALYSES))}; got {', '.join(sorted(wrong))}")
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         if self.executor not in ("local", "ray"):
-            raise ValueError(f"executor is local or ray, not {self.executor!r}")
+            raise ValueError(f"executor must be local or ray, got {self.executor!r}")
 
 
 def judging_of(config: VerifyConfig, *, lines: bool = False) -> Judging:

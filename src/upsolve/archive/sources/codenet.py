@@ -130,7 +130,7 @@ def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRE
     """
     problems = path / "metadata" / "problem_list.csv"
     if not problems.is_file() or not (path / "data").is_dir():
-        raise SourceError(f"{path}: not Project CodeNet's layout: metadata/problem_list.csv and data/ are needed")
+        raise SourceError(f"{path}: not in Project CodeNet's layout: needs metadata/problem_list.csv and data/")
     with problems.open(encoding="utf-8", newline="") as rows:
         for row in csv.DictReader(rows):
             yield problem(path, row, language)

@@ -24,7 +24,7 @@ def read(path: Path) -> Iterator[Row]:
     tasks_file = path / "HumanEval_for_code_generation.jsonl"
     sample_files = sorted(set(path.glob("*_code_solution.jsonl")) - {tasks_file})
     if not sample_files:
-        raise SourceError(f"{path}: no *_code_solution.jsonl here")
+        raise SourceError(f"{path}: contains no *_code_solution.jsonl")
     by_prompt: dict[str, Task] = {}
     yield from build_each(tasks_file, json_lines(tasks_file), partial(keep_task, by_prompt=by_prompt))
     for file in sample_files:

@@ -23,7 +23,7 @@ def read(path: Path) -> Iterator[Row]:
     """
     files = [file for kind in ("seed", "debug") for file in sorted(path.glob(f"{kind}_*.jsonl"))]
     if not files:
-        raise SourceError(f"{path}: no seed_*.jsonl or debug_*.jsonl here")
+        raise SourceError(f"{path}: contains no seed_*.jsonl or debug_*.jsonl")
     known: set[str] = set()
     for file in files:
         yield from build_each(file, json_lines(file), partial(records_of, author=file.stem.partition("_")[2], known=known))

@@ -45,7 +45,7 @@ def read(path: Path, *, max_kb: int = MAX_KB, max_databases: int = MAX_DATABASES
     """
     files = [file for pattern in ("*.json", "*/*.json") for file in sorted(path.glob(pattern)) if file.stem in FILES]
     if not files:
-        raise SourceError(f"{path}: no question file here: {', '.join(f'{name}.json' for name in FILES)}")
+        raise SourceError(f"{path}: contains no question file: {', '.join(f'{name}.json' for name in FILES)}")
     tested = any(file.stem == "test" for file in files)
     places: dict[str, list[Path]] = {}
     for file in sorted(path.rglob("*.sqlite"), key=lambda file: (file.stem != file.parent.name, file)):

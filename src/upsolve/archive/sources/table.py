@@ -53,7 +53,7 @@ class Reader:
         if old is None:
             yield task
         elif "prompt" in given and old != task:
-            raise ValueError(f"task {task.task_id} has another content in an earlier row")
+            raise ValueError(f"task {task.task_id} has different content in an earlier row")
         if "code" in given:
             yield from self.attempt(given, rest, task)
         self.tasks.setdefault(task.task_id, task)
@@ -132,7 +132,7 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
     try:
         words = {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
     except ValueError as error:
-        raise SourceError(f"{file}: statuses: {error}; ours are {', '.join(Status)}") from error
+        raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
     reader = Reader(mapped, name or path.name.partition(".")[0], words)
     return build_each(path, rows(path), reader.records)
 

@@ -205,7 +205,7 @@ def tolerance_of(compare: str) -> float:
     value = float(given or "1e-6") if not given or NUMBER.fullmatch(given) else math.nan
     if name not in ("floats", "rows", "rows_in_order") or not 0 < value < math.inf:
         known = "lines, exact, tokens, floats, rows, rows_in_order (these three also as floats:TOLERANCE) or checker"
-        raise ValueError(f"compare is {known}, not {compare!r}")
+        raise ValueError(f"compare must be {known}; got {compare!r}")
     return value
 
 

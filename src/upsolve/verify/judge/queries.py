@@ -38,7 +38,7 @@ def query_fault(task: Task) -> str:
     if any(test.kind is not TestKind.STDIO for test in task.tests):
         return f"task {task.task_id}: a test of a query is STDIO: the database as an SQL script, and the rows expected"
     if task.compare.partition(":")[0] not in ("rows", "rows_in_order"):
-        return f"task {task.task_id}: compare is rows or rows_in_order for a query, not {task.compare}"
+        return f"task {task.task_id}: compare must be rows or rows_in_order for a query, got {task.compare}"
     for number, test in enumerate(task.tests, start=1):
         if not are_rows(test.expected):
             return f"task {task.task_id}: test {number}: expected rows are one JSON array a line, not {test.expected[:100]!r}"

@@ -95,11 +95,11 @@ class Language:
             except re.error as error:
                 raise ValueError(f"{key}: {error}") from error
         if self.memory not in ("address", "group"):
-            raise ValueError(f"memory is address or group, not {self.memory!r}")
+            raise ValueError(f"memory must be address or group, got {self.memory!r}")
         if self.engine not in ("", *ENGINES):
-            raise ValueError(f"engine is {' or '.join(ENGINES)}, not {self.engine!r}")
+            raise ValueError(f"engine must be {' or '.join(ENGINES)}, got {self.engine!r}")
         if bool(self.run) == bool(self.engine):
-            raise ValueError("say either run or engine")
+            raise ValueError("set either run or engine, not both")
 
     def missing(self) -> str:
         """Return the first tool, or package of the engine, that is not installed; empty if all are."""
@@ -208,7 +208,7 @@ def language(name: str) -> Language:
     """
     known = languages()
     if name not in known:
-        raise ValueError(f"language {name!r} is not known here; known: {', '.join(sorted({'python', *known}))}")
+        raise ValueError(f"unknown language {name!r}; known: {', '.join(sorted({'python', *known}))}")
     tool = known[name].missing()
     if tool and known[name].engine:
         raise ValueError(f"language {name}: no package {tool}: run `upsolve packages {tool}`")

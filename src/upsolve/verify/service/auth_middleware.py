@@ -61,7 +61,7 @@ class Door:
                 self.look_at(scope)
             counted = scope["type"] == "http" and scope["path"] not in OPEN
             if counted and self.served >= MOST_REQUESTS:
-                raise RefusedError(503, f"{self.served} requests are served already; come back later")
+                raise RefusedError(503, f"{self.served} requests are being served; retry later")
             self.served += counted
             try:
                 await self.app(scope, receive, send_in_time)
@@ -95,10 +95,10 @@ class Door:
         kind, _, given = said.get(b"authorization", b"").partition(b" ")
         known = kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token)
         if self.token and scope["path"] not in OPEN and not known:
-            raise RefusedError(401, "a token is needed: the header Authorization: Bearer TOKEN")
+            raise RefusedError(401, "missing or wrong token: send the header Authorization: Bearer TOKEN")
         if scope["method"] == "POST":
             length = said.get(b"content-length", b"")
             if not length.isdigit():
-                raise RefusedError(411, "a body needs its Content-Length")
+                raise RefusedError(411, "the header Content-Length is missing")
             if int(length) > self.most_bytes:
                 raise RefusedError(413, f"a body of {int(length)} bytes is longer than this server takes: {self.most_bytes}")

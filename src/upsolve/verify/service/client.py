@@ -106,7 +106,7 @@ def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Rem
         patience_seconds: time for which requests to a busy or unreachable server are retried since the last verdict.
     """
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r} is no address of a server: write it as http://host:port")
+        raise ValueError(f"{url!r} is not the address of a server: it must be http://host:port")
     return Remote(url, token, patience_seconds)
 
 

@@ -43,7 +43,7 @@ def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Progra
         except ValueError as error:
             raise ValueError(f"language: {error}") from error
     if request.args:
-        raise ValueError("args: programs here get no arguments; leave it out")
+        raise ValueError("args: programs cannot get arguments; leave it out")
     for field, most in (
         ("compile_timeout", COMPILE_SECONDS),
         ("run_timeout", caps.wall_seconds),
@@ -68,7 +68,7 @@ def relative(field: str, name: str) -> str:
     """Return a file name relative to the working folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        raise ValueError(f"{field}: {name!r} is no name within the program's folder")
+        raise ValueError(f"{field}: {name!r} is not a path within the program's folder")
     return str(path)
 
 

@@ -106,7 +106,7 @@ class Service:
         if count > self.bounds.attempts:
             raise RefusedError(413, f"attempts: {count} are more than a request may hold: {self.bounds.attempts}")
         if self.waiting + count > self.bounds.waiting:
-            raise RefusedError(429, f"{self.waiting} attempts wait already; come back later")
+            raise RefusedError(429, f"{self.waiting} attempts are waiting; retry later")
         batch = Batch(how)
         self.batches[batch] = count
         try:

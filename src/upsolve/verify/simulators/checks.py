@@ -60,7 +60,7 @@ Pattern = Callable[[Any], bool]
 def all_checks(data: Any, domain: Domain) -> Check:
     """Return the conjunction of a list of checks; raise ValueError if the data is not a list of valid checks."""
     if not isinstance(data, list) or not data:
-        raise ValueError(f"checks are a list of at least one, not {shown(data)}")
+        raise ValueError(f"checks must be a list of at least one check, got {shown(data)}")
     return all_of(data, domain)
 
 
@@ -70,7 +70,7 @@ def parse_check(data: Any, domain: Domain) -> Check:
         raise ValueError(f"a check has one key, of {', '.join(CHECKS)}; not {shown(data)}")
     ((name, body),) = data.items()
     if name not in CHECKS:
-        raise ValueError(f"no check {name!r}; there are {', '.join(CHECKS)}")
+        raise ValueError(f"unknown check {name!r}; known: {', '.join(CHECKS)}")
     try:
         return CHECKS[name](body, domain)
     except ValueError as error:
@@ -94,7 +94,7 @@ def count(data: Any, domain: Domain) -> Check:
     wanted, number = two_of(data)
     event, (low, high) = parse_event(wanted, domain), number if isinstance(number, list) else (number, number)
     if type(low) is not int or type(high) is not int or not 0 <= low <= high:
-        raise ValueError(f"how often is a number from 0, or [low, high], not {shown(number)}")
+        raise ValueError(f"a count must be a number >= 0 or [low, high], got {shown(number)}")
     return lambda trace: low <= sum(map(event, trace.steps)) <= high
 
 

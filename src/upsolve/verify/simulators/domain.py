@@ -101,10 +101,10 @@ def domain_of(source: str) -> Domain:
         tree = ast.parse(source)
         code = compile(source, "<world>", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
-        raise ValueError(f"it is no Python: {error}") from error
+        raise ValueError(f"not valid Python: {error}") from error
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if "World" not in classes:
-        raise ValueError("it has no class World")
+        raise ValueError("class World is missing")
     methods = {node.name: node for node in classes["World"].body if isinstance(node, ast.FunctionDef)}
     for name in ("__init__", "state"):
         if name not in methods:

@@ -82,7 +82,7 @@ def read(path: Path) -> Iterator[Task]:
                 name = row.get("name", "?") if isinstance(row, dict) else "?"
                 raise SourceError(f"{file}: task {name}: {reason(error)}") from error
             if task.task_id in seen:
-                raise SourceError(f"{file}: task {task.task_id} is there twice")
+                raise SourceError(f"{file}: task {task.task_id} is defined twice")
             seen.add(task.task_id)
             yield task
     if not seen:
@@ -98,7 +98,7 @@ def rows(file: Path) -> list[Any]:
     except (OSError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {error}") from error
     if not isinstance(data, list):
-        raise SourceError(f"{file}: it is no list of tasks")
+        raise SourceError(f"{file}: must be a list of tasks")
     return data
 
 
