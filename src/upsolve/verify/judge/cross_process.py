@@ -16,7 +16,7 @@ BUILTINS = frozenset(dir(builtins))
 
 
 def called_names(task: Task) -> tuple[str, ...] | None:
-    """Return the attempt's functions that the tests call or pass as arguments; None if they use the attempt in another way.
+    """Return the attempt's functions that the tests call, decorate with or pass as arguments; None if they use the attempt in another way.
 
     Other ways are: an attribute, a class (a capitalised name), assignment to one of the attempt's names; and tests that do not
     parse, or that use ``eval``, ``exec``, ``globals``, ``locals``, ``vars`` or ``import *``.
@@ -66,8 +66,10 @@ def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
 
 
 def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the callees and the arguments of all calls."""
+    """Yield the callees and the arguments of all calls, and decorators, which are called."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from node.decorator_list
         if isinstance(node, ast.Call):
             yield node.func
             yield from node.args

@@ -157,4 +157,11 @@ def file(borrowed: Borrowed, number: int, kind: str, methods: list[str]) -> Any:
     return type(kind, (), {**special, **{name: method(name) for name in methods}})()
 
 
-MAKERS: dict[str, Any] = {"name": named_object, "function": function, "iterator": iterator, "file": file}
+def getter(_borrowed: Borrowed, _number: int, name: str, args: list[Any]) -> Any:
+    """Return an ``itemgetter`` or the like."""
+    import operator
+
+    return getattr(operator, name)(*args)
+
+
+MAKERS: dict[str, Any] = {"name": named_object, "getter": getter, "function": function, "iterator": iterator, "file": file}

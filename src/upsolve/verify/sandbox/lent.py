@@ -33,6 +33,8 @@ CONTAINERS = ("list", "dict", "set", "frozenset", "tuple", "str", "bytes", "dequ
 """Types of the standard library whose methods can be lent."""
 ITERATORS = ("builtins", "itertools")
 """Modules whose iterators are lent; one of a class of the tests may have more methods than an iterator."""
+GETTERS = ("itemgetter", "attrgetter", "methodcaller")
+"""Types of module operator that the attempt's process makes for itself, from the same arguments."""
 FILES = ("StringIO", "BytesIO", "TextIOWrapper")
 FILE_METHODS = "read readline readlines write writelines seek tell getvalue truncate flush close readable writable seekable"
 REFLECTIVE = frozenset(
@@ -69,6 +71,8 @@ class Lent:
         if self.callable_by_attempt(value):
             return ["function", *signature(value)], ("call",)
         kind = type(value)
+        if kind.__module__ == "operator" and kind.__name__ in GETTERS and getter_parts(value):
+            return ["getter", kind.__name__, getter_parts(value)], ()
         if hasattr(kind, "__next__") and kind.__module__ in ITERATORS:
             return ["iterator", kind.__name__], ("next",)
         if kind.__module__ == "_io" and kind.__name__ in FILES:
@@ -154,6 +158,12 @@ def name_of(value: Any) -> tuple[str, str] | None:
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
     return (str(module), value.__qualname__) if found is not None and found == value else None
+
+
+def getter_parts(value: Any) -> list[Any]:
+    """Return the arguments that made one of GETTERS; empty if they are not plain names and numbers."""
+    made, args = value.__reduce__()[:2]
+    return [*args] if made is type(value) and all(type(one) in (str, int) for one in args) else []
 
 
 def names_in(code: types.CodeType) -> set[str]:
