@@ -1,4 +1,5 @@
-# make demo   the main job on the embedded archive, before and after, with a report
+# make demo   teach a small model to write SQL: measured before and after, with a report
+# make demo-python   the same on the embedded archive of Python tasks, where the model becomes surer, not more capable
 # make test   style, types and the fast tests (make check is the same); make test-all adds those that take longer
 # make gpu    what only a GPU can show, in eight minutes: benchmarks/results/gpu_*.json
 # make test-pythons     the judge's tests on every interpreter of PYTHONS, each in an environment of its own, without torch
@@ -19,10 +20,13 @@ OUT ?= runs/demo-$(SEED)
 JOBS ?= 0
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all gpu lint test-pythons test-languages test-vllm check install clean
+.PHONY: demo demo-python test test-all gpu lint test-pythons test-languages test-vllm check install clean
 
 demo: install
-	$(BIN)/upsolve run demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
+	$(BIN)/upsolve demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
+
+demo-python: install
+	$(BIN)/upsolve run demo_python --model $(MODEL) --seed $(SEED) --out runs/demo-python-$(SEED) $(ARGS)
 
 test: lint
 	$(BIN)/pytest -n $(JOBS) $(ARGS)

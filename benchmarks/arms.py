@@ -44,7 +44,7 @@ THREE = {"PPO, dense": "ppo_dense", "PPO, outcome": "ppo", "GRPO": "grpo"}
 AT_END = "PPO, dense at the end"
 AFTER = "offline, then online"
 SETS = {
-    "sources": {"offline": "demo", "online": "grpo", AFTER: "grpo", "hybrid": "hybrid"},
+    "sources": {"offline": "demo_python", "online": "grpo", AFTER: "grpo", "hybrid": "hybrid"},
     "rewards": {"tests": "rlvr_tests", "lint": "rlvr_lint", "both": "rlvr_both"},
     "dense": {**THREE, AT_END: "ppo"},
     "robot": {**THREE, "PPO, dense": "robot"},

@@ -71,7 +71,7 @@ def slug(name):
 
 def tasks_of(job):
     """Return the tasks that are sampled: of the test split of the embedded archive."""
-    recipe = load_recipe("demo")
+    recipe = load_recipe("demo_python")
     return split_archive(open_archive("embedded"), recipe.data).tasks["test"][: job.tasks]
 
 

@@ -27,8 +27,23 @@ def cell(triple, sign=""):
 
 
 def demo():
-    """Return the table of the demo."""
+    """Return the tables of the demo: pass@1, and time and memory."""
     data = read("demo")
+    named = [(f"seed {row['seed']}", row) for row in data["seeds"]] + [("all", data["pooled"])]
+    parts = {"greedy": "greedy", "best": "best temperature", "hot": "temperature 1"}
+    rows = [
+        [name, shown, *(cell(row[part][what]) for what in ("base", "trained")), cell(row[part]["difference"], "+")]
+        for name, row in named
+        for part, shown in parts.items()
+    ]
+    extra = [[row[key] for key in ("seed", "steps", "training_seconds", "seconds", "memory_gib")] for row in data["seeds"]]
+    costs = table(["seed", "steps", "training, s", "all, s", "peak memory, GiB"], extra)
+    return table(["", "decoding", "base", "trained", "difference"], rows) + "\n\n" + costs
+
+
+def demo_python_hot():
+    """Return the tables of the Python demo at temperature 1, written by ``demo_seeds.py`` of version 0.1.0."""
+    data = read("demo_python_hot")
     named = [(f"seed {row['seed']}", row) for row in data["seeds"]] + [("all three", data["pooled"])]
     rows = [
         [
@@ -250,5 +265,5 @@ def arms_table(rows, other):
 
 
 if __name__ == "__main__":
-    for part in (demo, arms, agreement, mbpp, throughput, honest, languages, training_step, drift):
+    for part in (demo, demo_python_hot, arms, agreement, mbpp, throughput, honest, languages, training_step, drift):
         print(f"## {part.__name__}\n\n{part()}\n")

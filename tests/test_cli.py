@@ -172,6 +172,21 @@ def test_verify_wants_an_archive_or_serve():
     assert "either an archive to judge or --serve" in upsolve("verify", code=2)
 
 
+@pytest.mark.parametrize(
+    ("given", "count"), [({}, "1000"), ({"OMP_WAIT_POLICY": "active"}, None), ({"GOMP_SPINCOUNT": "7"}, "7")]
+)
+def test_idle_threads_of_torch_sleep(given, count, monkeypatch):
+    """Threads that spin take the cores from other processes; settings of the user take precedence."""
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["upsolve", "version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert os.environ.get("GOMP_SPINCOUNT") == count
+
+
 def test_help_names_the_commands(here):
     names = (
         "ingest",

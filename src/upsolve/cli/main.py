@@ -42,6 +42,7 @@ def main() -> None:
     SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: finished work is kept, and the same command resumes.
     """
     signal.signal(signal.SIGTERM, interrupt)
+    share_cores()
     try:
         with needs_extras():
             app()
@@ -56,6 +57,16 @@ def main() -> None:
             raise
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
         fail(f"{names or 'cannot write'}: {os.strerror(error.errno)}")
+
+
+def share_cores() -> None:
+    """Let idle threads of PyTorch's OpenMP sleep after a short wait, before torch is imported; OpenMP's own settings take precedence.
+
+    By default they spin for milliseconds, which on a machine with other work takes the cores from those that they wait for: two processes
+    of two threads on two cores took 25 times as long (docs/log.md).
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -11,7 +11,7 @@ from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.errors import ConfigError
 
-__all__ = ["evaluate", "run", "sample", "train"]
+__all__ = ["demo", "evaluate", "run", "sample", "train"]
 
 AnyRecipe = Annotated[
     str | None,
@@ -51,6 +51,18 @@ def run(
         before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
     show_results((before, after), loaded.evaluate.ks)
     typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
+
+
+@app.command()
+def demo(
+    out: Out = Path("runs/demo"),
+    model: ModelName = "",
+    seed: Seed = None,
+    fresh: Fresh = False,
+    settings: Settings = None,
+) -> None:
+    """Teach a small model to write SQL: about ten minutes on two cores. The same as `upsolve run demo`."""
+    run("demo", out, model=model, seed=seed, fresh=fresh, folds=0, settings=settings)
 
 
 @app.command()
