@@ -16,6 +16,8 @@ __all__ = ["Bundle", "Layout", "Place", "bundles", "layout", "places"]
 
 PADDED = 1.2
 """Tokens of a bundle with padding, at most, as a multiple of those without."""
+STEP = 16
+"""Bundles are padded to a multiple of this number of tokens, so that few shapes occur: oneDNN keeps a program for each."""
 OVERHEAD = 50_000
 """Attention scores (query-key pairs) whose computation takes as long as the fixed cost of computing one more group by itself. Measured with
 ``benchmarks/attention_ways.py`` on CPUs with AMX: 5 to 7 ms a group and 13 ns a score of nine heads, in both ways."""
@@ -118,7 +120,7 @@ def similar(rows: Sequence[Sequence[Place]], length: int) -> list[list[tuple[Pla
 def bundle(groups: Sequence[tuple[Place, int]], device: torch.device) -> Bundle:
     """Return groups, each with the index of its first token, as a bundle."""
     sizes_N, first_N = np.array([place.tokens for place, _ in groups]), np.array([first for _, first in groups])
-    steps_M = np.arange(sizes_N.max())
+    steps_M = np.arange(-(-sizes_N.max() // STEP) * STEP)
     index_NM = np.minimum(steps_M, sizes_N[:, None] - 1)
     attempt_NM = np.stack([attempts_of(place)[at] for (place, _), at in zip(groups, index_NM, strict=True)])
     causal_NMM = steps_M <= index_NM[..., None]

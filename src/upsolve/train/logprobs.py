@@ -4,7 +4,7 @@ Legend: B rows, L row length, T attempt tokens, D hidden size, V vocabulary.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,9 @@ __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
 
 CHUNK = 256
 """Tokens whose logits are in memory at once."""
+ROW = 64
+"""On CPUs rows are padded to a multiple of this number of tokens: for every new shape oneDNN writes a program and keeps it, about 15 MB a
+step, and memory in pieces of ever new sizes is hard to reuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,18 @@ class ScoreTokens(torch.autograd.Function):
         return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None, None
 
 
+def longer(batch: PackedBatch, multiple: int) -> PackedBatch:
+    """Return a batch whose rows are padded to a multiple of so many tokens; ``source_T`` still counts the tokens of the shorter rows."""
+    extra = ((0, 0), (0, -batch.ids_BL.shape[1] % multiple))
+    names = ("ids_BL", "positions_BL", "group_BL", "attempt_BL")
+    return replace(batch, **{n: np.pad(getattr(batch, n), extra, constant_values=-(n == "group_BL")) for n in names})
+
+
 def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     """Return the last hidden states [B, L, D] of packed rows."""
-    device = next(model.parameters()).device
+    device, length = next(model.parameters()).device, batch.ids_BL.shape[1]
+    if device.type == "cpu":
+        batch = longer(batch, ROW)
     ids, positions = (torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL))
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
@@ -140,7 +152,7 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
         )  # a 4D mask is passed through; our attention ignores it
     else:
         inputs["attention_mask"] = masks(model, batch, device)
-    return model.get_decoder()(**inputs).last_hidden_state
+    return model.get_decoder()(**inputs).last_hidden_state[:, :length]
 
 
 def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
