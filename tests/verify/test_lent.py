@@ -95,6 +95,46 @@ def test_functions_that_could_reach_the_tests_are_not_lent(test):
     assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process"), verdict
 
 
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "def g(s): return eval(s)",
+        "e = eval\ndef g(s): return e(s)",
+        "import builtins\ndef g(s): return builtins.eval(s)",
+        "def g(s): return globals()[s]",
+        "def g(s): return vars()[s]",
+        "from os import system\ndef g(s): return system(s)",
+        "def g(s):\n    import os as o\n    return o.system(s)",
+        "def g(s):\n    from os import system\n    return system(s)",
+        "import pickle as p\ndef g(s): return p.loads(s)",
+        "def helper(s): return exec(s)\ndef g(s): return helper(s)",
+        "def g(s): return __import__(s)",
+        "from functools import reduce\ndef g(s): return reduce(getattr, s)",
+        "class H:\n    def run(self, s): return eval(s)\nh = H\ndef g(s): return h().run(s)",
+    ],
+)
+def test_functions_of_the_setup_that_turn_data_into_power_are_not_lent(setup):
+    task = Task("t", "", (TestCase(TestKind.CODE, "assert f(g) == 3"),), "f", setup=setup)
+    verdict = judge(task, Attempt("t", "def f(g):\n    return 3\n"), FAST)
+    assert not verdict.isolation.endswith(",across"), verdict
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "import math\ndef g(s): return math.floor(s) + len(str(s))",
+        "from functools import cmp_to_key\ndef g(s): return sorted(s, key=cmp_to_key(lambda a, b: a - b))",
+        "import re\ndef g(s): return re.sub('a', 'b', s.strip().lower())",
+        "def g(s):\n    from collections import Counter\n    return Counter(s).most_common()",
+        "class E(ValueError): pass\ndef g(s):\n    if not s: raise E('empty')\n    return isinstance(s, Exception)",
+    ],
+)
+def test_common_functions_of_the_setup_are_lent(setup):
+    task = Task("t", "", (TestCase(TestKind.CODE, "assert f(g) == 3"),), "f", setup=setup)
+    verdict = judge(task, Attempt("t", "def f(g):\n    return 3\n"), FAST)
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",across"), verdict
+
+
 def test_an_attempt_cannot_choose_to_be_judged_beside_its_tests():
     code = "def f(g):\n    try:\n        return g(True)\n    except TypeError:\n        return 4\n"
     verdict = judged("class P:\n    pass\nassert f(lambda odd: P() if odd else 0) == 4", code)

@@ -7,6 +7,7 @@ arguments that are decoded as data. The attempt never gets an attribute of a len
 
 from __future__ import annotations
 
+import builtins
 import json
 import sys
 import types
@@ -37,11 +38,23 @@ GETTERS = ("itemgetter", "attrgetter", "methodcaller")
 """Types of module operator that the attempt's process makes for itself, from the same arguments."""
 FILES = ("StringIO", "BytesIO", "TextIOWrapper")
 FILE_METHODS = "read readline readlines write writelines seek tell getvalue truncate flush close readable writable seekable"
-REFLECTIVE = frozenset(
-    "getattr setattr delattr attrgetter methodcaller open compile __import__ __globals__ __subclasses__ __dict__ "  # noqa: SIM905
-    "__builtins__ __getattribute__ format format_map Formatter patch doctest runpy timeit os sys io gc ctypes inspect importlib pathlib Path subprocess pickle marshal shelve shutil tempfile".split()
+PLAIN = frozenset(
+    "abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float frozenset "  # noqa: SIM905
+    "hash hex id int isinstance issubclass iter len list map max min next object oct ord pow print property range repr reversed "
+    "round set slice sorted staticmethod str sum super tuple type zip exit __name__ __build_class__".split()
 )
-"""Names that a lent function may not use: with arguments of the attempt's choice they could reach the tests or the results."""
+"""Builtins that a lent function may use, besides exceptions: none of them turns an argument of the attempt's choice into access to the tests or
+the results, as ``eval``, ``getattr``, ``open`` or ``globals`` do."""
+MODULES = frozenset(
+    "array bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools json keyword "  # noqa: SIM905
+    "math numbers operator random re statistics string textwrap time typing unicodedata abc builtins tests".split()
+)
+"""Modules whose names a lent function may use."""
+REFLECTIVE = frozenset(
+    "attrgetter methodcaller format format_map Formatter __globals__ __subclasses__ __dict__ __builtins__ __getattribute__ "  # noqa: SIM905
+    "__code__ __closure__ __class__ __bases__ __mro__ __self__ __func__ __reduce__ patch sys".split()
+)
+"""Names that a lent function may not use, even as attributes."""
 
 
 class Lent:
@@ -94,19 +107,23 @@ class Lent:
         return not asynchronous and not self.reflective(function, set())
 
     def reflective(self, function: Any, seen: set[int]) -> bool:
-        """Return whether a function of the tests, or one that it uses, uses a REFLECTIVE name."""
+        """Return whether a function of the tests, or one that it uses, may turn an argument into access to the tests or the results.
+
+        Names that are not of the tests are builtins, imported modules or attributes; where that is unclear, the function is not lent.
+        """
         if id(function) in seen:
             return False
         seen.add(id(function))
-        used = {name: self.space.get(name, name) for name in names_in(function.__code__)}
-        cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-        names = {*used, *(getattr(one, "__name__", "") for one in (*used.values(), *cells))}
-        classes = [
-            vars(one).values() for one in (*used.values(), *cells) if isinstance(one, type) and one.__module__ == "tests"
-        ]
-        reached = [*used.values(), *cells, *(member for members in classes for member in members)]
+        names = names_in(function.__code__)
+        used = [self.space[name] for name in names if name in self.space]
+        used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+        imported = names & (sys.stdlib_module_names - MODULES) if imports(function.__code__) else ()
+        if imported or any(is_power(name) for name in names - self.space.keys()) or any(is_powerful(one) for one in used):
+            return True
+        classes = [vars(one).values() for one in used if isinstance(one, type) and one.__module__ == "tests"]
+        reached = [*used, *(member for members in classes for member in members)]
         inner = [one for one in reached if type(one) is types.FunctionType and one.__globals__ is self.space]
-        return not REFLECTIVE.isdisjoint(names) or any(self.reflective(one, seen) for one in inner)
+        return any(self.reflective(one, seen) for one in inner)
 
     def answer(self, said: dict[str, Any], held: Any, keep: Any) -> str:
         """Execute an operation that the attempt requests, and return the encoded answer."""
@@ -164,6 +181,34 @@ def getter_parts(value: Any) -> list[Any]:
     """Return the arguments that made one of GETTERS; empty if they are not plain names and numbers."""
     made, args = value.__reduce__()[:2]
     return [*args] if made is type(value) and all(type(one) in (str, int) for one in args) else []
+
+
+def is_power(name: str) -> bool:
+    """Return whether a name that the tests do not define stands for more than a lent function may use."""
+    found = getattr(builtins, name, None)
+    if isinstance(found, type) and issubclass(found, BaseException):
+        return False
+    return (found is not None and name not in PLAIN) or name in REFLECTIVE
+
+
+def is_powerful(value: Any) -> bool:
+    """Return whether an object that a function of the tests uses is a module, function or class outside of those that it may use."""
+    if type(value) is types.ModuleType:
+        return value.__name__ not in MODULES
+    module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    if not isinstance(name, str) or not callable(value) or module == "tests":
+        return False
+    exception = isinstance(value, type) and issubclass(value, BaseException)
+    top = str(module or "builtins").partition(".")[0].lstrip("_")
+    return top not in MODULES or name in REFLECTIVE or (top == "builtins" and not exception and is_power(name))
+
+
+def imports(code: types.CodeType) -> bool:
+    """Return whether code or a function defined in it imports anything."""
+    import opcode  # seldom needed
+
+    inner = any(imports(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    return inner or opcode.opmap["IMPORT_NAME"] in code.co_code[::2]
 
 
 def names_in(code: types.CodeType) -> set[str]:

@@ -80,6 +80,7 @@ class Channel:
         def stub(*args: Any, **named: Any) -> Any:
             return self.call(name, args, named)
 
+        stub.__module__ = "tests"  # functions of the tests that call it can be lent
         self.stubs[id(stub)] = name, stub  # with the stub, so that its id stays in use
         return stub
 
