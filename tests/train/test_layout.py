@@ -58,4 +58,5 @@ def test_bundles_hold_every_token_once_with_little_padding():
     tokens = [part.token_NM.flatten()[part.own].tolist() for part in found]
     expected = [*range(137), *range(140, 140 + 137)]
     assert sorted(token for part in tokens for token in part) == expected
-    assert all(part.token_NM.numel() <= layouts.PADDED * len(part.own) for part in found)
+    rounding = layouts.STEP * 4  # four groups
+    assert all(part.token_NM.numel() <= layouts.PADDED * len(part.own) + rounding for part in found)
