@@ -6,9 +6,10 @@ Domains:
     python   the embedded archive of Python tasks, split 1
 
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
-its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``own ...`` methods start from the model of ``sft``
-and train on samples of that model, which are made once per seed; ``grpo`` starts from the same model and trains online for ten
-rounds of eight groups. The cost of a cell is its training (online with sampling), not the samples of ``own ...``. Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
+its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
+methods start from the model of ``sft`` and train on its samples; both are made once per seed. ``grpo`` also starts from the model of ``sft`` and
+trains online for ten rounds of eight groups. The cost of a cell is its training (online with sampling), not the stored samples. Controls use the
+same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json. Finished
 cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last
@@ -55,7 +56,13 @@ MEASURE = (
 DOMAINS = {
     "sql": (
         *("data.archive=embedded-sql", "data.split_by=split", "data.group_size=4", "sample.max_tokens=90"),
-        *("optim.max_steps=40", "evaluate.tasks=200", "evaluate.dev_tasks=60", "source.rollout.max_tokens=90"),
+        *(
+            "optim.max_steps=130",
+            "optim.epochs=3",
+            "evaluate.tasks=200",
+            "evaluate.dev_tasks=40",
+            "source.rollout.max_tokens=90",
+        ),
     ),
     "robot": (
         *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=40"),
@@ -79,36 +86,44 @@ class Method:
     """Settings that override the recipe's."""
     start: str = ""
     """Method whose trained model is the start; '': the base model."""
+    rate: str = "imitate"
+    """Learning rate (``RATES``)."""
     own: bool = False
     """Whether the method trains on samples of its start model instead of the archive's attempts."""
 
 
-LOW = "optim.lr=1e-5"
+RATES = {
+    "sql": {"push": 5e-5, "imitate": 3e-4},
+    "robot": {"push": 1e-5, "imitate": 1e-4},
+    "python": {"push": 1e-5, "imitate": 5e-5},
+}
+"""Learning rates of a domain: of imitation, and of methods with negative advantages or that continue from ``sft``."""
 METHODS = {
-    "sft": Method("sft", ("optim.lr=5e-5",)),
-    "rft": Method("rft", ("optim.lr=5e-5", "data.group_size=8")),
-    "dft": Method("dft", ("optim.lr=5e-5",)),
-    "rloo": Method("rloo", (LOW,)),
-    "group_norm": Method("group_norm", (LOW,)),
-    "maxrl": Method("maxrl", (LOW,)),
-    "asymre": Method("asymre", (LOW,)),
-    "topr": Method("topr", (LOW,)),
-    "exp_advantage": Method("exp_advantage", (LOW,)),
-    "awr": Method("awr", (LOW,)),
-    "passk": Method("passk", (LOW, "advantage.options.k=2")),
-    "dpo": Method("dpo", (LOW,)),
-    "kto": Method("kto", (LOW,)),
-    "sft, verdicts ignored": Method("sft", ("optim.lr=5e-5", "reward.verdicts=ignored")),
-    "sft, verdicts shuffled": Method("sft", ("optim.lr=5e-5", "reward.verdicts=shuffled")),
-    "rloo, verdicts shuffled": Method("rloo", (LOW, "reward.verdicts=shuffled")),
-    "rloo, verdicts inverted": Method("rloo", (LOW, "reward.verdicts=inverted")),
-    "rloo, format only": Method("rloo", (LOW, "reward.verdicts=format")),
-    "own ssd": Method("ssd", (LOW,), start="sft", own=True),
-    "own rft": Method("rft", (LOW, "data.group_size=8"), start="sft", own=True),
-    "own rloo": Method("rloo", (LOW,), start="sft", own=True),
-    "own maxrl": Method("maxrl", (LOW,), start="sft", own=True),
-    "own rloo, shuffled": Method("rloo", (LOW, "reward.verdicts=shuffled"), start="sft", own=True),
-    "grpo": Method("grpo", (LOW,), start="sft"),
+    "sft": Method("sft"),
+    "rft": Method("rft", ("data.group_size=8",)),
+    "dft": Method("dft"),
+    "rloo": Method("rloo", rate="push"),
+    "group_norm": Method("group_norm", rate="push"),
+    "maxrl": Method("maxrl", rate="push"),
+    "asymre": Method("asymre", rate="push"),
+    "topr": Method("topr", rate="push"),
+    "exp_advantage": Method("exp_advantage", rate="push"),
+    "awr": Method("awr", rate="push"),
+    "passk": Method("passk", ("advantage.options.k=2",), rate="push"),
+    "dpo": Method("dpo", rate="push"),
+    "kto": Method("kto", rate="push"),
+    "ssd": Method("ssd", own=True),
+    "sft, verdicts ignored": Method("sft", ("reward.verdicts=ignored",)),
+    "sft, verdicts shuffled": Method("sft", ("reward.verdicts=shuffled",)),
+    "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),
+    "rloo, verdicts inverted": Method("rloo", ("reward.verdicts=inverted",), rate="push"),
+    "rloo, format only": Method("rloo", ("reward.verdicts=format",), rate="push"),
+    "own ssd": Method("ssd", start="sft", own=True, rate="push"),
+    "own rft": Method("rft", ("data.group_size=8",), start="sft", own=True, rate="push"),
+    "own rloo": Method("rloo", start="sft", own=True, rate="push"),
+    "own maxrl": Method("maxrl", start="sft", own=True, rate="push"),
+    "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft", own=True, rate="push"),
+    "grpo": Method("grpo", start="sft", rate="push"),
 }
 """In the order of the table."""
 
@@ -151,13 +166,13 @@ def robot_tasks(folder):
 
 def own_samples(work, start):
     """Return an archive of eight judged samples of a model for every training task, at temperature 1; made once."""
-    place = work.at(start) / "own"
+    place = work.at(start or "base") / "own"
     if (place / "seconds").exists():
         return place
     recipe = work.recipe("sft", "sample.samples=8", "sample.temperature=1.0")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks = split.tasks["train"][:320]
-    model = recipe.model.at(str(trained(work, start).folder))
+    model = recipe.model.at(str(trained(work, start).folder)) if start else recipe.model
     evaluation, attempts, verdicts = evaluate_model(
         tasks, model=model, sample=recipe.sample, verify=recipe.verify, keep=place.with_suffix(".jsonl")
     )
@@ -171,11 +186,12 @@ def own_samples(work, start):
 def settings_of(work, name):
     """Return the settings of a method on a seed: its start, its samples, and how long it may take."""
     method = METHODS[name]
-    settings = [*method.settings]
+    settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
     if method.start:
         settings.append(f"model.name={trained(work, method.start).folder}")
     if method.own:
-        settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]", "optim.max_steps=10"]
+        settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
+        settings += ["optim.max_steps=10"] if method.start else []
     if name == "grpo":
         settings += [
             "source.rounds=10",
