@@ -240,7 +240,7 @@ def test_flash_attention_takes_what_it_is_given():
     """The call itself, on tensors of a GPU that have shapes and no numbers; queries as autocast leaves them."""
     batch = batch_of()
     rows, length = batch.ids_BL.shape
-    real = varlen.sequences(places(batch.group_BL, batch.attempt_BL), length, torch.device("cpu"))
+    real = varlen.sequences(places(batch.group_BL, batch.attempt_BL, batch.prefix_BL), length, torch.device("cpu"))
     with FakeTensorMode(allow_non_fake_inputs=True):
         ends = {name: torch.empty_like(getattr(real, name), device="cuda") for name in ("key_S", "query_ends", "key_ends")}
         query = torch.empty(rows, 4, length, 16, device="cuda")

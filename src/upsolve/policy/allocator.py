@@ -2,7 +2,7 @@
 
 import ctypes
 
-__all__ = ["keep_memory"]
+__all__ = ["keep_memory", "release_memory"]
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -16,3 +16,13 @@ def keep_memory() -> None:
     if hasattr(library, "mallopt"):
         library.mallopt(M_MMAP_THRESHOLD, 1 << 30)
         library.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def release_memory() -> None:
+    """Return freed memory to the system, where the C library can.
+
+    Tensors of ever new sizes leave gaps that no later tensor fits in; without this, a run of hundreds of steps takes twice its memory.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)

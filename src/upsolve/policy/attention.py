@@ -53,19 +53,24 @@ def attend(
 
 
 def group_attention(query: Tensor, key: Tensor, value: Tensor, place: Place, scaling: float, cap: float | None) -> Tensor:
-    """Return the attention output [K, S, n, D] of a group's n tokens, from queries [K, S, n, D], keys and values [K, n, D]."""
-    prompt, sizes = place.prompt, place.attempts
+    """Return the attention output [K, S, n, D] of a group's n tokens, from queries [K, S, n, D].
+
+    Keys and values [K, F + n, D] begin with those of the F tokens of the prefix that the group continues.
+    """
+    prompt, sizes, prefix = place.prompt, place.attempts, place.prefix
     prompt_query = query[:, :, :prompt].unsqueeze(1)
-    prompt_key, prompt_value = key[:, :prompt], value[:, :prompt]
-    out = attend(prompt_query, (prompt_key.unsqueeze(1), prompt_value.unsqueeze(1)), None, scaling, cap).squeeze(1)
+    before_key, before_value = key[:, : prefix + prompt], value[:, : prefix + prompt]
+    own = (before_key[:, prefix:].unsqueeze(1), before_value[:, prefix:].unsqueeze(1))
+    shared = (before_key[:, :prefix], before_value[:, :prefix]) if prefix else None
+    out = attend(prompt_query, own, shared, scaling, cap).squeeze(1)
     if not sizes:
         return out
     index, kept = padded_index(sizes)
     rows = torch.from_numpy(prompt + index).to(query.device)
     shape = (len(sizes), max(sizes))
     own_query = query.index_select(2, rows).unflatten(2, shape).transpose(1, 2)
-    own = tuple(tensor.index_select(1, rows).unflatten(1, shape) for tensor in (key, value))
-    seen = attend(own_query, (own[0], own[1]), (prompt_key, prompt_value), scaling, cap)
+    own = (key.index_select(1, prefix + rows).unflatten(1, shape), value.index_select(1, prefix + rows).unflatten(1, shape))
+    seen = attend(own_query, own, (before_key, before_value), scaling, cap)
     flat = seen.transpose(1, 2).flatten(2, 3).index_select(2, torch.from_numpy(kept).to(query.device))
     return torch.cat([out, flat], 2)
 
@@ -90,8 +95,12 @@ def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Se
         end = 0
         for place in row:
             end = place.start + place.prompt + sum(place.attempts)
-            mine = slice(place.start, end)
-            given = (query[b, :, mine].unflatten(0, (heads, shared)), key[b, :, mine], value[b, :, mine])
+            mine, prefix = slice(place.start, end), slice(place.prefix_start, place.prefix_start + place.prefix)
+            seen = [
+                one[b, :, mine] if not place.prefix else torch.cat([one[b, :, prefix], one[b, :, mine]], 1)
+                for one in (key, value)
+            ]
+            given = (query[b, :, mine].unflatten(0, (heads, shared)), *seen)
             parts.append(checkpoint(group_attention, *given, place, how["scaling"], how["cap"], **AGAIN))
         parts.append(query.new_zeros(heads, shared, query.shape[2] - end, query.shape[3]))
         made.append(torch.cat(parts, 2).flatten(0, 1))

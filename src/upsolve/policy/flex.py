@@ -23,8 +23,8 @@ def compiled(what: Any) -> Any:
     return torch.compile(what, dynamic=True)
 
 
-def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, window: int | None) -> BlockMask:
-    """Return the block mask: a token sees its group's prompt and its own attempt, causally, at most ``window`` tokens back.
+def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, prefix_BL: Tensor, window: int | None) -> BlockMask:
+    """Return the block mask: a token sees its group's prompt with its prefix and its own attempt, causally, at most ``window`` tokens back.
 
     See PackedBatch for the arrays [B, L].
     """
@@ -32,7 +32,7 @@ def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, windo
     def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         same_group = group_BL[row, query] == group_BL[row, key]
         own = (attempt_BL[row, query] == attempt_BL[row, key]) | (attempt_BL[row, key] == 0)
-        seen = (key <= query) & same_group & own
+        seen = ((key <= query) & same_group & own) | (prefix_BL[row, query] == group_BL[row, key])
         return seen if window is None else seen & (positions_BL[row, query] - positions_BL[row, key] < window)
 
     rows, length = group_BL.shape

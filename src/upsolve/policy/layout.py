@@ -1,6 +1,7 @@
 """The layout of packed rows: which tokens are prompts and attempts of which group, and how CPU attention batches them.
 
-Legend: B rows, L row length; of one group: P prompt tokens, G attempts, R longest attempt; of a bundle: N groups, M tokens of the longest.
+Legend: B rows, L row length; of one group: F tokens of its prefix, P of its prompt, G attempts, R tokens
+of the longest; of a bundle: N groups, M tokens of the longest, E keys.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Bundle", "Layout", "Place", "bundles", "layout", "places"]
+__all__ = ["Bundle", "Layout", "Place", "Shared", "bundles", "layout", "places"]
 
-PADDED = 1.2
+PADDED = 1.4
 """Tokens of a bundle with padding, at most, as a multiple of those without."""
 STEP = 16
 """Bundles are padded to a multiple of this number of tokens, so that few shapes occur: oneDNN keeps a program for each."""
@@ -33,6 +34,10 @@ class Place:
     """Number of prompt tokens, P."""
     attempts: tuple[int, ...]
     """Number of tokens of each attempt, [G]."""
+    prefix_start: int = 0
+    """Index of the first token of the prefix, earlier in the row, that the prompt continues."""
+    prefix: int = 0
+    """Number of tokens of that prefix, F; 0 where there is none."""
 
     @property
     def tokens(self) -> int:
@@ -40,22 +45,45 @@ class Place:
         return self.prompt + sum(self.attempts)
 
     @property
+    def keys(self) -> int:
+        """Number of tokens that the group's tokens see: its own and its prefix."""
+        return self.prefix + self.tokens
+
+    @property
     def scores(self) -> int:
-        """Number of scores where the prompt is computed once: P^2 + G R (P + R)."""
-        longest = max(self.attempts, default=0)
-        return self.prompt**2 + len(self.attempts) * longest * (self.prompt + longest)
+        """Number of scores where the prompt is computed once: P (F + P) + G R (F + P + R)."""
+        longest, before = max(self.attempts, default=0), self.prefix + self.prompt
+        return self.prompt * before + len(self.attempts) * longest * (before + longest)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A prefix that groups of a bundle share."""
+
+    groups: Tensor
+    """int64: the groups, in [0, N)."""
+    start: int
+    """Index of its first token, in [0, B L)."""
+    tokens: int
+    """Number of tokens, F; they are the first keys of these groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Groups of packed rows, padded to one length."""
+    """Groups of packed rows, padded to one length. The keys of a group are those of the prefix that it continues, then its own."""
 
     token_NM: Tensor
-    """int64 [N, M]: token index of every position, in [0, B L); the padding repeats the last token of its group."""
+    """int64 [N, M]: token index of every query, in [0, B L); the padding repeats the last token of its group."""
     own: Tensor
-    """int64: the positions in [0, N M) that are not padding."""
-    bias_NMM: Tensor
-    """float32 [N, M, M]: 0 where the query (second axis) sees the key (third axis), else -inf."""
+    """int64: the queries in [0, N M) that are not padding."""
+    key_NE: Tensor
+    """int64 [N, E]: token index of every key, in [0, B L)."""
+    own_keys: Tensor
+    """int64: the keys in [0, N E) that are tokens of their group, in the order of ``own``."""
+    bias_NME: Tensor
+    """float32 [N, M, E]: 0 where the query sees the key, else -inf."""
+    shared: tuple[Shared, ...]
+    """The prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +96,26 @@ class Layout:
     """The same groups in bundles, where that is the faster way; else empty."""
 
 
-def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64]) -> list[list[Place]]:
+def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64], prefix_BL: NDArray[np.int64]) -> list[list[Place]]:
     """Return the groups of each row, in order.
 
     Args:
         group_BL: group of each token within its row, -1 in the padding (``PackedBatch.group_BL``).
         attempt_BL: attempt of each token within its group, 1..G; 0 in prompts and padding (``PackedBatch.attempt_BL``).
+        prefix_BL: group of the prefix that the prompt continues, -2 where there is none (``PackedBatch.prefix_BL``).
     """
     found: list[list[Place]] = []
-    for groups, attempts in zip(group_BL, attempt_BL, strict=True):
+    for groups, attempts, prefixes in zip(group_BL, attempt_BL, prefix_BL, strict=True):
         starts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         row: list[Place] = []
+        by_group: dict[int, Place] = {}
         for start, end in pairwise(starts):
             if groups[start] >= 0:
                 sizes = np.bincount(attempts[start:end]).tolist()
-                row.append(Place(start, sizes[0], tuple(size for size in sizes[1:] if size)))
+                prefix = by_group.get(int(prefixes[start]), Place(0, 0, ()))
+                place = Place(start, sizes[0], tuple(size for size in sizes[1:] if size), prefix.start, prefix.prompt)
+                by_group[int(groups[start])] = place
+                row.append(place)
         found.append(row)
     return found
 
@@ -90,44 +123,69 @@ def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64]) -> list[l
 def layout(rows: list[list[Place]], length: int, device: torch.device) -> Layout:
     """Return the layout of rows of ``length`` tokens, with bundles where they take less time than one group after the other.
 
-    Bundles compute every pair of tokens of a group, N M^2 scores, in few operations; groups by themselves compute fewer scores in more.
+    Bundles compute every pair of a query and a key of a group, N M E scores, in few operations; groups by themselves compute fewer scores in more.
     """
-    parts = similar(rows, length)
-    together = sum(len(part) * part[0][0].tokens ** 2 for part in parts)
+    parts = similar(rows)
+    together = sum(len(part) * most(part, "tokens") * most(part, "keys") for part in parts)
     apart = sum(place.scores + OVERHEAD for row in rows for place in row)
-    return Layout(rows, [bundle(part, device) for part in parts] if together < apart else [])
+    return Layout(rows, [bundle(part, length, device) for part in parts] if together < apart else [])
 
 
 def bundles(rows: Sequence[Sequence[Place]], length: int, device: torch.device) -> list[Bundle]:
     """Return all groups of rows of ``length`` tokens in bundles."""
-    return [bundle(part, device) for part in similar(rows, length)]
+    return [bundle(part, length, device) for part in similar(rows)]
 
 
-def similar(rows: Sequence[Sequence[Place]], length: int) -> list[list[tuple[Place, int]]]:
-    """Return groups of similar length together, the longest first, each with the index of its first token in [0, B L)."""
-    groups = [(place, number * length + place.start) for number, row in enumerate(rows) for place in row]
-    parts: list[list[tuple[Place, int]]] = []
+def most(part: Sequence[tuple[int, Place]], what: str) -> int:
+    """Return the largest number of tokens or keys of groups."""
+    return max(getattr(place, what) for _, place in part)
+
+
+def similar(rows: Sequence[Sequence[Place]]) -> list[list[tuple[int, Place]]]:
+    """Return groups of similar length together, each with the number of its row: those with a prefix first, then the longest first."""
+    parts: list[list[tuple[int, Place]]] = []
     used = 0
-    for group in sorted(groups, key=lambda one: -one[0].tokens):
-        if not parts or parts[-1][0][0].tokens * (len(parts[-1]) + 1) > PADDED * (used + group[0].tokens):
+    groups = [(number, place) for number, row in enumerate(rows) for place in row]
+    for number, place in sorted(groups, key=lambda one: (one[1].prefix == 0, -one[1].tokens)):
+        begins = not parts or (parts[-1][0][1].prefix == 0) != (place.prefix == 0)
+        if begins or parts[-1][0][1].tokens * (len(parts[-1]) + 1) > PADDED * (used + place.tokens):
             parts.append([])
             used = 0
-        parts[-1].append(group)
-        used += group[0].tokens
+        parts[-1].append((number, place))
+        used += place.tokens
     return parts
 
 
-def bundle(groups: Sequence[tuple[Place, int]], device: torch.device) -> Bundle:
-    """Return groups, each with the index of its first token, as a bundle."""
-    sizes_N, first_N = np.array([place.tokens for place, _ in groups]), np.array([first for _, first in groups])
-    steps_M = np.arange(-(-sizes_N.max() // STEP) * STEP)
-    index_NM = np.minimum(steps_M, sizes_N[:, None] - 1)
-    attempt_NM = np.stack([attempts_of(place)[at] for (place, _), at in zip(groups, index_NM, strict=True)])
-    causal_NMM = steps_M <= index_NM[..., None]
-    sees_NMM = causal_NMM & ((attempt_NM[:, None] == 0) | (attempt_NM[:, None] == attempt_NM[..., None]))
-    bias_NMM = np.where(sees_NMM, np.float32(0), np.float32(-np.inf))
-    own = np.flatnonzero(steps_M < sizes_N[:, None])
-    return Bundle(*(torch.from_numpy(array).to(device) for array in (index_NM + first_N[:, None], own, bias_NMM)))
+def bundle(groups: Sequence[tuple[int, Place]], length: int, device: torch.device) -> Bundle:
+    """Return groups, each with the number of its row, as a bundle."""
+    count = len(groups)
+    sizes_N, first_N, prefix_N, before_N = (
+        np.array(one)[:, None]
+        for one in zip(
+            *((p.tokens, row * length + p.start, p.prefix, row * length + p.prefix_start) for row, p in groups), strict=True
+        )
+    )
+    steps_M, steps_E = (np.arange(-(-most(groups, what) // STEP) * STEP) for what in ("tokens", "keys"))
+    query_NM = np.minimum(steps_M, sizes_N - 1)
+    place_NE = np.minimum(steps_E - prefix_N, sizes_N - 1)  # of own keys; negative in the prefix
+    key_NE = np.where(place_NE < 0, before_N + steps_E, first_N + place_NE)
+    attempts = [attempts_of(place) for _, place in groups]
+    attempt_NM, attempt_NE = (
+        np.stack([one[np.maximum(at, 0)] for one, at in zip(attempts, index, strict=True)]) for index in (query_NM, place_NE)
+    )
+    real_NE = steps_E < prefix_N + sizes_N
+    causal_NME = (place_NE[:, None] <= query_NM[..., None]) & real_NE[:, None]
+    same_NME = (attempt_NE[:, None] == 0) | (attempt_NE[:, None] == attempt_NM[..., None])
+    bias_NME = np.where(causal_NME & (same_NME | (place_NE < 0)[:, None]), np.float32(0), np.float32(-np.inf))
+    own, own_keys = np.flatnonzero(steps_M < sizes_N), np.flatnonzero(real_NE & (place_NE >= 0))
+    arrays = (query_NM + first_N, own, key_NE, own_keys, bias_NME)
+    starts = {int(before_N[n, 0]): int(prefix_N[n, 0]) for n in range(count) if prefix_N[n, 0]}
+    shared = (
+        Shared(torch.from_numpy(np.flatnonzero((before_N[:, 0] == start) & (prefix_N[:, 0] > 0))).to(device), start, tokens)
+        for start, tokens in starts.items()
+    )
+    tokens, queries, keys, mine, bias = (torch.from_numpy(array).to(device) for array in arrays)
+    return Bundle(tokens, queries, keys, mine, bias, tuple(shared))
 
 
 def attempts_of(place: Place) -> NDArray[np.int64]:

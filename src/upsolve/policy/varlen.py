@@ -53,11 +53,12 @@ def split_row(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]
     end = 0
     for place in row:
         prompt = tokens[place.start : place.start + place.prompt]
-        yield prompt, prompt
+        before = np.concatenate([tokens[place.prefix_start : place.prefix_start + place.prefix], prompt])
+        yield prompt, before
         end = place.start + place.prompt
         for size in place.attempts:
             own, end = tokens[end : end + size], end + size
-            yield own, np.concatenate([prompt, own])
+            yield own, np.concatenate([before, own])
     if end < len(tokens):
         yield tokens[end:], tokens[end:]
 

@@ -48,13 +48,14 @@ Scorer = Callable[..., TokenScores]
 """Scores every attempt token of a batch: a model, a packed batch, and a value head where there is one."""
 
 
-def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, window: int | None) -> Tensor:
+def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, prefix_BL: Tensor, window: int | None) -> Tensor:
     """Return a bool mask [B, 1, L, L], True where a query (third axis) sees a key (fourth axis), at most ``window`` tokens back."""
     length = group_BL.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool, device=group_BL.device).tril()
     same_group = group_BL[:, :, None] == group_BL[:, None, :]
     same_attempt = attempt_BL[:, :, None] == attempt_BL[:, None, :]
     seen = causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :])
+    seen |= prefix_BL[:, :, None] == group_BL[:, None, :]
     if window is not None:
         seen &= positions_BL[:, :, None] - positions_BL[:, None, :] < window
     return seen[:, None]
@@ -74,11 +75,10 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
 
 def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
     """Return the attention mask of whole rows; one per layer type for models in which only some layers have a sliding window."""
-    group, attempt, positions = (
-        torch.from_numpy(array).to(device) for array in (batch.group_BL, batch.attempt_BL, batch.positions_BL)
-    )
+    arrays = (batch.group_BL, batch.attempt_BL, batch.positions_BL, batch.prefix_BL)
+    given = [torch.from_numpy(array).to(device) for array in arrays]
     config = model.config.get_text_config()
-    make = partial(block_mask if model.config._attn_implementation == FLEX else dense_mask, group, attempt, positions)
+    make = partial(block_mask if model.config._attn_implementation == FLEX else dense_mask, *given)
     window = window_of(config, batch.positions_BL)
     if window is not None and getattr(config, "layer_types", None):
         return {"full_attention": make(None), "sliding_attention": make(window)}
@@ -131,8 +131,8 @@ class ScoreTokens(torch.autograd.Function):
 def longer(batch: PackedBatch, multiple: int) -> PackedBatch:
     """Return a batch whose rows are padded to a multiple of so many tokens; ``source_T`` still counts the tokens of the shorter rows."""
     extra = ((0, 0), (0, -batch.ids_BL.shape[1] % multiple))
-    names = ("ids_BL", "positions_BL", "group_BL", "attempt_BL")
-    return replace(batch, **{n: np.pad(getattr(batch, n), extra, constant_values=-(n == "group_BL")) for n in names})
+    empty = {"ids_BL": 0, "positions_BL": 0, "group_BL": -1, "prefix_BL": -2, "attempt_BL": 0}
+    return replace(batch, **{name: np.pad(getattr(batch, name), extra, constant_values=value) for name, value in empty.items()})
 
 
 def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
@@ -146,7 +146,7 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     attention = model.config._attn_implementation
     if attention == VARLEN or (blocks and everything and attention == TREE):
         make, name = (sequences, "sequences") if attention == VARLEN else (layout, "layout")
-        inputs[name] = make(places(batch.group_BL, batch.attempt_BL), ids.shape[1], device)
+        inputs[name] = make(places(batch.group_BL, batch.attempt_BL, batch.prefix_BL), ids.shape[1], device)
         inputs["attention_mask"] = torch.ones(
             1, 1, 1, 1, dtype=torch.bool
         )  # a 4D mask is passed through; our attention ignores it

@@ -1,14 +1,15 @@
-"""Encoded groups -> packed batches: each prompt once for all its attempts, several groups per row.
+"""Encoded groups -> packed batches: each prompt once for all its attempts, a long beginning that prompts share once for all of them.
 
 Legend: B rows, L row length, T attempt tokens of the batch one after the other, S attempts of the batch.
 
-    row:       [prompt a][attempt 1][attempt 2]...[prompt b][attempt 1]...[padding]
-    attempt:   attends to its prompt and itself; its positions continue those of the prompt
+    row:       [prompt a][attempt 1][attempt 2]...[prefix of b and c][rest of prompt b][attempt 1]...[rest of prompt c]...[padding]
+    attempt:   attends to its prompt, the prefix of its prompt, and itself; its positions continue those of the prompt
     token t:   its log-probability comes from the hidden state before it (for the first token, the last one of the prompt)
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,10 @@ from upsolve.train.encode import EncodedAttempt, EncodedGroup
 
 __all__ = ["PackedBatch", "pack", "plan_steps"]
 
+PREFIX = 48
+"""Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""
+TOGETHER = 4
+"""Most groups with a common prefix that are kept together: more would make the tasks of a step too much alike."""
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -31,7 +36,9 @@ class PackedBatch:
     positions_BL: Ints
     """Positions; those of each attempt continue those of its prompt."""
     group_BL: Ints
-    """Group within the row, -1 in the padding."""
+    """Group within the row, -1 in the padding; a shared prefix is a group without attempts."""
+    prefix_BL: Ints
+    """Group of the prefix that the prompt of the token's group continues; -2 where there is none."""
     attempt_BL: Ints
     """Attempt within the group, 1..G; 0 in prompts and padding."""
     source_T: Ints
@@ -62,9 +69,67 @@ class PackedBatch:
     """Content key of every attempt (``EncodedGroup.attempt_keys``)."""
 
 
-def chunks(groups: Sequence[EncodedGroup], budget: int) -> list[list[EncodedGroup]]:
+class Sized(Protocol):
+    """Groups that are packed together."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in a packed row."""
+        ...
+
+
+T = TypeVar("T", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Groups whose prompts begin alike."""
+
+    groups: tuple[EncodedGroup, ...]
+    """The groups, in order."""
+    shared: int = 0
+    """Tokens of the prefix that is packed once for all of them; 0 for a single group."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the family in a packed row."""
+        return sum(group.tokens for group in self.groups) - (len(self.groups) - 1) * self.shared
+
+
+def families(groups: Sequence[EncodedGroup], most: int) -> list[Family]:
+    """Put groups whose prompts share at least ``PREFIX`` tokens together, at most ``most`` of them, in the order of their first groups.
+
+    A group joins a family if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
+    """
+    order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
+    runs: list[tuple[int, list[int]]] = []
+    for at in order:
+        shared, members = runs[-1] if runs else (0, [])
+        common = common_prefix(groups[members[0]].prompt_P, groups[at].prompt_P) if members else 0
+        joined = min(shared, common) if len(members) > 1 else common
+        if joined >= PREFIX and len(members) * joined > (len(members) - 1) * shared:
+            runs[-1] = (joined, [*members, at])
+        else:
+            runs.append((0, [at]))
+    cut = [(shared, part) for shared, members in runs for part in batched(sorted(members), most)]
+    made = [(part[0], Family(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)) for shared, part in cut]
+    return [family for _, family in sorted(made, key=lambda one: one[0])]
+
+
+def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
+    """Split items into lists of at most ``size``."""
+    return [items[at : at + size] for at in range(0, len(items), size)]
+
+
+def common_prefix(some: Sequence[int], others: Sequence[int]) -> int:
+    """Return the number of tokens with which both prompts begin, less than the length of the shorter one."""
+    most = min(len(some), len(others)) - 1
+    return next((at for at in range(most) if some[at] != others[at]), most)
+
+
+def chunks(groups: Sequence[T], budget: int) -> list[list[T]]:
     """Split groups, in order, into lists of at most ``budget`` tokens; a larger group is the only one in its list."""
-    parts: list[list[EncodedGroup]] = []
+    parts: list[list[T]] = []
     used = budget + 1
     for group in groups:
         if used + group.tokens > budget:
@@ -75,9 +140,9 @@ def chunks(groups: Sequence[EncodedGroup], budget: int) -> list[list[EncodedGrou
     return parts
 
 
-def fit_rows(groups: Sequence[EncodedGroup], row_tokens: int) -> list[list[EncodedGroup]]:
+def fit_rows(groups: Sequence[T], row_tokens: int) -> list[list[T]]:
     """Put groups into rows, longest first, each into the fullest row that it fits in (best fit decreasing)."""
-    rows: list[tuple[int, list[EncodedGroup]]] = []
+    rows: list[tuple[int, list[T]]] = []
     for group in sorted(groups, key=lambda g: -g.tokens):
         open_rows = [i for i, (used, _) in enumerate(rows) if used + group.tokens <= row_tokens]
         if open_rows:
@@ -88,7 +153,7 @@ def fit_rows(groups: Sequence[EncodedGroup], row_tokens: int) -> list[list[Encod
     return [row for _, row in sorted(rows, key=lambda r: -r[0])]
 
 
-def level_rows(groups: Sequence[EncodedGroup], budget: int, multiple: int) -> list[list[EncodedGroup]]:
+def level_rows(groups: Sequence[T], budget: int, multiple: int) -> list[list[T]]:
     """Distribute groups over rows of similar length: the fewest rows within the budget, a multiple of ``multiple``.
 
     Longest first, each into the shortest row. A group over the budget has a row to itself; there are never more rows than groups.
@@ -96,7 +161,7 @@ def level_rows(groups: Sequence[EncodedGroup], budget: int, multiple: int) -> li
     wanted = -(-sum(group.tokens for group in groups) // budget)
     wanted = -(-wanted // multiple) * multiple
     while True:
-        rows: list[list[EncodedGroup]] = [[] for _ in range(min(wanted, len(groups)))]
+        rows: list[list[T]] = [[] for _ in range(min(wanted, len(groups)))]
         used = [0] * len(rows)
         for group in sorted(groups, key=lambda g: -g.tokens):
             shortest = used.index(min(used))
@@ -112,20 +177,22 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
 
     A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
+
+    Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch, up to ``TOGETHER`` of them.
     """
     steps: list[list[PackedBatch]] = []
-    for part in chunks(groups, optim.tokens_per_step):
+    for part in chunks(families(groups, TOGETHER), optim.tokens_per_step):
         if optim.row_tokens:
             batches = several_rows(fit_rows(part, optim.row_tokens), optim.tokens_per_batch)
         else:
             batches = [[row] for row in level_rows(part, optim.tokens_per_batch, processes)]
-        steps.append([pack(rows) for rows in batches])
+        steps.append([pack([[group for family in row for group in family.groups] for row in rows]) for rows in batches])
     return steps
 
 
-def several_rows(rows: Sequence[list[EncodedGroup]], budget: int) -> list[list[list[EncodedGroup]]]:
+def several_rows(rows: Sequence[list[T]], budget: int) -> list[list[list[T]]]:
     """Split rows, longest first, into batches within a token budget, padding included."""
-    batches: list[list[list[EncodedGroup]]] = []
+    batches: list[list[list[T]]] = []
     width = 0
     for row in rows:
         if not batches or width * (len(batches[-1]) + 1) > budget:
@@ -136,34 +203,44 @@ def several_rows(rows: Sequence[list[EncodedGroup]], budget: int) -> list[list[l
 
 
 def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
-    """Pack rows of groups into arrays."""
-    length = max(sum(g.tokens - len(g.attempts) for g in row) for row in rows)
+    """Pack rows of groups into arrays; groups of a row whose prompts begin alike come one after the other."""
+    kin = [families(row, len(row)) for row in rows]
+    rows = [[group for family in row for group in family.groups] for row in kin]
+    length = max(sum(f.tokens - sum(len(g.attempts) for g in f.groups) for f in row) for row in kin)
     ids, positions, attempt = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
-    owner = np.full((len(rows), length), -1, dtype=np.int64)
+    owner, prefix = (np.full((len(rows), length), empty, dtype=np.int64) for empty in (-1, -2))
     source: list[NDArray[np.int64]] = []
     target: list[int] = []
     sizes: list[int] = []
-    for b, row in enumerate(rows):
-        at = 0
-        for g, group in enumerate(row):
-            prompt = len(group.prompt_P)
-            end = at + prompt
-            put(ids[b], positions[b], at, group.prompt_P, first=0)
-            last = b * length + end - 1
-            for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
-                put(ids[b], positions[b], end, tokens[:-1], first=prompt)
-                attempt[b, end : end + len(tokens) - 1] = index
-                source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
-                target += tokens
-                sizes.append(len(tokens))
-                end += len(tokens) - 1
-            owner[b, at:end] = g
-            at = end
+    for b, row in enumerate(kin):
+        at = number = 0
+        for family in row:
+            shared, prefix_group = family.shared, -2
+            if shared:
+                put(ids[b], positions[b], at, family.groups[0].prompt_P[:shared], first=0)
+                owner[b, at : at + shared] = prefix_group = number
+                at, number = at + shared, number + 1
+            for group in family.groups:
+                prompt = len(group.prompt_P)
+                end = at + prompt - shared
+                put(ids[b], positions[b], at, group.prompt_P[shared:], first=shared)
+                last = b * length + end - 1
+                for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
+                    put(ids[b], positions[b], end, tokens[:-1], first=prompt)
+                    attempt[b, end : end + len(tokens) - 1] = index
+                    source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
+                    target += tokens
+                    sizes.append(len(tokens))
+                    end += len(tokens) - 1
+                owner[b, at:end] = number
+                prefix[b, at:end] = prefix_group
+                at, number = end, number + 1
     every = [one for row in rows for group in row for one in group.attempts]
     return PackedBatch(
         ids_BL=ids,
         positions_BL=positions,
         group_BL=owner,
+        prefix_BL=prefix,
         attempt_BL=attempt,
         source_T=np.concatenate(source),
         target_T=np.array(target, dtype=np.int64),

@@ -61,7 +61,8 @@ def prompts_of(batch: PackedBatch) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     for source in batch.source_T[first]:
         row, end = int(source) // length, int(source) % length + 1
-        own = (batch.group_BL[row] == batch.group_BL[row, end - 1]) & (batch.attempt_BL[row] == 0)
+        group, prefix = batch.group_BL[row, end - 1], batch.prefix_BL[row, end - 1]
+        own = ((batch.group_BL[row] == group) | (batch.group_BL[row] == prefix)) & (batch.attempt_BL[row] == 0)
         found.append(tuple(batch.ids_BL[row][own].tolist()))
     return found
 
