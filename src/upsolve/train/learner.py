@@ -28,7 +28,7 @@ from upsolve.train.step_metrics import merged, step_metrics
 
 __all__ = ["Learner"]
 
-RELEASE_EVERY = 10
+RELEASE_EVERY = 4
 """Steps after which freed memory is returned to the system."""
 
 
