@@ -202,68 +202,83 @@ def several_rows(rows: Sequence[list[T]], budget: int) -> list[list[list[T]]]:
     return batches
 
 
+class Grid:
+    """The arrays of a packed batch while its rows are written."""
+
+    def __init__(self, rows: int, length: int) -> None:
+        self.ids, self.positions, self.attempt = (np.zeros((rows, length), dtype=np.int64) for _ in range(3))
+        self.group, self.prefix = (np.full((rows, length), empty, dtype=np.int64) for empty in (-1, -2))
+        self.source: list[Ints] = []
+        self.target: list[int] = []
+        self.sizes: list[int] = []
+
+    def write_row(self, b: int, row: Sequence[Family]) -> None:
+        """Write families, one after the other, into row ``b``."""
+        at = number = 0
+        for family in row:
+            prefix_group = -2
+            if family.shared:
+                self.put(b, at, family.groups[0].prompt_P[: family.shared], first=0)
+                self.group[b, at : at + family.shared] = prefix_group = number
+                at, number = at + family.shared, number + 1
+            for group in family.groups:
+                end = self.write_group(b, at, group, family.shared)
+                self.group[b, at:end] = number
+                self.prefix[b, at:end] = prefix_group
+                at, number = end, number + 1
+
+    def write_group(self, b: int, at: int, group: EncodedGroup, shared: int) -> int:
+        """Write a prompt, without the ``shared`` tokens of its prefix, and its attempts at ``at``; return where they end."""
+        length = self.ids.shape[1]
+        prompt = len(group.prompt_P)
+        self.put(b, at, group.prompt_P[shared:], first=shared)
+        end = at + prompt - shared
+        last = b * length + end - 1
+        for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
+            self.put(b, end, tokens[:-1], first=prompt)
+            self.attempt[b, end : end + len(tokens) - 1] = index
+            self.source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
+            self.target += tokens
+            self.sizes.append(len(tokens))
+            end += len(tokens) - 1
+        return end
+
+    def put(self, b: int, at: int, tokens: Sequence[int], *, first: int) -> None:
+        """Write tokens into row ``b`` at ``at``, with positions from ``first`` on."""
+        self.ids[b, at : at + len(tokens)] = tokens
+        self.positions[b, at : at + len(tokens)] = np.arange(first, first + len(tokens))
+
+
 def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
     """Pack rows of groups into arrays; groups of a row whose prompts begin alike come one after the other."""
     kin = [families(row, len(row)) for row in rows]
-    rows = [[group for family in row for group in family.groups] for row in kin]
-    length = max(sum(f.tokens - sum(len(g.attempts) for g in f.groups) for f in row) for row in kin)
-    ids, positions, attempt = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
-    owner, prefix = (np.full((len(rows), length), empty, dtype=np.int64) for empty in (-1, -2))
-    source: list[NDArray[np.int64]] = []
-    target: list[int] = []
-    sizes: list[int] = []
+    grid = Grid(len(rows), max(sum(f.tokens - sum(len(g.attempts) for g in f.groups) for f in row) for row in kin))
     for b, row in enumerate(kin):
-        at = number = 0
-        for family in row:
-            shared, prefix_group = family.shared, -2
-            if shared:
-                put(ids[b], positions[b], at, family.groups[0].prompt_P[:shared], first=0)
-                owner[b, at : at + shared] = prefix_group = number
-                at, number = at + shared, number + 1
-            for group in family.groups:
-                prompt = len(group.prompt_P)
-                end = at + prompt - shared
-                put(ids[b], positions[b], at, group.prompt_P[shared:], first=shared)
-                last = b * length + end - 1
-                for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
-                    put(ids[b], positions[b], end, tokens[:-1], first=prompt)
-                    attempt[b, end : end + len(tokens) - 1] = index
-                    source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
-                    target += tokens
-                    sizes.append(len(tokens))
-                    end += len(tokens) - 1
-                owner[b, at:end] = number
-                prefix[b, at:end] = prefix_group
-                at, number = end, number + 1
-    every = [one for row in rows for group in row for one in group.attempts]
+        grid.write_row(b, row)
+    groups = [group for row in kin for family in row for group in family.groups]
+    attempts = [attempt for group in groups for attempt in group.attempts]
     return PackedBatch(
-        ids_BL=ids,
-        positions_BL=positions,
-        group_BL=owner,
-        prefix_BL=prefix,
-        attempt_BL=attempt,
-        source_T=np.concatenate(source),
-        target_T=np.array(target, dtype=np.int64),
-        attempt_T=np.repeat(np.arange(len(sizes)), sizes),
-        advantages_T=np.concatenate([one.advantages_R for one in every]),
-        group_S=np.repeat(np.arange(sum(map(len, rows))), [len(group.attempts) for row in rows for group in row]),
-        count_S=np.array([one.count for one in every], dtype=np.float32),
-        values_S=np.array([one.value for one in every], dtype=np.float32),
-        behavior_S=np.array([one.behavior for one in every], dtype=np.float32),
-        sampler_logp_T=np.concatenate([sampler_logps(one) for one in every]),
-        zero_attempts=sum(group.zero_attempts for row in rows for group in row),
-        zero_tokens=sum(group.zero_tokens for row in rows for group in row),
-        malformed_S=np.array([one.malformed for one in every], dtype=np.bool_),
-        keys=tuple(key for row in rows for group in row for key in group.attempt_keys()),
+        ids_BL=grid.ids,
+        positions_BL=grid.positions,
+        group_BL=grid.group,
+        prefix_BL=grid.prefix,
+        attempt_BL=grid.attempt,
+        source_T=np.concatenate(grid.source),
+        target_T=np.array(grid.target, dtype=np.int64),
+        attempt_T=np.repeat(np.arange(len(grid.sizes)), grid.sizes),
+        advantages_T=np.concatenate([attempt.advantages_R for attempt in attempts]),
+        group_S=np.repeat(np.arange(len(groups)), [len(group.attempts) for group in groups]),
+        count_S=np.array([attempt.count for attempt in attempts], dtype=np.float32),
+        values_S=np.array([attempt.value for attempt in attempts], dtype=np.float32),
+        behavior_S=np.array([attempt.behavior for attempt in attempts], dtype=np.float32),
+        sampler_logp_T=np.concatenate([sampler_logps(attempt) for attempt in attempts]),
+        zero_attempts=sum(group.zero_attempts for group in groups),
+        zero_tokens=sum(group.zero_tokens for group in groups),
+        malformed_S=np.array([attempt.malformed for attempt in attempts], dtype=np.bool_),
+        keys=tuple(key for group in groups for key in group.attempt_keys()),
     )
 
 
-def sampler_logps(one: EncodedAttempt) -> Floats:
+def sampler_logps(attempt: EncodedAttempt) -> Floats:
     """Return the sampler's log-probabilities of an attempt's tokens [R], nan where they are unknown."""
-    return np.full(len(one.ids_R), np.nan, dtype=np.float32) if one.sampler_logps_R is None else one.sampler_logps_R
-
-
-def put(ids_L: Ints, positions_L: Ints, at: int, tokens: Sequence[int], *, first: int) -> None:
-    """Write tokens into a row at ``at``, with positions from ``first`` on."""
-    ids_L[at : at + len(tokens)] = tokens
-    positions_L[at : at + len(tokens)] = np.arange(first, first + len(tokens))
+    return np.full(len(attempt.ids_R), np.nan, dtype=np.float32) if attempt.sampler_logps_R is None else attempt.sampler_logps_R
