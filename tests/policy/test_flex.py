@@ -13,7 +13,7 @@ def test_queries_and_keys_left_in_float32_by_autocast_are_cast_to_the_values(dty
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, heads, 6, 16, generator=generator) for heads in (4, 2, 2))
     group, attempt = torch.zeros(1, 6, dtype=torch.long), torch.tensor([[0, 0, 1, 1, 2, 2]])
-    mask = block_mask(group, attempt, torch.tensor([[0, 1, 2, 3, 2, 3]]), torch.full_like(group, -2), None)
+    mask = block_mask(group, attempt, torch.tensor([[0, 1, 2, 3, 2, 3]]), prefix_BL=torch.full_like(group, -2), window=None)
     out, _ = flex(torch.nn.Module(), query, key, value.to(dtype), mask, scaling=0.25)
     assert out.dtype == dtype and out.shape == (1, 6, 4, 16)
     seen = torch.tensor([[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0],

@@ -23,7 +23,9 @@ def compiled(what: Any) -> Any:
     return torch.compile(what, dynamic=True)
 
 
-def block_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, prefix_BL: Tensor, window: int | None) -> BlockMask:
+def block_mask(
+    group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, *, prefix_BL: Tensor, window: int | None
+) -> BlockMask:
     """Return the block mask: a token sees its group's prompt with its prefix and its own attempt, causally, at most ``window`` tokens back.
 
     See PackedBatch for the arrays [B, L].

@@ -48,7 +48,7 @@ Scorer = Callable[..., TokenScores]
 """Scores every attempt token of a batch: a model, a packed batch, and a value head where there is one."""
 
 
-def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, prefix_BL: Tensor, window: int | None) -> Tensor:
+def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, *, prefix_BL: Tensor, window: int | None) -> Tensor:
     """Return a bool mask [B, 1, L, L], True where a query (third axis) sees a key (fourth axis), at most ``window`` tokens back."""
     length = group_BL.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool, device=group_BL.device).tril()
@@ -76,13 +76,15 @@ def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:
 def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
     """Return the attention mask of whole rows; one per layer type for models in which only some layers have a sliding window."""
     arrays = (batch.group_BL, batch.attempt_BL, batch.positions_BL, batch.prefix_BL)
-    given = [torch.from_numpy(array).to(device) for array in arrays]
+    group, attempt, positions, prefix = (torch.from_numpy(array).to(device) for array in arrays)
     config = model.config.get_text_config()
-    make = partial(block_mask if model.config._attn_implementation == FLEX else dense_mask, *given)
+    make = partial(
+        block_mask if model.config._attn_implementation == FLEX else dense_mask, group, attempt, positions, prefix_BL=prefix
+    )
     window = window_of(config, batch.positions_BL)
     if window is not None and getattr(config, "layer_types", None):
-        return {"full_attention": make(None), "sliding_attention": make(window)}
-    return make(window)
+        return {"full_attention": make(window=None), "sliding_attention": make(window=window)}
+    return make(window=window)
 
 
 class ScoreTokens(torch.autograd.Function):

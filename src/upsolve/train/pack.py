@@ -222,12 +222,12 @@ class Grid:
                 self.group[b, at : at + family.shared] = prefix_group = number
                 at, number = at + family.shared, number + 1
             for group in family.groups:
-                end = self.write_group(b, at, group, family.shared)
+                end = self.write_group(b, at, group, shared=family.shared)
                 self.group[b, at:end] = number
                 self.prefix[b, at:end] = prefix_group
                 at, number = end, number + 1
 
-    def write_group(self, b: int, at: int, group: EncodedGroup, shared: int) -> int:
+    def write_group(self, b: int, at: int, group: EncodedGroup, *, shared: int) -> int:
         """Write a prompt, without the ``shared`` tokens of its prefix, and its attempts at ``at``; return where they end."""
         length = self.ids.shape[1]
         prompt = len(group.prompt_P)
