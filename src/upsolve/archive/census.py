@@ -31,11 +31,11 @@ def census(archive: Archive, tag: str) -> Census:
     """Count the records written under a tag; tasks and attempts that they refer to may be anywhere in the archive."""
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
         for name in KEYS:
-            every = [str(part) for part in archive.parts(name)]
-            mine = [part for part in every if part.endswith(f"-{tag}.parquet")]
-            add_view(connection, name, name, every)
-            add_view(connection, f"new_{name}", name, mine)
-            add_view(connection, f"old_{name}", name, [part for part in every if part not in {*mine}])
+            files = [str(part) for part in archive.parts(name)]
+            new = [part for part in files if part.endswith(f"-{tag}.parquet")]
+            add_view(connection, name, name, files)
+            add_view(connection, f"new_{name}", name, new)
+            add_view(connection, f"old_{name}", name, [part for part in files if part not in {*new}])
         orphans = {
             "attempts without a task": count(connection, NO_TASK),
             "verdicts without an attempt": count(connection, NO_ATTEMPT),

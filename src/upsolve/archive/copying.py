@@ -11,11 +11,11 @@ __all__ = ["copy_archive"]
 
 def copy_archive(archive: Archive, folder: str | Path) -> Archive:
     """Copy an archive into a new folder; ArchiveError if the folder is not empty or cannot be written."""
-    place = Path(folder)
-    if place.exists() and any(place.iterdir()):
-        raise ArchiveError(f"{place}: the folder is not empty; copy the archive into a new folder")
+    target = Path(folder)
+    if target.exists() and any(target.iterdir()):
+        raise ArchiveError(f"{target}: the folder is not empty; copy the archive into a new folder")
     try:
-        shutil.copytree(archive.path, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp", "lock"))
+        shutil.copytree(archive.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp", "lock"))
     except OSError as error:
-        raise ArchiveError(f"{place}: cannot be written: {error}") from error
-    return Archive(place)
+        raise ArchiveError(f"{target}: cannot be written: {error}") from error
+    return Archive(target)

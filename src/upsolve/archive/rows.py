@@ -71,8 +71,8 @@ def build_each(
             yield row
             continue
         try:
-            made = [one if isinstance(one, BadRow) else checked(one) for one in build(row)]
+            records = [one if isinstance(one, BadRow) else checked(one) for one in build(row)]
         except ODD as error:
             name = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            made = [BadRow(str(file), number, f"{name}{error}", str(row)[:500])]
-        yield from made
+            records = [BadRow(str(file), number, f"{name}{error}", str(row)[:500])]
+        yield from records

@@ -13,7 +13,19 @@ if TYPE_CHECKING:
     from upsolve.evaluate.sweep import Sweep
     from upsolve.report.tables import Table
 
-__all__ = ["ArchiveName", "Fresh", "ModelName", "Out", "Place", "RecipeFile", "Seed", "Settings", "app", "show", "show_results"]
+__all__ = [
+    "ArchiveName",
+    "Fresh",
+    "ModelName",
+    "Out",
+    "ArchivePath",
+    "RecipeFile",
+    "Seed",
+    "Settings",
+    "app",
+    "show",
+    "show_results",
+]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,7 +46,7 @@ Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and s
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")
 ]
-Place = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")]
+ArchivePath = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")]
 
 
 def print_version(wanted: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import Place, app, show
+from upsolve.cli.app import ArchivePath, app, show
 from upsolve.cli.progress import bars
 
 __all__ = ["copy", "export", "info", "ingest", "query"]
@@ -98,7 +98,7 @@ def list_sources() -> None:
 
 
 @archive_app.command("info")
-def info(archive: Place) -> None:
+def info(archive: ArchivePath) -> None:
     """Print statistics of an archive."""
     from upsolve.archive.info import archive_info
     from upsolve.archive.store import open_archive
@@ -115,7 +115,7 @@ def info(archive: Place) -> None:
 
 
 @archive_app.command("copy")
-def copy(archive: Place, out: Annotated[Path, typer.Argument(help="New folder.")]) -> None:
+def copy(archive: ArchivePath, out: Annotated[Path, typer.Argument(help="New folder.")]) -> None:
     """Copy an archive; `embedded` is part of the package and read-only, so copy it to judge or add to it."""
     from upsolve.archive.copying import copy_archive
     from upsolve.archive.store import open_archive
@@ -125,7 +125,9 @@ def copy(archive: Place, out: Annotated[Path, typer.Argument(help="New folder.")
 
 
 @archive_app.command("query")
-def query(archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]) -> None:
+def query(
+    archive: ArchivePath, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]
+) -> None:
     """Query an archive in SQL."""
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
@@ -136,7 +138,7 @@ def query(archive: Place, sql: Annotated[str, typer.Argument(help="SQL over the 
 
 
 @archive_app.command("export")
-def export(archive: Place, out: Annotated[Path, typer.Argument(help="JSONL file.")]) -> None:
+def export(archive: ArchivePath, out: Annotated[Path, typer.Argument(help="JSONL file.")]) -> None:
     """Write an archive as JSONL, one record per line, which `upsolve ingest jsonl` reads back."""
     from upsolve.archive.sources.jsonl import write
     from upsolve.archive.store import open_archive

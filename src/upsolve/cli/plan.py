@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ModelName, Place, Seed, Settings, app, show
+from upsolve.cli.app import ArchivePath, ModelName, Seed, Settings, app, show
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 
@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 @app.command()
 def plan(
-    archive: Place,
+    archive: ArchivePath,
     recipe: RecipeName = None,
     model: ModelName = "",
     no_model: NoModel = False,

@@ -161,8 +161,8 @@ def told(comparison: Comparison, *, own: bool = False) -> str:
             f"pass@{comparison.k} at each model's own best temperature goes from {first} % ({names[0]}) to {second} % ({names[1]}), "
             f"{comparison.change} points"
         )
-    place = "greedily" if comparison.temperatures == (0, 0) else f"at {comparison.where}"
-    return f"{place} pass@{comparison.k} goes from {first} to {second} %, {comparison.change} points"
+    where = "greedily" if comparison.temperatures == (0, 0) else f"at {comparison.where}"
+    return f"{where} pass@{comparison.k} goes from {first} to {second} %, {comparison.change} points"
 
 
 def seen(comparison: Comparison) -> str:

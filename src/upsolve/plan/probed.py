@@ -146,22 +146,22 @@ def sample_base(
     total, started = len(tasks) * (1 + DRAWS), time.monotonic()
     for how in (greedy, drawn):
         before = sum(map(len, attempts))
-        asked = sample(
+        samples = sample(
             loaded.model, loaded.codec, tasks, config=how, on_done=lambda n, b=before: progress("sample", b + n, total)
         )
-        attempts.append([*asked])
+        attempts.append([*samples])
     seconds = time.monotonic() - started
     by_id = {task.task_id: task for task in tasks}
-    pairs = [(by_id[attempt.task_id], attempt) for some in attempts for attempt in some]
+    pairs = [(by_id[attempt.task_id], attempt) for samples in attempts for attempt in samples]
     judged = [(task, verdict) for (task, _), verdict in zip(pairs, verify(pairs, judging_of(judge)), strict=True)]
     lengths = [attempt.tokens or 0 for attempt in attempts[1]]
-    made = sum(lengths) + sum(attempt.tokens or 0 for attempt in attempts[0])
+    tokens = sum(lengths) + sum(attempt.tokens or 0 for attempt in attempts[0])
     return Samples(
         greedy=tuple(judged[: len(attempts[0])]),
         drawn=tuple(judged[len(attempts[0]) :]),
         logps=tuple(a.behavior_logp / a.tokens for a in attempts[1] if a.behavior_logp is not None and a.tokens),
         mean_tokens=float(np.mean(lengths)) if lengths else math.nan,
-        tokens_per_second=made / seconds if made else math.nan,
+        tokens_per_second=tokens / seconds if tokens else math.nan,
     )
 
 

@@ -58,11 +58,11 @@ def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], config: S
     try:
         for task in tasks:
             wanted, ids_P = requests([task], config), codec.prompt(task).ids_P
-            while some := list(islice(wanted, config.batch)):
-                state = DecodeState(model, codec, config, len(some))
-                for index, request in enumerate(some):
+            while batch := list(islice(wanted, config.batch)):
+                state = DecodeState(model, codec, config, len(batch))
+                for index, request in enumerate(batch):
                     state.begin(index, request)
-                sampled, ids_BP = SampledLogits(state), torch.tensor([ids_P] * len(some), device=model.device)
+                sampled, ids_BP = SampledLogits(state), torch.tensor([ids_P] * len(batch), device=model.device)
                 how: dict[str, Any] = {"logits_processor": [sampled], "stopping_criteria": [StopEnded(state)]}
                 model.generate(ids_BP, attention_mask=torch.ones_like(ids_BP), generation_config=plain, **how)
                 yield sampled.ended

@@ -45,19 +45,19 @@ def converted(file: Path) -> Path:
     models = cache_folder() / "models"
     found = file.resolve().stat()
     name = content_id(FORMAT, transformers.__version__, str(file.resolve()), str(found.st_size), str(found.st_mtime_ns))
-    place = models / name
+    path = models / name
     try:
         models.mkdir(parents=True, exist_ok=True)
         with locked(models / "lock"):
-            if not place.is_dir():
-                convert(file, place)
-            os.utime(place)
+            if not path.is_dir():
+                convert(file, path)
+            os.utime(path)
             prune(models)
     except OSError as error:
         raise ModelError(
             f"model {file}: cannot be converted in {models}: {error}; set UPSOLVE_CACHE to another folder"
         ) from error
-    return place
+    return path
 
 
 @contextmanager
@@ -68,14 +68,14 @@ def locked(file: Path) -> Generator[None]:
         yield
 
 
-def convert(file: Path, place: Path) -> None:
+def convert(file: Path, path: Path) -> None:
     """Write the model and tokenizer of a GGUF file to a new folder."""
-    temporary = Path(mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".tmp"))
+    temporary = Path(mkdtemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp"))
     try:
         model, tokenizer = loaded(file)
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        temporary.rename(place)
+        temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -78,8 +78,8 @@ class Vllm:
         prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
         wanted, done = requests(tasks, config), 0
         while chunk := list(islice(wanted, CHUNK)):
-            asked = [prompts[request.task.task_id] for request in chunk]
-            outputs = self.llm.generate(asked, [self.settings(request, config) for request in chunk], use_tqdm=False)
+            batch = [prompts[request.task.task_id] for request in chunk]
+            outputs = self.llm.generate(batch, [self.settings(request, config) for request in chunk], use_tqdm=False)
             for request, output in zip(chunk, outputs, strict=True):
                 done += 1
                 yield self.attempt(request.task, output.outputs[0], author)

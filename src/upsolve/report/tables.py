@@ -154,7 +154,7 @@ def temperature_table(sweeps: Sequence[Sweep]) -> Table:
     for temperature in temperatures:
         found = [next((one for one in sweep.dev if one.temperature == temperature), None) for sweep in sweeps]
         values = [list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in found]
-        rows.append((temperature_name(temperature), *(cell(mean_interval(some)) if some else "–" for some in values)))
+        rows.append((temperature_name(temperature), *(cell(mean_interval(scores)) if scores else "–" for scores in values)))
     tasks = max((len(one.scores) for sweep in sweeps for one in sweep.dev), default=0)
     return Table(f"pass@1 on {tasks} dev tasks, %: where temperatures are chosen", ("", *(s.name for s in sweeps)), tuple(rows))
 
@@ -234,10 +234,10 @@ def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
     rewards: dict[Status, list[float]] = {}
     parts: dict[tuple[Status, str], list[float]] = {}
     for one in rewarded:
-        for verdict, value, some in zip(one.group.verdicts, one.rewards_G.tolist(), one.parts, strict=True):
+        for verdict, value, components in zip(one.group.verdicts, one.rewards_G.tolist(), one.parts, strict=True):
             status = verdict.status if verdict else Status.UNSCORED
             rewards.setdefault(status, []).append(value)
-            for part in some:
+            for part in components:
                 parts.setdefault((status, part.name), []).append(part.value)
     names = tuple(dict.fromkeys(name for _, name in parts))
     rows = tuple(

@@ -39,16 +39,16 @@ def only_compares(function: Function) -> bool:
     """Return True if a function reads its parameters only in comparisons with literals and as keys."""
     own = set(parameters(function.args))
     used = sum(name.id in own for part in function.body for name in names_read(part))
-    asked = 0
+    compared = 0
     for node in ast.walk(function):
         match node:
             case ast.Compare(left=left, comparators=[right]) if literal(right) is not None or literal(left) is not None:
-                asked += sum(name.id in own for name in names_read(node))
+                compared += sum(name.id in own for name in names_read(node))
             case ast.Subscript(slice=key) | ast.Match(subject=key) | ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]):
-                asked += sum(name.id in own for name in names_read(key))
+                compared += sum(name.id in own for name in names_read(key))
             case _:
                 pass
-    return 0 < used == asked
+    return 0 < used == compared
 
 
 @lru_cache(maxsize=4096)
@@ -138,5 +138,5 @@ def result_of(body: Sequence[ast.stmt]) -> str | None:
 
 def parameters(arguments: ast.arguments) -> list[str]:
     """Return the names of all parameters, in order."""
-    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
-    return [one.arg for one in every if one]
+    parameters = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+    return [parameter.arg for parameter in parameters if parameter]

@@ -135,8 +135,8 @@ def clean_lines(code: str, verdict: Verdict) -> float | None:
     bad = {line for one in findings_of(verdict, "lint", "security", "syntax") for line in lines_of(one)} & {
         *range(1, len(starts))
     }
-    every = full | bad
-    return 1 - 2 * len(bad) / len(every) if every else -1.0
+    lines = full | bad
+    return 1 - 2 * len(bad) / len(lines) if lines else -1.0
 
 
 def complexity(verdict: Verdict, free: int) -> float | None:

@@ -107,10 +107,10 @@ def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: Advantag
 
 def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
     """Return groups as sampled, with advantages; groups without a reward are left out."""
-    made = counts_of(rewarded)
+    result = counts_of(rewarded)
     whole = (one for one in rewarded if len(one.rewards_G))
-    made.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in whole)
-    return made
+    result.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in whole)
+    return result
 
 
 def draw_groups(
@@ -129,15 +129,15 @@ def draw_groups(
         in_order: keep the order of the tasks; otherwise groups are in random order.
     """
     random = np.random.default_rng([data.seed, epoch])
-    made = counts_of(rewarded)
+    result = counts_of(rewarded)
     for one in rewarded:
         drawn = draw(one, data.group_size, data.groups_per_task, random)
         if not drawn and config.record.selects and any(passed(verdict) for verdict in one.group.verdicts):
             drawn = [some(one, data.group_size, random)]
         if not drawn:
-            made.left_out[f"tasks: {why_not(one, data.group_size)}"] += 1
-        made.groups.extend(with_advantages(one, indices, config, seed=data.seed) for indices in drawn)
-    return made if in_order else made.shuffled(random)
+            result.left_out[f"tasks: {why_not(one, data.group_size)}"] += 1
+        result.groups.extend(with_advantages(one, indices, config, seed=data.seed) for indices in drawn)
+    return result if in_order else result.shuffled(random)
 
 
 def some(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:

@@ -115,16 +115,16 @@ class Rollouts:
             return groups
         if self.processes.is_main:
             self.archive.drop(round_tag(groups.number))  # of an interrupted run
-        policy, made = sampler(), list[Group]()
+        policy, sampled = sampler(), list[Group]()
         tried, short = 0, groups.wanted
         while tried < len(groups.tasks) and short > 0:
             tasks = groups.tasks[tried : tried + short]
-            made += self.sample(policy, tasks, seed=self.config.seed + STRIDE * groups.number + tried)
-            short = groups.wanted - sum(map(self.is_useful, made))
+            sampled += self.sample(policy, tasks, seed=self.config.seed + STRIDE * groups.number + tried)
+            short = groups.wanted - sum(map(self.is_useful, sampled))
             tried += len(tasks)
         if self.processes.is_main:
-            self.keep(made, round_tag(groups.number))
-        return replace(groups, sampled=made, tasks=())
+            self.keep(sampled, round_tag(groups.number))
+        return replace(groups, sampled=sampled, tasks=())
 
     def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
         """Sample and judge tasks, in their order. Collective.

@@ -165,10 +165,12 @@ class Learner:
             mine.append(batches[0])  # another process scores the same attempts
         model.eval()
         with adapters_off(model) if frozen and model is self.model else nullcontext():
-            found = read_attempts(mine, lambda batch: self.score_under(model, batch))
+            scores = read_attempts(mine, lambda batch: self.score_under(model, batch))
         self.model.train()
-        every = self.processes.gather([found])
-        return {k: v for logps, _ in every for k, v in logps.items()}, {k: v for _, values in every for k, v in values.items()}
+        gathered = self.processes.gather([scores])
+        return {k: v for logps, _ in gathered for k, v in logps.items()}, {
+            k: v for _, values in gathered for k, v in values.items()
+        }
 
     def measure(self, batches: Sequence[PackedBatch]) -> dict[str, float]:
         """Return the metrics of held-out attempts (``monitor.held_out``). Collective."""

@@ -45,14 +45,14 @@ def train(
         TrainingError: no group has a gradient, or the folder holds another run.
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
-    place, processes, collapsed, usable = Path(folder), Processes(), "", True
-    if done := processes.from_main(lambda: claim_run(place, recipe, fresh=fresh)):
+    path, processes, collapsed, usable = Path(folder), Processes(), "", True
+    if done := processes.from_main(lambda: claim_run(path, recipe, fresh=fresh)):
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic):
-        parts = parts_of(recipe, groups, place, processes=processes, rewarder=rewarder, show=show or no_progress)
+        parts = parts_of(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
         ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
-        run = start_run(recipe, parts.learner, place, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step)
+        run = start_run(recipe, parts.learner, path, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step)
         try:
             while not run.is_done:
                 now = ahead[run.progress.round] if ahead else prepare(recipe, parts, run.progress.round)

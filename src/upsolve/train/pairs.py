@@ -92,15 +92,15 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
 def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> TrainGroups:
     """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; others in every epoch."""
     random = np.random.default_rng([data.seed, epoch])
-    made = counts_of(rewarded)
+    result = counts_of(rewarded)
     for one in rewarded:
         pairs = build_pairs(one.group, kind, random, most=data.groups_per_task)
         if not pairs:
-            made.left_out[f"tasks: no pair by {kind}"] += 1
+            result.left_out[f"tasks: no pair by {kind}"] += 1
         for pair in pairs:
             parts = tuple(one.parts[i] for i in pair)
-            made.groups.append(TrainGroup(group_of(one.group, pair), one.rewards_G[list(pair)], np.array([1.0, -1.0]), parts))
-    return made.shuffled(random)
+            result.groups.append(TrainGroup(group_of(one.group, pair), one.rewards_G[list(pair)], np.array([1.0, -1.0]), parts))
+    return result.shuffled(random)
 
 
 def focal_weights(

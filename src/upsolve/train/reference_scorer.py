@@ -114,7 +114,7 @@ def sample_of(batch: PackedBatch) -> PackedBatch:
     by_prompt: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for prompt, ids in [*zip(prompts_of(batch), attempts, strict=True)][:ATTEMPTS]:
         by_prompt.setdefault(prompt[-PROMPT:], []).append(tuple(ids[:TOKENS].tolist()))
-    return pack([[group(prompt, tuple(some)) for prompt, some in by_prompt.items()]])
+    return pack([[group(prompt, tuple(attempts)) for prompt, attempts in by_prompt.items()]])
 
 
 def probe(codec: Codec, task: Task) -> PackedBatch:
@@ -203,13 +203,13 @@ def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> Score
     return logp_T.detach(), torch.cat([grad.flatten().float() for grad in flat])
 
 
-def difference(some: ScoresAndGradient, others: ScoresAndGradient) -> float:
+def difference(scored: ScoresAndGradient, reference: ScoresAndGradient) -> float:
     """Return the difference of two scorers on a batch.
 
-    The larger of max_t |log p_t - log q_t|, nats, and |g - h| / |h| of the gradients of the mean log-probability; ``others`` are q and h.
+    The larger of max_t |log p_t - log q_t|, nats, and |g - h| / |h| of the gradients of the mean log-probability; ``reference`` are q and h.
     """
-    gradient = float((some[1] - others[1]).norm() / others[1].norm())  # 0 / 0 is NaN, which exceeds every tolerance
-    return max(float((some[0] - others[0]).abs().max()), gradient)
+    gradient = float((scored[1] - reference[1]).norm() / reference[1].norm())  # 0 / 0 is NaN, which exceeds every tolerance
+    return max(float((scored[0] - reference[0]).abs().max()), gradient)
 
 
 def packed_scorers(model: Any) -> list[tuple[str, Scorer]]:

@@ -71,19 +71,21 @@ def advantages_of(
     """
     number, most, ordered = taken.number, taken.most_stored, bool(select.order)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
-    new, old = (choose(some, select, number=number, seed=data.seed, likelihoods=likelihoods) for some in (fresh, stored))
-    made = (
+    new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
+    sampled = (
         draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded, advantage, seed=data.seed)
     )
-    drawn = (
+    of_archive = (
         draw_pairs(old.rewarded, data, kind, epoch=number)
         if pairs
         else draw_groups(old.rewarded, data, advantage, epoch=number, in_order=ordered)
     )
-    made, drawn = (replace(one, left_out=one.left_out + part.left_out) for one, part in ((made, new), (drawn, old)))
+    sampled, of_archive = (
+        replace(one, left_out=one.left_out + part.left_out) for one, part in ((sampled, new), (of_archive, old))
+    )
     if most is None:
-        return drawn
-    both = made + replace(drawn, groups=drawn.groups[:most])
+        return of_archive
+    both = sampled + replace(of_archive, groups=of_archive.groups[:most])
     return both.shuffled(np.random.default_rng([data.seed, number, 2]))
 
 
