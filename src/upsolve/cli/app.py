@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchiveName",
+    "ArchivePath",
     "Fresh",
     "ModelName",
     "Out",
-    "ArchivePath",
     "RecipeFile",
     "Seed",
     "Settings",
