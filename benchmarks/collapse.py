@@ -22,7 +22,7 @@ from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.train.loop import train
 from upsolve.train.monitor import check_health
 
-TASKS = 40
+TASKS = 100
 LIMITS = {
     "max_logit_variance": (1.1, 1.25, 1.5, 2.0),
     "max_negative_gap": (0.25, 0.5, 1.0, 2.0),
@@ -32,7 +32,7 @@ SETTINGS = (
     *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "data.authors=[smollm2-135m]", "data.groups_per_task=1"),
     *("optim.lr=5e-5", "optim.schedule=constant", "optim.tokens_per_step=2048", "optim.tokens_per_batch=2048"),
     *("monitor.eval_every=2", "monitor.heldout=24", "monitor.stop_on_collapse=false", "monitor.save_every=10"),
-    *("sample.samples=1", "sample.temperature=0", "sample.max_tokens=160"),
+    *("sample.samples=1", "sample.temperature=0", "sample.max_tokens=160", "sample.batch=100"),
 )
 
 
