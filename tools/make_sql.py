@@ -1,6 +1,6 @@
 """Make the archive ``embedded-sql``: questions about generated databases, with judged queries: python tools/make_sql.py [FOLDER]
 
-84 schemas (tools/sqlworld/*.txt) of everyday domains, three splits that share no table; 38 kinds of question in three difficulties. A task
+134 schemas (tools/sqlworld/*.txt) of everyday domains, three splits that share no table; 38 kinds of question in three difficulties. A task
 has three hidden databases, chosen so that typical wrong queries have a different answer in at least one. The seed determines everything.
 """
 

@@ -148,7 +148,7 @@ class Archive:
         final = self.path / name / f"{number:08d}-{content}{tag and '-' + tag}.parquet"
         temporary = final.with_suffix(".tmp")
         try:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd", dictionary_pagesize_limit=1 << 24)  # tasks share long inputs
             commit_file(temporary, final)
         except OSError as error:
             temporary.unlink(missing_ok=True)
