@@ -66,8 +66,8 @@ DOMAINS = {
         ),
     ),
     "robot": (
-        *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=40"),
-        *("evaluate.tasks=120", "evaluate.dev_tasks=40", "source.rollout.max_tokens=200"),
+        *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=100", "optim.epochs=6"),
+        *("evaluate.tasks=100", "evaluate.dev_tasks=32", "source.rollout.max_tokens=200"),
     ),
     "python": (
         *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "data.group_size=4", "sample.max_tokens=160"),
@@ -95,7 +95,7 @@ class Method:
 
 RATES = {
     "sql": {"push": 5e-5, "imitate": 3e-4},
-    "robot": {"push": 1e-5, "imitate": 1e-4},
+    "robot": {"push": 5e-5, "imitate": 3e-4},
     "python": {"push": 1e-5, "imitate": 5e-5},
 }
 """Learning rates of a domain: of imitation, and of methods with negative advantages or that continue from ``sft``."""

@@ -126,8 +126,7 @@ SWITCHES = {
     "the model's own attention with a mask": ("upsolve.train.learner.choose_scorer", always(token_scores, own_attention=True)),
     "padded texts": ("upsolve.train.learner.choose_scorer", always(padded_scores, own_attention=True)),
     "attention kept": ("upsolve.policy.attention.checkpoint", lambda attend, *given, **_: attend(*given)),
-    "head in small chunks": ("upsolve.train.logprobs.CHUNK", 7),
-    "head in one chunk": ("upsolve.train.logprobs.CHUNK", 10_000),
+    "head in narrow blocks": ("upsolve.train.head_scores.block_elements", lambda tokens, *_, **__: 7 * tokens),
     "equal attempts apart": ("upsolve.train.encode.merged", tuple),
     "plan for three processes": ("upsolve.train.rounds.plan_steps", for_three),
 }

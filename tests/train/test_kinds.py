@@ -188,6 +188,21 @@ def test_a_model_that_looks_across_attempts_is_found_out():
     assert model.config._attn_implementation == "sdpa"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_a_prompt_can_continue_the_keys_and_values_of_its_prefix(kind):
+    model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
+    model.set_attn_implementation(ATTENTION)
+    cache = BatchedCache(1, model.device)
+    whole = prefill(model, cache, ids)
+    prefix = prefill(model, cache, ids[:16])
+    assert next(iter(prefix.values()))[0].shape[2] == 15
+    continued = prefill(model, cache, ids, prefix)
+    for layer, tensors in whole.items():
+        for expected, found in zip(tensors, continued[layer], strict=True):
+            assert torch.allclose(expected, found, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["Llama", "Gemma2", "GPT2"])
 def test_blocks_and_whole_rows_are_the_same(kind):
     """Sizes as they come: attempts of one token, of equal and of very different length, groups of one, padding."""

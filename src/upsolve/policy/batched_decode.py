@@ -57,6 +57,8 @@ class BatchedCache:
     def update(self, key: Tensor, value: Tensor, layer: int, *_: object) -> tuple[Tensor, Tensor]:
         """Store the keys and values of one layer; the model's attention calls this as ``Cache.update``."""
         if self.prefilling:
+            if before := self.prompt.get(layer):
+                key, value = (torch.cat(parts, dim=2) for parts in zip(before, (key, value), strict=True))
             self.prompt[layer] = (key, value)
             return key, value
         slots = torch.arange(key.shape[0], device=key.device)
@@ -108,25 +110,35 @@ def slot_attention(
 
 
 def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, None]:
-    """Causal attention over a prompt; by SDPA, unless scores are capped or the sliding window is shorter than the prompt."""
-    length, window = query.shape[2], options.get("sliding_window")
-    if options.get("softcap") or (window is not None and window < length):
-        seen = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
-        if window is not None:
-            seen = seen.triu(1 - window)
+    """Causal attention of the last tokens of a prompt; by SDPA, unless scores are capped or the sliding window is shorter than the prompt."""
+    queries, length, window = query.shape[2], key.shape[2], options.get("sliding_window")
+    before, windowed = length - queries, window is not None and window < length
+    seen = torch.ones(queries, length, dtype=torch.bool, device=query.device).tril(before)
+    if windowed:
+        seen = seen.triu(before + 1 - window)
+    if windowed or options.get("softcap"):
         return tree_attention(module, query, key, value, seen[None, None], **options)
-    out = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=options["scaling"], enable_gqa=True)
+    given: dict[str, Any] = {"attn_mask": seen} if before else {"is_causal": True}
+    out = functional.scaled_dot_product_attention(query, key, value, **given, scale=options["scaling"], enable_gqa=True)
     return out.transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(ATTENTION, slot_attention)
 
 
-def prefill(model: Any, cache: BatchedCache, ids: tuple[int, ...]) -> PromptKV:
-    """Return the keys and values of all tokens of a prompt except the last, which is the slot's first input."""
-    cache.prompt, cache.prefilling = {}, True
-    tokens = torch.tensor([ids[:-1]], device=model.device)
-    positions = torch.arange(tokens.shape[1], device=model.device)[None]
+def prefill(model: Any, cache: BatchedCache, ids: tuple[int, ...], prefix: PromptKV | None = None) -> PromptKV:
+    """Return the keys and values of all tokens of a prompt except the last, which is the slot's first input.
+
+    Args:
+        model: the model, with the attention ``ATTENTION``.
+        cache: the cache of the batch.
+        ids: the prompt.
+        prefix: keys and values of its first tokens, fewer than ``len(ids) - 1``.
+    """
+    cache.prompt, cache.prefilling = dict(prefix or {}), True
+    known = next(iter(prefix.values()))[0].shape[2] if prefix else 0
+    tokens = torch.tensor([ids[known:-1]], device=model.device)
+    positions = torch.arange(known, len(ids) - 1, device=model.device)[None]
     model.get_decoder()(input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=False)
     cache.prefilling = False
     return cache.prompt

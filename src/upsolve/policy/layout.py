@@ -81,7 +81,7 @@ class Bundle:
     own_keys: Tensor
     """int64: the keys in [0, N E) that are tokens of their group, in the order of ``own``."""
     bias_NME: Tensor
-    """float32 [N, M, E]: 0 where the query sees the key, else -inf."""
+    """[N, M, E], in the dtype of the attention: 0 where the query sees the key, else -inf."""
     shared: tuple[Shared, ...]
     """The prefixes."""
 
@@ -120,7 +120,7 @@ def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64], prefix_BL
     return found
 
 
-def layout(rows: list[list[Place]], length: int, device: torch.device) -> Layout:
+def layout(rows: list[list[Place]], length: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Layout:
     """Return the layout of rows of ``length`` tokens, with bundles where they take less time than one group after the other.
 
     Bundles compute every pair of a query and a key of a group, N M E scores, in few operations; groups by themselves compute fewer scores in more.
@@ -128,12 +128,14 @@ def layout(rows: list[list[Place]], length: int, device: torch.device) -> Layout
     parts = similar(rows)
     together = sum(len(part) * most(part, "tokens") * most(part, "keys") for part in parts)
     apart = sum(place.scores + OVERHEAD for row in rows for place in row)
-    return Layout(rows, [bundle(part, length, device) for part in parts] if together < apart else [])
+    return Layout(rows, [bundle(part, length, device, dtype) for part in parts] if together < apart else [])
 
 
-def bundles(rows: Sequence[Sequence[Place]], length: int, device: torch.device) -> list[Bundle]:
+def bundles(
+    rows: Sequence[Sequence[Place]], length: int, device: torch.device, dtype: torch.dtype = torch.float32
+) -> list[Bundle]:
     """Return all groups of rows of ``length`` tokens in bundles."""
-    return [bundle(part, length, device) for part in similar(rows)]
+    return [bundle(part, length, device, dtype) for part in similar(rows)]
 
 
 def most(part: Sequence[tuple[int, Place]], what: str) -> int:
@@ -156,7 +158,7 @@ def similar(rows: Sequence[Sequence[Place]]) -> list[list[tuple[int, Place]]]:
     return parts
 
 
-def bundle(groups: Sequence[tuple[int, Place]], length: int, device: torch.device) -> Bundle:
+def bundle(groups: Sequence[tuple[int, Place]], length: int, device: torch.device, dtype: torch.dtype) -> Bundle:
     """Return groups, each with the number of its row, as a bundle."""
     count = len(groups)
     sizes_N, first_N, prefix_N, before_N = (
@@ -185,7 +187,7 @@ def bundle(groups: Sequence[tuple[int, Place]], length: int, device: torch.devic
         for start, tokens in starts.items()
     )
     tokens, queries, keys, mine, bias = (torch.from_numpy(array).to(device) for array in arrays)
-    return Bundle(tokens, queries, keys, mine, bias, tuple(shared))
+    return Bundle(tokens, queries, keys, mine, bias.to(dtype), tuple(shared))
 
 
 def attempts_of(place: Place) -> NDArray[np.int64]:

@@ -12,11 +12,13 @@ from upsolve.policy.batched_decode import ATTENTION, BatchedCache, PromptKV, che
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.request import Request, requests
 from upsolve.policy.sampling import DecodeState
-from upsolve.policy.tokens import Codec, EncodedPrompt
+from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
 from upsolve.types import Attempt, Task
 
 __all__ = ["sample"]
 
+PREFIX = 16
+"""Tokens that a prompt must share with the one before to reuse its keys and values."""
 Job = tuple[Request, EncodedPrompt, PromptKV]
 """A request, its prompt, and the prompt's keys and values, which are computed when the first attempt at the task starts."""
 
@@ -77,9 +79,9 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
 
 
 def make_jobs(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[Job]:
-    """Yield one job per attempt, all of one task before the next."""
-    for task in tasks:
-        prompt, prefilled = codec.prompt(task), PromptKV()
+    """Yield one job per attempt, all of one task before the next; prompts that begin alike come one after the other."""
+    for task, prompt in sorted(((task, codec.prompt(task)) for task in tasks), key=lambda job: job[1].ids_P):
+        prefilled = PromptKV()
         for request in requests([task], config):
             yield request, prompt, prefilled
 
@@ -91,6 +93,17 @@ class Decoder:
         self.model, self.state = model, DecodeState(model, codec, config, slots)
         self.cache = BatchedCache(slots, model.device)
         self.tokens_B = torch.zeros(slots, dtype=torch.long, device=model.device)
+        self.last_ids: tuple[int, ...] = ()
+        self.last_prompt: PromptKV = {}
+
+    def prefill(self, ids: tuple[int, ...]) -> PromptKV:
+        """Return the keys and values of a prompt; those of the tokens that it shares with the prompt before are not computed again."""
+        shared = min(common_prefix(self.last_ids, ids), len(ids) - 2)
+        prefix: PromptKV = {}
+        if shared >= PREFIX:
+            prefix = {layer: (key[:, :, :shared], value[:, :, :shared]) for layer, (key, value) in self.last_prompt.items()}
+        self.last_ids, self.last_prompt = ids, prefill(self.model, self.cache, ids, prefix)
+        return self.last_prompt
 
     def refill(self, jobs: Iterator[Job]) -> None:
         """Start the next attempts in the free slots; if none are left, drop the free slots once they are at least half of all slots."""
@@ -98,7 +111,7 @@ class Decoder:
             if slot is None and (job := next(jobs, None)) is not None:
                 request, prompt, prefilled = job
                 if not prefilled:
-                    prefilled.update(prefill(self.model, self.cache, prompt.ids_P))
+                    prefilled.update(self.prefill(prompt.ids_P))
                 self.cache.fill(index, prefilled)
                 self.tokens_B[index] = prompt.ids_P[-1]
                 self.state.begin(index, request)

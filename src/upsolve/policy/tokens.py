@@ -3,6 +3,7 @@
 Legend: P prompt tokens, R completion tokens.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -13,7 +14,7 @@ import numpy as np
 from upsolve.policy.prompt import CLOSE, completion_text, messages, opening
 from upsolve.types import Attempt, Task
 
-__all__ = ["Codec", "EncodedPrompt"]
+__all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class EncodedPrompt:
     """The task."""
     ids_P: tuple[int, ...]
     """Token ids [P]: the chat template (without one, the tokenizer's beginning-of-text token), the statement and the opening code fence."""
+
+
+def common_prefix(ids: Sequence[int], others: Sequence[int]) -> int:
+    """Return the number of tokens with which both prompts begin, less than the length of the shorter one."""
+    most = min(len(ids), len(others)) - 1
+    return next((at for at in range(most) if ids[at] != others[at]), most)
 
 
 def begin_ids(tokenizer: Any) -> tuple[int, ...]:

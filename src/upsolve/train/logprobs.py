@@ -16,15 +16,14 @@ from torch import Tensor
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, odd_layers
 from upsolve.policy.flex import FLEX, block_mask
-from upsolve.policy.head import Head, head_of
+from upsolve.policy.head import head_of
 from upsolve.policy.layout import layout, places
 from upsolve.policy.varlen import VARLEN, sequences
+from upsolve.train.head_scores import ScoreTokens
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
 
-CHUNK = 256
-"""Tokens whose logits are in memory at once."""
 ROW = 64
 """On CPUs rows are padded to a multiple of this number of tokens: for every new shape oneDNN writes a program and keeps it, about 15 MB a
 step, and memory in pieces of ever new sizes is hard to reuse."""
@@ -87,54 +86,24 @@ def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
     return make(window=window)
 
 
-class ScoreTokens(torch.autograd.Function):
-    """Fused log-softmax and gather in chunks; the logits are recomputed in the backward pass instead of being stored.
-
-    d logp_t / d logits = onehot(target) - softmax(logits).
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, scale: float, cap: float | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities, entropies and logit variances."""
-        ctx.save_for_backward(hidden_TD, weight_VD, target_T)
-        ctx.scale, ctx.cap = scale, cap
-        logp, entropy, variance = (torch.empty(len(target_T), device=hidden_TD.device) for _ in range(3))
-        for i in range(0, len(target_T), CHUNK):
-            part = slice(i, i + CHUNK)
-            logits = Head(weight_VD, scale, cap).logits(hidden_TD[part])
-            scores = logits.log_softmax(-1)
-            logp[part] = scores.gather(-1, target_T[part, None])[:, 0]
-            entropy[part] = -torch.einsum("tv,tv->t", logits.softmax(-1), scores)
-            variance[part] = torch.einsum("tv,tv->t", logits, logits) / logits.shape[-1] - logits.mean(-1).square()
-        ctx.mark_non_differentiable(entropy, variance)
-        return logp, entropy, variance
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the hidden states and, if the head is trained, of its weight."""
-        hidden_TD, weight_VD, target_T = ctx.saved_tensors
-        head = Head(weight_VD, ctx.scale, ctx.cap)
-        grad_hidden = torch.empty_like(hidden_TD)
-        grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if ctx.needs_input_grad[1] else None
-        for i in range(0, len(target_T), CHUNK):
-            part = slice(i, i + CHUNK)
-            logits = head.logits(hidden_TD[part])
-            push = logits.softmax(-1).neg_()
-            push.scatter_add_(-1, target_T[part, None], torch.ones_like(push[:, :1]))
-            push = push.mul_(gradients[0][part, None] * head.slope(logits)).to(weight_VD.dtype)
-            grad_hidden[part] = push @ weight_VD
-            if grad_weight is not None:
-                grad_weight += push.T @ hidden_TD[part]
-        return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None, None
-
-
 def longer(batch: PackedBatch, multiple: int) -> PackedBatch:
     """Return a batch whose rows are padded to a multiple of so many tokens; ``source_T`` still counts the tokens of the shorter rows."""
     extra = ((0, 0), (0, -batch.ids_BL.shape[1] % multiple))
     empty = {"ids_BL": 0, "positions_BL": 0, "group_BL": -1, "prefix_BL": -2, "attempt_BL": 0}
     return replace(batch, **{name: np.pad(getattr(batch, name), extra, constant_values=value) for name, value in empty.items()})
+
+
+def padded_tokens(batch: PackedBatch, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ``source_T`` and ``target_T``, on CPUs with the last one repeated until their number is a multiple of ``ROW``."""
+    extra = -len(batch.target_T) % ROW if device.type == "cpu" else 0
+    source, target = (np.pad(tokens, (0, extra), mode="edge") for tokens in (batch.source_T, batch.target_T))
+    return torch.from_numpy(source).to(device), torch.from_numpy(target).to(device)
+
+
+def compute_dtype(model: Any) -> torch.dtype:
+    """Return the dtype in which the model computes attention: that of autocast, without it the dtype of its weights."""
+    kind = next(model.parameters()).device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
 
 
 def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
@@ -147,8 +116,11 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
     attention = model.config._attn_implementation
     if attention == VARLEN or (blocks and everything and attention == TREE):
-        make, name = (sequences, "sequences") if attention == VARLEN else (layout, "layout")
-        inputs[name] = make(places(batch.group_BL, batch.attempt_BL, batch.prefix_BL), ids.shape[1], device)
+        rows = places(batch.group_BL, batch.attempt_BL, batch.prefix_BL)
+        if attention == VARLEN:
+            inputs["sequences"] = sequences(rows, ids.shape[1], device)
+        else:
+            inputs["layout"] = layout(rows, ids.shape[1], device, compute_dtype(model))
         inputs["attention_mask"] = torch.ones(
             1, 1, 1, 1, dtype=torch.bool
         )  # a 4D mask is passed through; our attention ignores it
@@ -180,10 +152,11 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
         raise ModelError("the language-model head has a bias")
     hidden = hidden_states(model, batch, blocks=blocks)
     # index_select is deterministic; several threads accumulate the gradient of hidden[rows] in no fixed order
-    picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
-    target, weight = torch.from_numpy(batch.target_T).to(hidden.device), head.weight_VD
-    kind = hidden.device.type
+    source, target = padded_tokens(batch, hidden.device)
+    picked = hidden.flatten(0, 1).index_select(0, source)
+    kind, count = hidden.device.type, len(batch.target_T)
     autocast = torch.is_autocast_enabled(kind)
-    dtype = torch.get_autocast_dtype(kind) if autocast else torch.promote_types(picked.dtype, weight.dtype)
-    logp, entropy, variance = ScoreTokens.apply(picked.to(dtype), weight.to(dtype), target, head.scale, head.cap)
-    return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked, value_head))
+    dtype = torch.get_autocast_dtype(kind) if autocast else torch.promote_types(picked.dtype, head.weight_VD.dtype)
+    scores = ScoreTokens.apply(picked, head.weight_VD, target, dtype, head.scale, head.cap)
+    logp, entropy, variance = (values[:count] for values in scores)
+    return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked[:count], value_head))

@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError
 from upsolve.policy.model import load_codec
-from upsolve.train.logprobs import CHUNK
+from upsolve.train.head_scores import block_elements
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
 from upsolve.types import Group
 from upsolve.verify.resources import usable_memory
@@ -38,8 +40,8 @@ RESERVE, LEAST = 0.06, 0.1
 LOGGER = logging.getLogger("upsolve.train")
 SCORES = 3
 """Copies of the attention scores of one group held at once: before the softmax, after it, and their gradient."""
-HEAD_COPIES = 4
-"""Arrays [CHUNK, V] of float32 that the head holds at once: logits, log-softmax, softmax and a product."""
+HEAD_COPIES = 3
+"""Arrays of float32 that the head holds at once for a block of the vocabulary: logits in two precisions, exponentials and a product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +129,18 @@ def start_bytes(shape: ModelShape, *, rounded: bool) -> int:
     return 4 * shape.parameters - (2 * shape.linear if rounded else 0)
 
 
-def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
-    """Return the memory of the language-model head, bytes; logits are computed in chunks of C = ``CHUNK`` tokens.
-
-    The larger of ``HEAD_COPIES`` chunks [C, V] of float32 (forward) and, where the head is trained, its gradient in float32, the summand
-    of one chunk and that chunk's logits (backward).
+def head_bytes(shape: ModelShape, tokens: int, *, bf16: bool, gpu: bool = False) -> int:
+    """Return the memory of the language-model head, bytes: its rounded weight, the logits of a block of the vocabulary
+    (``HEAD_COPIES`` times), and the gradient of the weight in float32 where it is trained.
     """
-    width, chunk = 2 if bf16 else 4, min(CHUNK, tokens) * shape.vocabulary
-    backward = 0 if shape.adapters else (4 + width) * (chunk + shape.vocabulary * shape.hidden)
-    return max(HEAD_COPIES * 4 * chunk, backward)
+    weight = shape.vocabulary * shape.hidden
+    gradient = 0 if shape.adapters else 4 * weight
+    return HEAD_COPIES * 4 * block_elements(tokens, shape.vocabulary, gpu=gpu) + (2 * weight if bf16 else 0) + gradient
 
 
-def attention_bytes(shape: ModelShape, pairs: int) -> int:
-    """Return the memory of the attention of one group, bytes: ``SCORES`` float32 scores per pair of tokens and head."""
-    return SCORES * 4 * shape.heads * pairs
+def attention_bytes(shape: ModelShape, pairs: int, *, bf16: bool) -> int:
+    """Return the memory of the attention of one group, bytes: ``SCORES`` scores per pair of tokens and head."""
+    return SCORES * (2 if bf16 else 4) * shape.heads * pairs
 
 
 def plan_memory(
@@ -186,9 +186,9 @@ def plan_memory(
 def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:
     """Return what a forward and backward pass holds: activations of all layers, and the larger of the head and of one layer."""
     smaller = "optim.tokens_per_batch" if model.gradient_checkpointing else "model.gradient_checkpointing: true"
-    layer = attention_bytes(shape, group.pairs) + recomputed_bytes(shape, tokens, model)
-    held = max(head_bytes(shape, tokens, bf16=model.bf16), layer)
-    what = f"scores of {CHUNK} tokens, or of a group of {group.tokens} in attention"
+    layer = attention_bytes(shape, group.pairs, bf16=model.bf16) + recomputed_bytes(shape, tokens, model)
+    held = max(head_bytes(shape, tokens, bf16=model.bf16, gpu=torch.cuda.is_available()), layer)
+    what = f"a block of logits, or a group of {group.tokens} tokens in attention"
     return (
         MemoryRow("activations", activation_bytes(shape, tokens, model), "step", f"a micro-batch of {tokens} tokens", smaller),
         MemoryRow("logits or one layer", held, "step", what, "data.max_tokens"),

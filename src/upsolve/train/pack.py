@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import OptimConfig
+from upsolve.policy.tokens import common_prefix
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 
 __all__ = ["PackedBatch", "pack", "plan_steps"]
@@ -119,12 +120,6 @@ def families(groups: Sequence[EncodedGroup], most: int) -> list[Family]:
 def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
     """Split items into lists of at most ``size``."""
     return [items[at : at + size] for at in range(0, len(items), size)]
-
-
-def common_prefix(some: Sequence[int], others: Sequence[int]) -> int:
-    """Return the number of tokens with which both prompts begin, less than the length of the shorter one."""
-    most = min(len(some), len(others)) - 1
-    return next((at for at in range(most) if some[at] != others[at]), most)
 
 
 def chunks(groups: Sequence[T], budget: int) -> list[list[T]]:
