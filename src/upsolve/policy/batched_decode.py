@@ -111,12 +111,10 @@ def slot_attention(
 
 def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, None]:
     """Causal attention of the last tokens of a prompt; by SDPA, unless scores are capped or the sliding window is shorter than the prompt."""
-    queries, length, window = query.shape[2], key.shape[2], options.get("sliding_window")
-    before, windowed = length - queries, window is not None and window < length
-    seen = torch.ones(queries, length, dtype=torch.bool, device=query.device).tril(before)
-    if windowed:
-        seen = seen.triu(before + 1 - window)
-    if windowed or options.get("softcap"):
+    queries, length = query.shape[2], key.shape[2]
+    before, window = length - queries, options.get("sliding_window") or length
+    seen = torch.ones(queries, length, dtype=torch.bool, device=query.device).tril(before).triu(before + 1 - window)
+    if window < length or options.get("softcap"):
         return tree_attention(module, query, key, value, seen[None, None], **options)
     given: dict[str, Any] = {"attn_mask": seen} if before else {"is_causal": True}
     out = functional.scaled_dot_product_attention(query, key, value, **given, scale=options["scaling"], enable_gqa=True)
