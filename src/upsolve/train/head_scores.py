@@ -11,7 +11,7 @@ from torch import Tensor
 
 from upsolve.policy.head import Head
 
-__all__ = ["ScoreTokens", "block_elements"]
+__all__ = ["block_elements", "score_tokens"]
 
 CPU_BLOCK, GPU_BLOCK = 2**20, 2**25
 """Most logits of a block: on CPUs 4 MiB, which stay in the cache; on GPUs few, large kernels."""
@@ -24,6 +24,23 @@ def block_elements(tokens: int, vocabulary: int, *, gpu: bool) -> int:
     return tokens * min(vocabulary, max(NARROWEST, (GPU_BLOCK if gpu else CPU_BLOCK) // max(tokens, 1)))
 
 
+def score_tokens(
+    hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, *, dtype: torch.dtype, scale: float = 1.0, cap: float | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-probabilities [T], with gradient, entropies [T], nats, and variances of the logits [T], all in float32.
+
+    Args:
+        hidden_TD: hidden states that predict the tokens.
+        weight_VD: weight of the head, in the dtype in which it is trained.
+        target_T: ids of the tokens.
+        dtype: dtype of the matrix products.
+        scale: factor of the logits (``Head.scale``).
+        cap: limit of the logits (``Head.cap``).
+    """
+    scores: Any = ScoreTokens.apply(hidden_TD, weight_VD, target_T, dtype, scale, cap)
+    return scores
+
+
 class ScoreTokens(torch.autograd.Function):
     """Log-probability, entropy and variance of the logits of each token; the logits are recomputed in the backward pass.
 
@@ -34,17 +51,7 @@ class ScoreTokens(torch.autograd.Function):
     def forward(
         ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, dtype: torch.dtype, scale: float, cap: float | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities [T], entropies [T], nats, and variances of the logits [T], all in float32.
-
-        Args:
-            ctx: what the backward pass needs.
-            hidden_TD: hidden states that predict the tokens.
-            weight_VD: weight of the head, in the dtype in which it is trained.
-            target_T: ids of the tokens.
-            dtype: dtype of the matrix products.
-            scale: factor of the logits (``Head.scale``).
-            cap: limit of the logits (``Head.cap``).
-        """
+        """Return log-probabilities, entropies and variances of the logits (``score_tokens``)."""
         hidden_TD, head = hidden_TD.to(dtype), Head(weight_VD.to(dtype), scale, cap)
         highest, target = (torch.full(target_T.shape, -torch.inf, device=hidden_TD.device) for _ in range(2))
         total, weighted, plain, squares = (torch.zeros_like(highest) for _ in range(4))

@@ -19,7 +19,7 @@ from upsolve.policy.flex import FLEX, block_mask
 from upsolve.policy.head import head_of
 from upsolve.policy.layout import layout, places
 from upsolve.policy.varlen import VARLEN, sequences
-from upsolve.train.head_scores import ScoreTokens
+from upsolve.train.head_scores import score_tokens
 from upsolve.train.pack import PackedBatch
 
 __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
@@ -157,6 +157,6 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
     kind, count = hidden.device.type, len(batch.target_T)
     autocast = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if autocast else torch.promote_types(picked.dtype, head.weight_VD.dtype)
-    scores = ScoreTokens.apply(picked, head.weight_VD, target, dtype, head.scale, head.cap)
+    scores = score_tokens(picked, head.weight_VD, target, dtype=dtype, scale=head.scale, cap=head.cap)
     logp, entropy, variance = (values[:count] for values in scores)
     return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked[:count], value_head))
