@@ -16,8 +16,8 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 MODEL ?= smollm2-135m
 SEED ?= 0
 OUT ?= runs/demo-$(SEED)
-# processes of pytest; 0: one. Tests of the sandbox watch processes and time: with more processes they disturb each other
-JOBS ?= 0
+# processes of pytest; 0: one. Tests of the sandbox watch processes and time: one process runs all of these (tests/conftest.py)
+JOBS ?= 2
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo demo-python test test-all gpu lint test-pythons test-languages test-vllm check install clean
@@ -29,10 +29,10 @@ demo-python: install
 	$(BIN)/upsolve run demo_python --model $(MODEL) --seed $(SEED) --out runs/demo-python-$(SEED) $(ARGS)
 
 test: lint
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-all: lint
-	$(BIN)/pytest -n $(JOBS) -m 'not gpu and not languages and not vllm' $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m 'not gpu and not languages and not vllm' $(ARGS)
 
 lint: install
 	$(BIN)/ruff check src tests tools benchmarks
