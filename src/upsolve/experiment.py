@@ -109,33 +109,33 @@ def run_recipe(
     Raises:
         TrainingError: the folder holds results of another recipe.
     """
-    place, processes = Path(folder), Processes()
+    path, processes = Path(folder), Processes()
     report = progress if progress and processes.is_main else no_progress
-    processes.from_main(lambda: claim(place, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
+    processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
     check_run(recipe, split.groups["train"])
     tasks = held_out(split, recipe.data.archive, recipe.evaluate)
     sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
 
     def measured(model: ModelConfig, name: str) -> Sweep:
-        return processes.from_main(lambda: sweep(place / f"{name}.json", model=model))
+        return processes.from_main(lambda: sweep(path / f"{name}.json", model=model))
 
     before = measured(recipe.model, "base")
-    check_temperatures(before, recipe.evaluate, place)
-    finished, training = load_trained(place / "training"), place / "training"
+    check_temperatures(before, recipe.evaluate, path)
+    finished, training = load_trained(path / "training"), path / "training"
     on_step = partial(report_step, report)
     trained = train(recipe, split.groups["train"], split.groups["dev"], training, on_step=on_step, show=report)
     if processes.is_main and trained != finished:
-        remove_evaluation(place)
+        remove_evaluation(path)
     after = measured(recipe.model.at(str(trained.folder)), "trained")
     if processes.is_main:
-        seen = Archive(training / "rollouts").groups() if recipe.source.rounds else split.groups["train"]
+        groups = Archive(training / "rollouts").groups() if recipe.source.rounds else split.groups["train"]
         authors = () if recipe.source.rounds else recipe.data.authors
-        rewarded = rewards_of([select(group, authors) for group in seen], recipe.reward, recipe.verify)
+        rewarded = rewards_of([select(group, authors) for group in groups], recipe.reward, recipe.verify)
         facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
-        content = content_of(recipe.name, (before, after), trained, folder=place, tasks=tasks)
-        told = {"ks": recipe.evaluate.ks, "rewarded": rewarded, "facts": facts, "recipe_yaml": recipe_yaml(recipe)}
-        write_report(place / "report.html", replace(content, **told))
+        content = content_of(recipe.name, (before, after), trained, folder=path, tasks=tasks)
+        fields = {"ks": recipe.evaluate.ks, "rewarded": rewarded, "facts": facts, "recipe_yaml": recipe_yaml(recipe)}
+        write_report(path / "report.html", replace(content, **fields))
     processes.wait()
     return before, after, trained
 
@@ -161,21 +161,23 @@ def run_folds(
     """
     if folds < 2:
         raise ConfigError(f"--folds: at least 2, got {folds}")
-    place, sweeps = Path(folder), list[tuple[Sweep, Sweep]]()
+    path, sweeps = Path(folder), list[tuple[Sweep, Sweep]]()
     for fold in range(folds):
         data = recipe.data.model_copy(update={"folds": folds, "fold": fold})
         report = labelled(progress or no_progress, f"fold {fold + 1} of {folds}")
         before, after, _ = run_recipe(
-            recipe.model_copy(update={"data": data}), place / f"fold-{fold}", progress=report, fresh=fresh
+            recipe.model_copy(update={"data": data}), path / f"fold-{fold}", progress=report, fresh=fresh
         )
         sweeps.append((before, after))
-    whole = pooled([before for before, _ in sweeps]), pooled([after for _, after in sweeps])
+    pooled_sweeps = pooled([before for before, _ in sweeps]), pooled([after for _, after in sweeps])
     if Processes().is_main:
-        for sweep in whole:
-            save_sweep(sweep, place / f"{sweep.name}.json")
+        for sweep in pooled_sweeps:
+            save_sweep(sweep, path / f"{sweep.name}.json")
         title = f"{recipe.name}: before and after training, {folds} folds"
-        write_report(place / "report.html", ReportContent(title, whole, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe)))
-    return whole
+        write_report(
+            path / "report.html", ReportContent(title, pooled_sweeps, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe))
+        )
+    return pooled_sweeps
 
 
 def remove_evaluation(folder: Path) -> None:

@@ -125,7 +125,7 @@ def spelled(kind: str, value: Any) -> str:
         if record is value:
             return name
     for module in [*sys.modules.values()]:
-        for attribute, held in [*getattr(module, "__dict__", {}).items()]:
-            if held is value:
+        for attribute, candidate in [*getattr(module, "__dict__", {}).items()]:
+            if candidate is value:
                 return f"{module.__name__}:{attribute}"
     raise ValueError(f"a {kind} passed in Python must be an attribute of a module, so that a run can be resumed: {value!r}")

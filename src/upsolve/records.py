@@ -46,9 +46,9 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     from pydantic import ValidationError
 
     computed = ("attempt_id",) if kind is Attempt else ()
-    given = {name: value for name, value in row.items() if value is not None and name not in computed}
+    fields = {name: value for name, value in row.items() if value is not None and name not in computed}
     try:
-        return adapter(kind).validate_python(given)
+        return adapter(kind).validate_python(fields)
     except ValidationError as error:
         raise ValueError(explain(error, kind)) from None
 
@@ -78,11 +78,11 @@ def explain(error: "ValidationError", kind: type) -> str:
 
 
 def explain_one(part: "ErrorDetails", kind: type) -> str:
-    """Return one problem: its place, and the value or the name that was probably meant."""
-    place = ".".join(map(str, part["loc"]))
+    """Return one problem: its key, and the invalid value or, for an unknown name, a similar field."""
+    key = ".".join(map(str, part["loc"]))
     if part["type"] == "missing":
-        return f"{place} is missing"
+        return f"{key} is missing"
     if part["type"] == "unexpected_keyword_argument":
-        close = get_close_matches(place, kind.__dataclass_fields__, n=1)
-        return f"unknown field {place}" + (f", did you mean {close[0]}?" if close else "")
-    return f"{place}: {part['msg']}, not {str(part['input'])[:60]!r}"
+        close = get_close_matches(key, kind.__dataclass_fields__, n=1)
+        return f"unknown field {key}" + (f", did you mean {close[0]}?" if close else "")
+    return f"{key}: {part['msg']}, not {str(part['input'])[:60]!r}"

@@ -130,7 +130,7 @@ def test_the_likelihood_is_the_mean_over_tasks_of_the_mean_over_tokens(tiny_mode
     ]
     failed = replace(groups[2], verdicts=tuple(replace(v, status=Status.FAILED) for v in groups[2].verdicts))
     config = stages_of(tiny_model)["model"]
-    found, tasks = heldout_likelihood([failed, *groups], config, most=2)
+    found, tasks = heldout_likelihood([failed, *groups], config, max_tasks=2)
     model, codec, means = load_model(tiny_model), load_codec(tiny_model), []
     for group in groups[:2]:
         prompt = codec.prompt(group.task).ids_P
@@ -139,4 +139,4 @@ def test_the_likelihood_is_the_mean_over_tasks_of_the_mean_over_tokens(tiny_mode
             scores = model(torch.tensor([[*prompt, *ids]])).logits[0].log_softmax(-1)
         means.append(sum(float(scores[len(prompt) - 1 + i, token]) for i, token in enumerate(ids)) / len(ids))
     assert (found, tasks) == (pytest.approx(sum(means) / 2, abs=1e-4), 2)
-    assert heldout_likelihood([failed], config, most=9) == (None, 0) == heldout_likelihood(groups, config, most=0)
+    assert heldout_likelihood([failed], config, max_tasks=9) == (None, 0) == heldout_likelihood(groups, config, max_tasks=0)

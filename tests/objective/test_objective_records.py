@@ -60,7 +60,7 @@ def test_an_objective_is_one_file():
 def test_an_advantage_is_one_file():
     config = AdvantageConfig(kind="my_objective:BEST", options={"scale": 0.5})
     assert advantage(np.array([0.0, 1.0, 1.0]), config).tolist() == [0.0, 0.5, 0.5]
-    with pytest.raises(ValueError, match="2 finite advantages wanted"):
+    with pytest.raises(ValueError, match="expected 2 finite advantages"):
         advantage(np.array([0.0, 1.0]), AdvantageConfig(kind="my_objective:BROKEN"))
 
 

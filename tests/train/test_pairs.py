@@ -48,15 +48,15 @@ def test_edit_pairs_prefer_the_smallest_edit():
     # + to -: 1; "sum([a, b])" to "sum([a])": 3 removed
     ranks = {pair: rank for rank, pair in by_edit(MIXED)}
     assert ranks[0, 1] == 1 and ranks[2, 3] == 3
-    assert build_pairs(MIXED, "edit", np.random.default_rng(0), most=1) == [(0, 1)]
-    assert build_pairs(MIXED, "edit", np.random.default_rng(0), most=9) == [(0, 1), (2, 3)]
+    assert build_pairs(MIXED, "edit", np.random.default_rng(0), max_pairs=1) == [(0, 1)]
+    assert build_pairs(MIXED, "edit", np.random.default_rng(0), max_pairs=9) == [(0, 1), (2, 3)]
 
 
 def test_the_generator_decides_and_no_attempt_is_paired_twice():
     seen = set()
     for seed in range(20):
-        pairs = build_pairs(MIXED, "outcome", np.random.default_rng(seed), most=9)
-        assert pairs == build_pairs(MIXED, "outcome", np.random.default_rng(seed), most=9)
+        pairs = build_pairs(MIXED, "outcome", np.random.default_rng(seed), max_pairs=9)
+        assert pairs == build_pairs(MIXED, "outcome", np.random.default_rng(seed), max_pairs=9)
         seen.add(tuple(sorted(pairs)))
     assert seen == {((0, 1), (2, 3)), ((0, 3), (2, 1))}
 
@@ -107,7 +107,7 @@ def test_focal_weights_on_a_real_tokenizer():
 
 @pytest.mark.parametrize("kind", ["outcome", "efficiency", "edit"])
 def test_a_group_without_a_difference_gives_no_pair(kind):
-    assert build_pairs(group(("x", PASSED, 0.1), ("y", PASSED, 0.1)), kind, np.random.default_rng(0), most=4) == []
+    assert build_pairs(group(("x", PASSED, 0.1), ("y", PASSED, 0.1)), kind, np.random.default_rng(0), max_pairs=4) == []
 
 
 def pairs_of(groups, recipe):

@@ -99,7 +99,7 @@ def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | No
         )
     rewards = check(rewards_G)
     inputs = AdvantageInputs(rewards, np.full(rewards.size, np.nan) if logp_G is None else logp_G, seed)
-    found: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
-    if found.shape != rewards.shape or not np.isfinite(found).all():
-        raise ValueError(f"advantage.kind {config.kind}: {rewards.size} finite advantages wanted, got {found!r}")
-    return found
+    advantages_G: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
+    if advantages_G.shape != rewards.shape or not np.isfinite(advantages_G).all():
+        raise ValueError(f"advantage.kind {config.kind}: expected {rewards.size} finite advantages, got {advantages_G!r}")
+    return advantages_G

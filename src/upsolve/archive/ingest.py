@@ -245,14 +245,14 @@ class Import:
     def is_new(self, task: Task, report: IngestReport) -> bool:
         """Return whether a task is new; a task with a stored id and different content is set aside."""
         content = self.archive.content_of(task)
-        known = self.tasks.setdefault(task.task_id, "")
-        self.tasks[task.task_id] = known or content
-        if known and known != content:
+        stored = self.tasks.setdefault(task.task_id, "")
+        self.tasks[task.task_id] = stored or content
+        if stored and stored != content:
             reason = f"task {task.task_id} is stored with another content; give one of them a new id"
             self.bad.append(BadRow(str(self.path), 0, reason, str(task)[:500]))
-        elif known:
+        elif stored:
             report.added["repeated"] += 1
-        return not known
+        return not stored
 
     def finish(self, report: IngestReport) -> IngestReport:
         """Count new records, and write the rows set aside."""

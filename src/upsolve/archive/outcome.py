@@ -62,15 +62,15 @@ def recorded_verdict(
     Raises:
         ValueError: a status is unknown, or a value has another type.
     """
-    given = {name: row[name] for name in OUTCOME_FIELDS if row.get(name) not in (None, "")}
-    outcomes = [status_of(value, words) for value in given.pop("outcomes", ())]
-    if "status" in given:
-        status = status_of(given.pop("status"), words)
+    values = {name: row[name] for name in OUTCOME_FIELDS if row.get(name) not in (None, "")}
+    outcomes = [status_of(value, words) for value in values.pop("outcomes", ())]
+    if "status" in values:
+        status = status_of(values.pop("status"), words)
     elif outcomes:
         status = next((one for one in outcomes if one is not Status.PASSED), Status.PASSED)
     else:
         return None
     counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}
-    message = str(given.pop("error", ""))[:500]
-    fields = {"judge": judge, **counts, **given, "status": status, "outcomes": outcomes, "error_message": message}
+    message = str(values.pop("error", ""))[:500]
+    fields = {"judge": judge, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
     return from_row(Verdict, {**fields, "attempt_id": attempt_id})

@@ -30,21 +30,21 @@ def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
     returned with the findings of upsolve's analyses.
     """
     scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
-    theirs = [verdict for verdict in scored if recorded(verdict)]
-    ours = [verdict for verdict in scored if not recorded(verdict)]
+    imported = [verdict for verdict in scored if recorded(verdict)]
+    judged = [verdict for verdict in scored if not recorded(verdict)]
     if not scored:
         return verdicts[-1] if verdicts else None
-    if not theirs:
-        return ours[-1]
-    if ours and (task.official or 0 < theirs[-1].total <= ours[-1].total):
-        return ours[-1]
-    return with_analyses(theirs[-1], verdicts)
+    if not imported:
+        return judged[-1]
+    if judged and (task.official or 0 < imported[-1].total <= judged[-1].total):
+        return judged[-1]
+    return with_analyses(imported[-1], verdicts)
 
 
 def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
     """Return a verdict, with the analyses of another one if it has none."""
-    found = next((other for other in reversed(others) if other.analyses), None)
-    if verdict.analyses or found is None:
+    analysed = next((other for other in reversed(others) if other.analyses), None)
+    if verdict.analyses or analysed is None:
         return verdict
-    about_code = tuple(finding for finding in found.findings if finding.kind not in OUTCOME_FINDINGS)
-    return replace(verdict, analyses=found.analyses, findings=(*verdict.findings, *about_code))
+    about_code = tuple(finding for finding in analysed.findings if finding.kind not in OUTCOME_FINDINGS)
+    return replace(verdict, analyses=analysed.analyses, findings=(*verdict.findings, *about_code))

@@ -38,21 +38,21 @@ class Source:
     """Maps the given path to the file or folder; a source may accept names of built-in data."""
 
 
-def parse_options(name: str, source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
+def parse_options(name: str, source: Source, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with values of the declared types.
 
     Raises:
         SourceError: the source lacks an option, or a value has another type; says which options there are.
     """
-    known = {option.name: option for option in source.options}
+    declared = {option.name: option for option in source.options}
     values: dict[str, Any] = {}
-    for key, value in given.items():
-        if key not in known:
-            close = get_close_matches(key, known, n=1)
-            has = f"did you mean {close[0]}?" if close else f"its options: {', '.join(known) or 'none'}"
+    for key, value in options.items():
+        if key not in declared:
+            close = get_close_matches(key, declared, n=1)
+            has = f"did you mean {close[0]}?" if close else f"its options: {', '.join(declared) or 'none'}"
             raise SourceError(f"source {name} has no option {key}; {has}")
         try:
-            values[key] = known[key].kind(value)
+            values[key] = declared[key].kind(value)
         except ValueError as error:
-            raise SourceError(f"source {name}, option {key}: {value!r} is not of type {known[key].kind.__name__}") from error
+            raise SourceError(f"source {name}, option {key}: {value!r} is not of type {declared[key].kind.__name__}") from error
     return values

@@ -111,15 +111,15 @@ def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, 
         ConfigError: a value names no split.
     """
     if unknown := [(task_id, name) for task_id, name in names.items() if name not in RECORDED]:
-        (task_id, name), said = unknown[0], ", ".join(RECORDED)
+        (task_id, name), known = unknown[0], ", ".join(RECORDED)
         raise ConfigError(
-            f"data.split_by: {by!r} of {len(unknown)} tasks is not one of {said}, such as {name[:100]!r} of {task_id}"
+            f"data.split_by: {by!r} of {len(unknown)} tasks is not one of {known}, such as {name[:100]!r} of {task_id}"
         )
     chosen = {task_id: RECORDED[name] for task_id, name in names.items()}
     if "dev" in chosen.values():
         return chosen
-    whole = fractions["train"] + fractions["dev"]
-    shares = {split: fractions[split] / whole for split in ("train", "dev")}
+    total = fractions["train"] + fractions["dev"]
+    shares = {split: fractions[split] / total for split in ("train", "dev")}
     return {name: by_hash(name, shares, seed) if split == "train" else split for name, split in chosen.items()}
 
 
@@ -131,10 +131,10 @@ def split_names(names: Iterable[str], fractions: Mapping[str, float], *, seed: i
 
 def by_hash(name: str, fractions: Mapping[str, float], seed: int) -> str:
     """Return the split of a name: where its hash, as a number in [0, 1), falls among the shares."""
-    place, border = int(content_id(str(seed), name), 16) / 16**20, 0.0
+    position, border = int(content_id(str(seed), name), 16) / 16**20, 0.0
     for split, fraction in fractions.items():
         border += fraction
-        if place < border:
+        if position < border:
             return split
     return next(reversed([*fractions]))
 
@@ -169,32 +169,32 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
     by_reference = {task.reference: task for task in right if task.reference}
     by_prompt = {words: task for task, words in others if words}
     holders: dict[Run, list[int]] = {}
-    for place, (_, words) in enumerate(others):
+    for index, (_, words) in enumerate(others):
         for run in words:
-            holders.setdefault(run, []).append(place)
+            holders.setdefault(run, []).append(index)
     for task in left:
-        mine = compared(task, few=few)
+        runs = compared(task, few=few)
         if twin := by_reference.get(task.reference):
             leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
-        elif not few and (twin := by_prompt.get(mine)):
+        elif not few and (twin := by_prompt.get(runs)):
             leaks.append(Leak(task.task_id, twin.task_id, "the same prompt"))
         elif few:
             leaks += [
                 Leak(task.task_id, other.task_id, "nearly the same prompt")
-                for other, theirs in sharing(mine, others, holders, threshold)
-                if len(mine & theirs) >= threshold * len(mine | theirs)
+                for other, other_runs in sharing(runs, others, holders, threshold)
+                if len(runs & other_runs) >= threshold * len(runs | other_runs)
             ]
     return leaks
 
 
 def sharing(
-    mine: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
+    runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
 ) -> list[tuple[Task, frozenset[Run]]]:
     """Return the prompts that can overlap enough: at most a share 1 - threshold of a prompt's runs may be missing in the other, so of the
     rarest runs, one more than that, the other has at least one."""
-    most_missing = int((1 - threshold) * len(mine) + 1e-9)
-    rarest = sorted(mine, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
-    return [others[place] for place in sorted({place for run in rarest for place in holders.get(run, ())})]
+    most_missing = int((1 - threshold) * len(runs) + 1e-9)
+    rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
+    return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
 
 
 def compared(task: Task, *, few: bool) -> frozenset[Run]:

@@ -113,11 +113,11 @@ class Archive:
             raise ArchiveError(
                 f"{self.path}: already has a task {other[0].task_id} with different content; rename one of the two"
             )
-        every, judged = list(attempts), list(verdicts)
-        known = set(self.column("attempts", "attempt_id")) if every else set[str]()
-        self.write(fresh, every, judged, tag=tag)
-        distinct = {attempt.attempt_id for attempt in every} - known
-        return Appended(len(fresh), len(distinct), len(every) - len(distinct), len(judged))
+        new_attempts, new_verdicts = list(attempts), list(verdicts)
+        known = set(self.column("attempts", "attempt_id")) if new_attempts else set[str]()
+        self.write(fresh, new_attempts, new_verdicts, tag=tag)
+        distinct = {attempt.attempt_id for attempt in new_attempts} - known
+        return Appended(len(fresh), len(distinct), len(new_attempts) - len(distinct), len(new_verdicts))
 
     def write(self, tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, tag: str = "") -> None:
         """Write records without comparing them with the stored ones, so that many writes take linear time."""
@@ -187,16 +187,16 @@ class Archive:
 
     def tagged(self, name: str, tag: str) -> list[Any]:
         """Return the records of one kind that were appended under a tag, duplicates included."""
-        found: list[Any] = []
+        records: list[Any] = []
         for part in self.parts(name):
             if part.stem.endswith(f"-{tag}"):
-                found += [from_row(KINDS[name], row) for row in pq.read_table(part, schema=TABLES[name]).to_pylist()]
-        return found
+                records += [from_row(KINDS[name], row) for row in pq.read_table(part, schema=TABLES[name]).to_pylist()]
+        return records
 
     def tasks(self) -> list[Task]:
         """Return all tasks, in the order of import."""
-        found = [from_row(Task, row) for row in self.table("tasks").to_pylist()]
-        return list({task.task_id: task for task in found}.values())
+        tasks = [from_row(Task, row) for row in self.table("tasks").to_pylist()]
+        return list({task.task_id: task for task in tasks}.values())
 
     def attempts(self) -> list[Attempt]:
         """Return the attempts in the order of import; attempts equal in every field are merged, and their counts added.
@@ -234,9 +234,9 @@ class Archive:
             by_task.setdefault(attempt.task_id, []).append(attempt)
         groups: list[Group] = []
         for task in self.tasks():
-            if mine := by_task.get(task.task_id):
-                verdicts = tuple(preferred(by_attempt.get(attempt.attempt_id, ()), task) for attempt in mine)
-                groups.append(Group(task, tuple(mine), verdicts))
+            if attempts := by_task.get(task.task_id):
+                verdicts = tuple(preferred(by_attempt.get(attempt.attempt_id, ()), task) for attempt in attempts)
+                groups.append(Group(task, tuple(attempts), verdicts))
         return groups
 
     def query(self, sql: str) -> Any:

@@ -49,9 +49,9 @@ ModelName = Annotated[
 ArchivePath = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")]
 
 
-def print_version(wanted: bool) -> None:
+def print_version(requested: bool) -> None:
     """Print the version and exit."""
-    if wanted:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -91,10 +91,10 @@ def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:
 
     ks = defined_ks(sweeps, ks)
     try:
-        found = [(capability(sweeps[0], other, max(ks)), drops(sweeps[0].many, other.many, ks)) for other in sweeps[1:]]
+        comparisons = [(capability(sweeps[0], other, max(ks)), drops(sweeps[0].many, other.many, ks)) for other in sweeps[1:]]
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
-    for change, fallen in found:
+    for change, fallen in comparisons:
         typer.echo("\n".join((change.sentence, *change.warnings, *fallen)))
     for table in result_tables(sweeps, ks):
         show(table)

@@ -62,12 +62,12 @@ def ingest(
         raise typer.Exit(1)
 
 
-def pairs(given: list[str]) -> dict[str, str]:
+def pairs(words: list[str]) -> dict[str, str]:
     """Return the values of ``key=value`` words by key."""
-    for text in given:
+    for text in words:
         if "=" not in text:
             raise typer.BadParameter(f"--option {text}: must be key=value")
-    return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in given)}
+    return {key.replace("-", "_"): value for key, _, value in (text.partition("=") for text in words)}
 
 
 def loose_options(words: list[str]) -> dict[str, str]:
@@ -104,11 +104,13 @@ def info(archive: ArchivePath) -> None:
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
 
-    found = archive_info(open_archive(archive))
-    counts = tuple((name.replace("_", " "), f"{value:,}") for name, value in asdict(found).items() if isinstance(value, int))
+    statistics = archive_info(open_archive(archive))
+    counts = tuple(
+        (name.replace("_", " "), f"{value:,}") for name, value in asdict(statistics).items() if isinstance(value, int)
+    )
     show(Table(archive, ("", "count"), counts))
     for title in ("statuses", "judges", "sources", "authors"):
-        parts: dict[str, int] = getattr(found, title)
+        parts: dict[str, int] = getattr(statistics, title)
         if parts:
             rows = tuple((name or "(none)", f"{count:,}") for name, count in parts.items())
             show(Table(TITLES[title], (title, "count"), rows))

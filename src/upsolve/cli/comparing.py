@@ -42,10 +42,10 @@ def compare(
     """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts."""
     from upsolve.report.tables import runs_table, worth_table
 
-    found = [run_result(folder) for folder in runs]
+    results = [run_result(folder) for folder in runs]
     try:
-        show(runs_table(found))
-        show(worth_table(found))
+        show(runs_table(results))
+        show(worth_table(results))
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
 
@@ -91,8 +91,8 @@ def power(
     except ValueError as error:
         raise ConfigError(f"--rate, --correlation: {error}") from error
     deviation = observed_deviation(run) if run else assumed
-    seen, how = 100 * detectable(tasks, deviation), f"as observed in {run}" if run else "one greedy answer each"
-    typer.echo(f"{tasks} tasks, {how}, show a difference of {seen:.1f} points in 80 % of cases (paired, p < 0.05)")
+    points, assumption = 100 * detectable(tasks, deviation), f"as observed in {run}" if run else "one greedy answer each"
+    typer.echo(f"{tasks} tasks, {assumption}, show a difference of {points:.1f} points in 80 % of cases (paired, p < 0.05)")
     for difference in DIFFERENCES:
         typer.echo(f"{100 * difference:4.0f} points need {tasks_needed(difference, deviation):6} tasks")
 

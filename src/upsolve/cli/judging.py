@@ -79,21 +79,21 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
     refuse_shipped(archive)
     store = Archive(archive)
     todo, done, lost = to_judge(store, how, everything=everything)
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     written = 0
     with bars() as progress:
         try:
             for _, verdict in judged(todo, how):
-                found.append(verdict)
-                progress("verify", len(found), len(todo))
-                if len(found) % BATCH == 0:
-                    store.append(verdicts=found[written:])
-                    written = len(found)
+                verdicts.append(verdict)
+                progress("verify", len(verdicts), len(todo))
+                if len(verdicts) % BATCH == 0:
+                    store.append(verdicts=verdicts[written:])
+                    written = len(verdicts)
         finally:  # an interrupt loses no verdict
-            store.append(verdicts=found[written:])
+            store.append(verdicts=verdicts[written:])
     typer.echo(f"judged {len(todo)}, {done} were judged before, {lost} have no task here")
-    if found:
-        show_outcomes(found)
+    if verdicts:
+        show_outcomes(verdicts)
 
 
 def to_judge(store: "Archive", how: Judging, *, everything: bool) -> "tuple[list[tuple[Task, Attempt]], int, int]":
@@ -143,7 +143,7 @@ def doctor(
     """Check the layers of the sandbox and try all attacks; the exit code is 1 if a required layer is missing or an attack succeeds."""
     from upsolve.verify.doctor import checks
 
-    failed, made, group = 0, 0, ""
+    failed, checked, group = 0, 0, ""
     with bars() as progress:
         how = Judging(workers=workers, executor=executor, isolation=isolation)
         for check in checks(how, quick=quick, progress=lambda done, total: progress("attacks", done, total)):
@@ -151,8 +151,8 @@ def doctor(
                 group = check.group
                 typer.echo(f"\n{group}")
             typer.echo(f"{'ok ' if check.ok else 'NO '} {check.name:<36} {check.detail}")
-            made += 1
+            checked += 1
             failed += check.required and not check.ok
-    typer.echo(f"\n{made} checks, {failed} failed" + (", no attack was tried" if group == "layers" else ""))
+    typer.echo(f"\n{checked} checks, {failed} failed" + (", no attack was tried" if group == "layers" else ""))
     if failed:
         raise typer.Exit(code=1)

@@ -22,10 +22,10 @@ def memory(recipe: RecipeFile, archive: ArchiveName = "", model: ModelName = "",
     from upsolve.train.memory import available_bytes, memory_of
 
     groups = [*islice(open_archive(loaded.data.archive).groups(), SEEN_GROUPS)]
-    plan, there = memory_of(loaded, groups), available_bytes()
+    plan, available = memory_of(loaded, groups), available_bytes()
     rows = [(row.name, row.phase, f"{row.bytes / 2**20:,.0f}", row.note) for row in plan.rows]
-    rows.append(("peak", "", f"{plan.peak_bytes / 2**20:,.0f}", f"{there / 2**20:,.0f} MiB are available here"))
+    rows.append(("peak", "", f"{plan.peak_bytes / 2**20:,.0f}", f"{available / 2**20:,.0f} MiB are available here"))
     show(Table("memory of one process", ("what", "when", "MiB", "why"), tuple(rows)))
-    if problem := plan.warning(there):
+    if problem := plan.warning(available):
         typer.echo(f"does not fit: {problem}", err=True)
         raise typer.Exit(code=1)

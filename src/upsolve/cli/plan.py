@@ -47,36 +47,36 @@ def plan(
 
     benchmarks = {name: open_archive(name).tasks() for name in against or []}
     with bars() as progress:
-        found = plan_archive(
+        result = plan_archive(
             loaded, with_model=not no_model, judged=judged, tasks=tasks, benchmarks=benchmarks, progress=progress
         )
     if as_json:
-        typer.echo(as_text(found))
+        typer.echo(as_text(result))
     else:
-        show_plan(found)
+        show_plan(result)
 
 
-def as_text(found: "Plan") -> str:
+def as_text(plan: "Plan") -> str:
     """Return a plan as one JSON object; unknown values are null."""
-    numbers = json.loads(json.dumps(asdict(found)), parse_constant=lambda _nan: None)
+    numbers = json.loads(json.dumps(asdict(plan)), parse_constant=lambda _nan: None)
     return json.dumps(numbers, indent=1)
 
 
-def show_plan(found: "Plan") -> None:
+def show_plan(plan: "Plan") -> None:
     """Print the tables and the advice of a plan."""
     from upsolve.report.tables import Table
 
-    rows = [*group_rows(found), *label_rows(found)]
-    show(Table(found.archive, ("archive", "", ""), tuple(rows)))
-    if found.base:
-        show(Table(f"{found.model} before training", ("tasks", "greedy", "temperature 1"), tuple(base_rows(found))))
-        show(Table("a run", ("cost", "", ""), (*likelihood_rows(found), *cost_rows(found))))
-    typer.echo(found.advice)
+    rows = [*group_rows(plan), *label_rows(plan)]
+    show(Table(plan.archive, ("archive", "", ""), tuple(rows)))
+    if plan.base:
+        show(Table(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), tuple(base_rows(plan))))
+        show(Table("a run", ("cost", "", ""), (*likelihood_rows(plan), *cost_rows(plan))))
+    typer.echo(plan.advice)
 
 
-def group_rows(found: "Plan") -> list[tuple[str, str, str]]:
+def group_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about tasks and groups."""
-    groups = found.groups
+    groups = plan.groups
     reasons = [(f"  {reason}", f"{count:,}", "") for reason, count in groups.others.items()]
     left_out = [(f"  attempts left out: {reason}", f"{count:,}", "") for reason, count in groups.left_out.items()]
     return [
@@ -88,9 +88,9 @@ def group_rows(found: "Plan") -> list[tuple[str, str, str]]:
     ]
 
 
-def label_rows(found: "Plan") -> list[tuple[str, str, str]]:
+def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about tests, labels and leaks."""
-    tests, noise, leaks = found.tests, found.noise, found.leaks
+    tests, noise, leaks = plan.tests, plan.noise, plan.leaks
     wrong = f"{noise.false_passes} wrong passes, {noise.false_failures} wrong failures, {noise.unscored} not judged"
     twins = [
         (f"tasks of {name} with a twin in training", f"{n} of {leaks.sizes[name]}", "") for name, n in leaks.counts.items()
@@ -104,24 +104,28 @@ def label_rows(found: "Plan") -> list[tuple[str, str, str]]:
     ]
 
 
-def base_rows(found: "Plan") -> list[tuple[str, str, str]]:
+def base_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about pass rates."""
-    return [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in found.base]
+    return [(f"{row.difficulty}: {row.tasks}", shown(row.greedy), shown(row.sampled)) for row in plan.base]
 
 
-def likelihood_rows(found: "Plan") -> list[tuple[str, str, str]]:
+def likelihood_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about the likelihood of attempts."""
-    given = found.likelihood
-    if given is None:
+    likelihood = plan.likelihood
+    if likelihood is None:
         return []
-    named = (("passed attempts", given.passed), ("failed attempts", given.failed), ("its own samples", given.own))
+    named = (
+        ("passed attempts", likelihood.passed),
+        ("failed attempts", likelihood.failed),
+        ("its own samples", likelihood.own),
+    )
     rows = [(f"log-probability of {name}", nats(one), "nats per token") for name, one in named]
-    return [*rows, ("attempts by this model", shown(given.by_model), "")]
+    return [*rows, ("attempts by this model", shown(likelihood.by_model), "")]
 
 
-def cost_rows(found: "Plan") -> list[tuple[str, str, str]]:
+def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about time and memory."""
-    cost = found.cost
+    cost = plan.cost
     if cost is None:
         return []
     speed = f"{cost.score_tokens_per_second:,.0f} tokens/s forward, {cost.sample_tokens_per_second:,.0f} sampled"
@@ -138,9 +142,9 @@ def shown(share: "Share") -> str:
     return f"{share.count} of {share.of}: {share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share.of else "none"
 
 
-def nats(found: "Estimate | None") -> str:
+def nats(estimate: "Estimate | None") -> str:
     """Return a mean log-probability with its interval."""
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]" if found else "none"
+    return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" if estimate else "none"
 
 
 def minutes(seconds: float) -> str:

@@ -47,12 +47,12 @@ def meant(model: type[BaseModel], path: Sequence[str]) -> str:
     any key that is spelled alike.
     """
     stage, last = ".".join(path[:-1]), path[-1]
-    known = sorted(all_keys(model), key=depth)
-    beside = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == stage}
+    keys = sorted(all_keys(model), key=depth)
+    beside = {key.rpartition(".")[2]: key for key in keys if key.rpartition(".")[0] == stage}
     initials = "".join(word[:1] for word in last.split("_"))
     near = [*get_close_matches(last, beside, n=1, cutoff=0.7), *([initials] if "_" in last and initials in beside else [])]
-    elsewhere = [key for key in known if key.rpartition(".")[2] == last and not is_stage(model, key)]
-    alike = get_close_matches(".".join(path), (key for key in known if key != stage), n=1, cutoff=0.75)
+    elsewhere = [key for key in keys if key.rpartition(".")[2] == last and not is_stage(model, key)]
+    alike = get_close_matches(".".join(path), (key for key in keys if key != stage), n=1, cutoff=0.75)
     return next(iter([*(beside[name] for name in near), *elsewhere, *alike]), "")
 
 
@@ -73,13 +73,13 @@ def owner(model: type[BaseModel], key: str) -> tuple[type[BaseModel], str]:
     Raises:
         ConfigError: there is no such key; names the one that is closest.
     """
-    here: Any = model
+    current: Any = model
     parent, last = model, key.rpartition(".")[2]
     for stage in key.split("."):
-        if not is_model(here) or stage not in here.model_fields:
+        if not is_model(current) or stage not in current.model_fields:
             close = meant(model, key.split("."))
             raise ConfigError(f"no key {key!r} in a recipe" + (f"; did you mean {close}?" if close else ""))
-        parent, here = here, here.model_fields[stage].annotation
+        parent, current = current, current.model_fields[stage].annotation
     return parent, last
 
 
@@ -98,7 +98,7 @@ def describe(model: type[BaseModel], key: str) -> str:
     plain = to_jsonable_python(field.get_default(call_default_factory=True))
     default = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).replace("\n...", "").strip()
     facts = {"type": allowed(parent, name), "default": default}
-    return "\n".join([key, *(f"  {what}: {text}" for what, text in facts.items()), f"  {documentation(parent, name)}"])
+    return "\n".join([key, *(f"  {label}: {text}" for label, text in facts.items()), f"  {documentation(parent, name)}"])
 
 
 def summary(model: type[BaseModel], name: str) -> str:
@@ -133,10 +133,10 @@ def source(model: type[BaseModel]) -> dict[str, tuple[str, str]]:
     """Return the annotation of every key as it is written, without pydantic's marks, and the string under it."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(tree, ast.ClassDef)
-    found: dict[str, tuple[str, str]] = {}
+    keys: dict[str, tuple[str, str]] = {}
     for base in model.__bases__:
         if issubclass(base, BaseModel) and base.model_fields:
-            found |= source(base)
+            keys |= source(base)
     for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
@@ -148,5 +148,5 @@ def source(model: type[BaseModel]) -> dict[str, tuple[str, str]]:
             and isinstance(written.slice, ast.Tuple)
         ):
             written = written.slice.elts[0]
-        found[node.target.id] = (ast.unparse(written), str(text))
-    return found
+        keys[node.target.id] = (ast.unparse(written), str(text))
+    return keys

@@ -78,11 +78,13 @@ def check_recipe(recipe: Recipe) -> None:
 
 def recipe_names() -> dict[str, str]:
     """Return the recipes that come with the package: name -> the comment at the top of its file, in one line."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for file in sorted(RECIPES.glob("*.yaml")):
         lines = file.read_text(encoding="utf-8").splitlines()
-        found[file.stem] = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)).strip()
-    return found
+        comments[file.stem] = " ".join(
+            line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)
+        ).strip()
+    return comments
 
 
 def explain(key: str) -> str:
@@ -103,11 +105,11 @@ def recipe_file(name: str | Path) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    known = {file.stem: file for file in sorted(RECIPES.glob("*.yaml"))}
-    if str(name) in known:
-        return known[str(name)]
-    close = [path.stem] if path.stem in known else get_close_matches(path.stem, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"recipes that come with upsolve: {', '.join(known)}"
+    recipes = {file.stem: file for file in sorted(RECIPES.glob("*.yaml"))}
+    if str(name) in recipes:
+        return recipes[str(name)]
+    close = [path.stem] if path.stem in recipes else get_close_matches(path.stem, recipes, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"recipes that come with upsolve: {', '.join(recipes)}"
     raise ConfigError(f"{name}: no such recipe; {hint}")
 
 

@@ -47,7 +47,7 @@ class RecordConfig(Strict):
         return self
 
 
-def check_options(what: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_options(record: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Check the options that a recipe gives to a record.
 
     Args:
@@ -58,13 +58,13 @@ def check_options(what: str, defaults: Mapping[str, Any], given: Mapping[str, An
     Raises:
         ValueError: an option that the record does not have, or a value of another type.
     """
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in defaults:
             close = get_close_matches(name, defaults, n=1) or sorted(defaults)
             raise ValueError(
-                f"{what} has no option {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "; it has none")
+                f"{record} has no option {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "; it has none")
             )
-        wanted = type(defaults[name])
-        fits = type(value) is wanted or (wanted is float and type(value) is int)
+        kind = type(defaults[name])
+        fits = type(value) is kind or (kind is float and type(value) is int)
         if not fits or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"{what}: option {name} is a {wanted.__name__} such as {defaults[name]!r}, not {value!r}")
+            raise ValueError(f"{record}: option {name} is a {kind.__name__} such as {defaults[name]!r}, not {value!r}")

@@ -169,11 +169,11 @@ def sweep_model(
     temperatures = usable_temperatures(evaluate, tasks.dev)
     dev = tuple(measured(temperature, dev=True) for temperature in temperatures) if len(temperatures) > 1 else ()
     best, many = (best_temperature(dev, k) if dev else temperatures[0] for k in (1, evaluate.dev_samples))
-    wanted = {best, many, temperatures[-1], *(t for t in temperatures if t == 0)}
-    test = {temperature: measured(temperature, dev=False) for temperature in sorted(wanted)}
+    chosen = {best, many, temperatures[-1], *(t for t in temperatures if t == 0)}
+    test = {temperature: measured(temperature, dev=False) for temperature in sorted(chosen)}
     measurement.finish()
     logp = (
-        heldout_likelihood(tasks.stored, model, most=evaluate.likelihood_tasks)
+        heldout_likelihood(tasks.stored, model, max_tasks=evaluate.likelihood_tasks)
         if sample.engine == "transformers"
         else (None, 0)
     )

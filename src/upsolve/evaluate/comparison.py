@@ -54,11 +54,11 @@ class Comparison:
     @property
     def headline(self) -> str:
         """One short sentence that begins with the outcome."""
-        said = {"gain": "Gain", "loss": "Loss", "undecided": "No difference shown", "too few tasks": "Too few tasks to tell"}
+        titles = {"gain": "Gain", "loss": "Loss", "undecided": "No difference shown", "too few tasks": "Too few tasks to tell"}
         if self.paired is None:
-            return f"{said[self.outcome]}: pass@{self.k} is undefined for every task in one of the two"
+            return f"{titles[self.outcome]}: pass@{self.k} is undefined for every task in one of the two"
         before, after = (f"{100 * mean:.1f} %" for mean in self.means)
-        return f"{said[self.outcome]}: {self.after} {after}, {self.before} {before} ({points(self.paired.difference.mean)} points pass@{self.k})"
+        return f"{titles[self.outcome]}: {self.after} {after}, {self.before} {before} ({points(self.paired.difference.mean)} points pass@{self.k})"
 
     @property
     def details(self) -> str:
@@ -88,16 +88,16 @@ class Comparison:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons why the numbers are unreliable: few tasks, tasks left out."""
-        told: list[str] = []
+        sentences: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW:
-            told.append(f"Only {tasks} tasks: an interval over fewer than {FEW} tasks is unreliable; evaluate more tasks.")
+            sentences.append(f"Only {tasks} tasks: an interval over fewer than {FEW} tasks is unreliable; evaluate more tasks.")
         if self.left_out:
             names = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
-            told.append(
+            sentences.append(
                 f"{len(self.left_out)} tasks left out, unscored or with fewer than {self.k} samples in one run: {names}"
             )
-        return tuple(told)
+        return tuple(sentences)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -148,16 +148,16 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
 
 def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str, ...]:
     """Return a sentence for each difficulty in which pass@k falls by ``DROP`` or more for some k; it names the largest such k."""
-    told: list[str] = []
+    sentences: list[str] = []
     for label in dict.fromkeys(score.difficulty for score in before.scores):
         one, other = (replace(run, scores=tuple(s for s in run.scores if s.difficulty == label)) for run in (before, after))
         for k in sorted(ks, reverse=True):
-            found = compare(one, other, k)
-            if found.paired and found.paired.difference.mean <= -DROP:
-                first, second = (100 * mean for mean in found.means)
+            change = compare(one, other, k)
+            if change.paired and change.paired.difference.mean <= -DROP:
+                first, second = (100 * mean for mean in change.means)
                 where = f"on {label} tasks" if label else "on tasks without a difficulty"
-                told.append(
-                    f"pass@{k} {where} falls from {first:.1f} to {second:.1f} % ({found.paired.difference.tasks} tasks)"
+                sentences.append(
+                    f"pass@{k} {where} falls from {first:.1f} to {second:.1f} % ({change.paired.difference.tasks} tasks)"
                 )
                 break
-    return tuple(told)
+    return tuple(sentences)

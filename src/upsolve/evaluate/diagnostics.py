@@ -27,7 +27,7 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
     tokens = [attempt.tokens for attempt, _ in judged if attempt.tokens is not None]
     entropies = [attempt.entropy for attempt, _ in judged if attempt.entropy is not None]
     linted = [verdict for attempt, verdict in judged if attempt.language in PYTHON and read_by_ruff(verdict)]
-    found = [one for verdict in linted for one in findings_of(verdict, "lint", "security")]
+    findings = [one for verdict in linted for one in findings_of(verdict, "lint", "security")]
     return TaskScore(
         task_id=task.task_id,
         difficulty=task.difficulty,
@@ -39,7 +39,7 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
         errors=dict(Counter(verdict.error_type for _, verdict in judged if verdict.error_type)),
         truncated=sum(attempt.truncated for attempt, _ in judged),
         linted=len(linted),
-        findings=dict(Counter(f"{one.kind}:{one.rule}" for one in found)),
+        findings=dict(Counter(f"{one.kind}:{one.rule}" for one in findings)),
     )
 
 
@@ -76,8 +76,8 @@ def lint_profile(scores: Sequence[TaskScore]) -> dict[str, float]:
     return {name: count / linted for name, count in total.most_common()} if linted else {}
 
 
-def weighted_mean(scores: Sequence[TaskScore], what: str) -> float | None:
+def weighted_mean(scores: Sequence[TaskScore], field: str) -> float | None:
     """Return the mean over samples of the field ``mean_tokens`` or ``mean_entropy``; None if it was not measured."""
-    pairs = [(getattr(item, what), sum(item.statuses.values())) for item in scores if getattr(item, what) is not None]
+    pairs = [(getattr(item, field), sum(item.statuses.values())) for item in scores if getattr(item, field) is not None]
     weight = sum(n for _, n in pairs)
     return sum(value * n for value, n in pairs) / weight if weight else None

@@ -51,12 +51,14 @@ def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
     """
     judged = [run for run in runs if run.verdicts == "as_judged"]
     controls = [run for run in runs if run.verdicts != "as_judged"]
-    found: list[Worth] = []
+    results: list[Worth] = []
     for method, control in product(judged, controls):
-        mine, theirs = gains(method), gains(control)
-        shared = [name for name in mine if name in theirs]
+        method_gains, control_gains = gains(method), gains(control)
+        shared = [name for name in method_gains if name in control_gains]
         if not shared:
             raise ValueError(f"{method.name} and {control.name} were measured on different tasks")
-        paired = paired_difference({name: theirs[name] for name in shared}, {name: mine[name] for name in shared})
-        found.append(Worth(method.name, control.name, paired))
-    return tuple(found)
+        paired = paired_difference(
+            {name: control_gains[name] for name in shared}, {name: method_gains[name] for name in shared}
+        )
+        results.append(Worth(method.name, control.name, paired))
+    return tuple(results)

@@ -19,13 +19,13 @@ LONGEST = 2048
 """Largest number of tokens of prompt and program together; longer ones are left out."""
 
 
-def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, most: int) -> tuple[float | None, int]:
+def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, max_tasks: int) -> tuple[float | None, int]:
     """Return the mean over tasks q of log pi(o | q) / |o| at temperature 1, nats per token, for one stored passed attempt o per task.
 
     Args:
         groups: judged attempts at held-out tasks; the first passed attempt of each group is scored.
         model: name or folder, and precision.
-        most: largest number of tasks; 0: none.
+        max_tasks: largest number of tasks; 0: none.
 
     Returns:
         The mean (None if no attempt passed), and the number of tasks it is over.
@@ -33,7 +33,7 @@ def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, most: int
     Raises:
         ModelError: the model or its tokenizer cannot be loaded.
     """
-    programs = [(group.task, attempt) for group in groups if (attempt := first_passed(group)) is not None][:most]
+    programs = [(group.task, attempt) for group in groups if (attempt := first_passed(group)) is not None][:max_tasks]
     if not programs:
         return None, 0
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -45,14 +45,14 @@ def load_evaluation(path: str | Path) -> Evaluation:
 
 def save_sweep(sweep: Sweep, path: str | Path) -> None:
     """Write a sweep, atomically."""
-    places = {part: getattr(sweep, part) for part in PARTS}
-    test = [*{id(one): one for one in places.values() if one is not None}.values()]
+    evaluations = {part: getattr(sweep, part) for part in PARTS}
+    test = [*{id(one): one for one in evaluations.values() if one is not None}.values()]
     data = {
         "version": SWEEP_VERSION,
         "name": sweep.name,
         "dev": [asdict(one) for one in sweep.dev],
         "test": [asdict(one) for one in test],
-        **{part: None if one is None else next(i for i, e in enumerate(test) if e is one) for part, one in places.items()},
+        **{part: None if one is None else next(i for i, e in enumerate(test) if e is one) for part, one in evaluations.items()},
         "heldout_logp": sweep.heldout_logp,
         "heldout_tasks": sweep.heldout_tasks,
     }
@@ -70,10 +70,10 @@ def load_sweep(path: str | Path) -> Sweep:
         return single(load_evaluation(path))
     try:
         test = [evaluation_of(one) for one in data["test"]]
-        places: dict[str, Any] = {part: None if data[part] is None else test[data[part]] for part in PARTS}
+        evaluations: dict[str, Any] = {part: None if data[part] is None else test[data[part]] for part in PARTS}
         dev = tuple(evaluation_of(one) for one in data["dev"])
         logp, tasks = data["heldout_logp"], data["heldout_tasks"]
-        return Sweep(data["name"], dev, heldout_logp=logp, heldout_tasks=tasks, **places)
+        return Sweep(data["name"], dev, heldout_logp=logp, heldout_tasks=tasks, **evaluations)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise ArchiveError(f"{path}: not an evaluation: {error}") from error
 
@@ -84,7 +84,7 @@ def evaluation_of(data: dict[str, Any]) -> Evaluation:
     return Evaluation(**data)
 
 
-def read_json(path: str | Path, what: str) -> dict[str, Any]:
+def read_json(path: str | Path, description: str) -> dict[str, Any]:
     """Return the JSON object in a file.
 
     Raises:
@@ -93,9 +93,9 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
     try:
         data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ArchiveError(f"{path}: no such {what}") from error
+        raise ArchiveError(f"{path}: no such {description}") from error
     except (OSError, ValueError) as error:
-        raise ArchiveError(f"{path}: not an {what}: {error}") from error
+        raise ArchiveError(f"{path}: not an {description}: {error}") from error
     if not isinstance(data, dict):
-        raise ArchiveError(f"{path}: not an {what}, but a {type(data).__name__}")
+        raise ArchiveError(f"{path}: not an {description}, but a {type(data).__name__}")
     return data

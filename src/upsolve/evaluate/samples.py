@@ -50,11 +50,11 @@ class SampledModel:
 
         If the call is stopped, the samples of finished tasks are kept in the folder ``unfinished``, and these tasks are not sampled again.
         """
-        found = read_samples(unfinished)
-        missing = [task for task in tasks if task.task_id not in found]
+        by_task = read_samples(unfinished)
+        missing = [task for task in tasks if task.task_id not in by_task]
         total = len(tasks) * config.samples
         for start in range(0, len(missing), PORTION):
-            before, sampled = len(found) * config.samples, dict[str, list[Attempt]]()
+            before, sampled = len(by_task) * config.samples, dict[str, list[Attempt]]()
             try:
                 for one in self.sampler(
                     missing[start : start + PORTION],
@@ -65,9 +65,9 @@ class SampledModel:
                     sampled.setdefault(one.task_id, []).append(replace(one, token_ids=None, token_logps=None))
             finally:
                 complete = {name: samples for name, samples in sampled.items() if len(samples) == config.samples}
-                found |= complete
+                by_task |= complete
                 keep_samples(unfinished, complete)
-        return [attempt for task in tasks for attempt in found[task.task_id]]
+        return [attempt for task in tasks for attempt in by_task[task.task_id]]
 
     def verdicts(self, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
         """Return the verdicts of attempts, in the order of the attempts, always with Ruff's findings."""
@@ -83,12 +83,12 @@ class SampledModel:
 
 def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:
     """Return the samples that an earlier call left in a folder, by task id; {} without a folder."""
-    found: dict[str, list[Attempt]] = {}
+    by_task: dict[str, list[Attempt]] = {}
     for file in sorted(folder.glob("*.jsonl")) if folder else ():
         for line in file.read_text(encoding="utf-8").splitlines():
             attempt = Attempt(**json.loads(line))
-            found.setdefault(attempt.task_id, []).append(attempt)
-    return found
+            by_task.setdefault(attempt.task_id, []).append(attempt)
+    return by_task
 
 
 def keep_samples(folder: Path | None, samples: Mapping[str, Sequence[Attempt]]) -> None:

@@ -66,7 +66,7 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
     greedy = [one.greedy for one in sweeps if one.greedy is not None]
     return Sweep(
         name=first.name,
-        dev=tuple(joined([one.dev[place] for one in sweeps], distinct=False) for place in range(len(first.dev))),
+        dev=tuple(joined([one.dev[index] for one in sweeps], distinct=False) for index in range(len(first.dev))),
         best=joined([one.best for one in sweeps]),
         many=joined([one.many for one in sweeps]),
         hot=joined([one.hot for one in sweeps]),
@@ -93,8 +93,8 @@ def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evalu
 
 def defined_ks(sweeps: Sequence[Sweep], ks: Sequence[int]) -> tuple[int, ...]:
     """Return the k for which every sweep has enough samples for pass@k at its best temperature; (1,) if there are none."""
-    most = min((max((score.samples for score in one.many.scores), default=1) for one in sweeps), default=1)
-    return tuple(k for k in ks if k <= most) or (1,)
+    max_k = min((max((score.samples for score in one.many.scores), default=1) for one in sweeps), default=1)
+    return tuple(k for k in ks if k <= max_k) or (1,)
 
 
 def temperature_name(temperature: float | None) -> str:

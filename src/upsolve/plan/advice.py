@@ -31,7 +31,7 @@ REMEDIES = {
 def advice_of(plan: Plan) -> str:
     """Return the sentence of the first rule that applies."""
     rules: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, surer, strange)
-    return next((said for rule in rules if (said := rule(plan))), worth_it(plan))
+    return next((sentence for rule in rules if (sentence := rule(plan))), worth_it(plan))
 
 
 def noisy(plan: Plan) -> str:
@@ -52,8 +52,8 @@ def scarce(plan: Plan) -> str:
         return ""
     reason = next(iter(groups.others), "")
     remedy = REMEDIES.get(reason, "add tasks and attempts")
-    most = f" (most often: {reason})" if reason else ""
-    return f"Do not train on it yet: {groups.mixed} of {groups.training_tasks} training tasks have a passed and a failed attempt{most}; {remedy}."
+    most_often = f" (most often: {reason})" if reason else ""
+    return f"Do not train on it yet: {groups.mixed} of {groups.training_tasks} training tasks have a passed and a failed attempt{most_often}; {remedy}."
 
 
 def leaking(plan: Plan) -> str:
@@ -91,8 +91,8 @@ def solved(plan: Plan) -> str:
 
 def is_strange(plan: Plan) -> bool:
     """Return whether passed attempts are much less likely under the model than the model's own samples."""
-    found = plan.likelihood
-    return bool(found and found.passed and found.own and found.own.mean - found.passed.mean > STRANGE)
+    likelihood = plan.likelihood
+    return bool(likelihood and likelihood.passed and likelihood.own and likelihood.own.mean - likelihood.passed.mean > STRANGE)
 
 
 def surer(plan: Plan) -> str:

@@ -49,7 +49,7 @@ def plan_archive(
         imitates=recipe.advantage.kind == "passed",
         groups=groups_of(split, recipe.data, recipe.reward),
         tests=tests_of(split),
-        noise=noise_of(split, recipe.verify, most=judged, seed=recipe.seed),
+        noise=noise_of(split, recipe.verify, max_attempts=judged, seed=recipe.seed),
         leaks=leaks_of(split, benchmarks or {}),
         likelihood=None,
         base=(),
@@ -66,7 +66,7 @@ def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress:
     from upsolve.plan.probed import base_of, cost_of, likelihood_of, load, sample_base, score_attempts, spread_tasks
 
     loaded = load(recipe.model)
-    scores = score_attempts(loaded, split, recipe.data, most=SCORED)
+    scores = score_attempts(loaded, split, recipe.data, max_attempts=SCORED)
     samples = sample_base(
         loaded, spread_tasks(split.tasks[recipe.evaluate.split], tasks), recipe.sample, judge=recipe.verify, progress=progress
     )

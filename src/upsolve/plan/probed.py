@@ -90,28 +90,28 @@ def load(config: ModelConfig) -> Loaded:
 
 
 @torch.no_grad()
-def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, most: int) -> Scores:
-    """Score up to ``most`` passed and ``most`` failed attempts of training tasks, at most one of each per task."""
-    found: dict[bool, list[float]] = {True: [], False: []}
+def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, max_attempts: int) -> Scores:
+    """Score up to ``max_attempts`` passed and ``max_attempts`` failed attempts of training tasks, at most one of each per task."""
+    logps: dict[bool, list[float]] = {True: [], False: []}
     tokens, seconds = 0, 0.0
-    for task, attempt, good in some_attempts(split, data):
-        if min(map(len, found.values())) >= most:
+    for task, attempt, good in choose_attempts(split, data):
+        if min(map(len, logps.values())) >= max_attempts:
             break
         prompt_P, ids_R = loaded.codec.prompt(task).ids_P, loaded.codec.ids_of(attempt)
-        if len(found[good]) >= most or not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
+        if len(logps[good]) >= max_attempts or not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
             continue
-        one = EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32))
-        batch = pack([[EncodedGroup(prompt_P, (one,))]])
+        encoded = EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32))
+        batch = pack([[EncodedGroup(prompt_P, (encoded,))]])
         if not tokens:
             padded_scores(loaded.model, batch)  # the first pass takes longer and is not timed
         started = time.monotonic()
-        found[good].append(float(padded_scores(loaded.model, batch).logp_T.mean()))
+        logps[good].append(float(padded_scores(loaded.model, batch).logp_T.mean()))
         seconds += time.monotonic() - started
         tokens += len(prompt_P) + len(ids_R)
-    return Scores(tuple(found[True]), tuple(found[False]), tokens / seconds if seconds else math.nan)
+    return Scores(tuple(logps[True]), tuple(logps[False]), tokens / seconds if seconds else math.nan)
 
 
-def some_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attempt, bool]]:
+def choose_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attempt, bool]]:
     """Yield (task, attempt, passed) for one passed and one failed attempt, chosen at random, of each training task, in random order."""
     groups = [select(group, data.authors) for group in split.groups["train"]]
     chance = random.Random(data.seed)
@@ -126,14 +126,14 @@ def some_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attemp
                 yield group.task, chance.choice(fit), good
 
 
-def spread_tasks(tasks: Sequence[Task], most: int) -> list[Task]:
-    """Return up to ``most`` tasks that have tests, evenly over the difficulties; within a difficulty, in the order of a hash of the id."""
+def spread_tasks(tasks: Sequence[Task], max_tasks: int) -> list[Task]:
+    """Return up to ``max_tasks`` tasks that have tests, evenly over the difficulties; within a difficulty, in the order of a hash of the id."""
     turn = Counter[str]()
     ranked: list[tuple[int, str, Task]] = []
     for task in sorted((task for task in tasks if task.tests), key=lambda task: content_id(task.task_id)):
         ranked.append((turn[task.difficulty], task.difficulty, task))
         turn[task.difficulty] += 1
-    return [task for _, _, task in sorted(ranked, key=lambda one: one[:2])[:most]]
+    return [task for _, _, task in sorted(ranked, key=lambda one: one[:2])[:max_tasks]]
 
 
 def sample_base(
@@ -182,8 +182,8 @@ def base_of(samples: Samples) -> tuple[BasePass, ...]:
 
 def share_passed(verdicts: Sequence[Verdict]) -> Share:
     """Return the share of scored samples that passed."""
-    known = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
-    return share(sum(map(passed, known)), len(known))
+    judged = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
+    return share(sum(map(passed, judged)), len(judged))
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -239,9 +239,9 @@ def whole(tokens: float) -> int:
     return 0 if math.isnan(tokens) else round(tokens)
 
 
-def mean_lengths(codec: Codec, split: Split, most: int = 100) -> tuple[float, float]:
-    """Return the mean number of tokens of prompts and of attempts, over up to ``most`` training groups; 0 without groups."""
-    groups = split.groups["train"][:most]
+def mean_lengths(codec: Codec, split: Split, max_groups: int = 100) -> tuple[float, float]:
+    """Return the mean number of tokens of prompts and of attempts, over up to ``max_groups`` training groups; 0 without groups."""
+    groups = split.groups["train"][:max_groups]
     prompts = [len(codec.prompt(group.task).ids_P) for group in groups]
     attempts = [len(codec.ids_of(attempt)) for group in groups for attempt in group.attempts[:4]]
     return float(np.mean(prompts or [0])), float(np.mean(attempts or [0]))

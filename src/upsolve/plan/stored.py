@@ -17,7 +17,7 @@ from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.verify.limits import judging_of
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["every_group", "groups_of", "leaks_of", "noise_of", "quiet_split", "tests_of"]
+__all__ = ["all_groups", "groups_of", "leaks_of", "noise_of", "quiet_split", "tests_of"]
 
 SHOWN = 3
 """Number of pairs of near-duplicate tasks that a plan shows."""
@@ -30,7 +30,7 @@ def quiet_split(archive: Archive, data: DataConfig) -> Split:
         return split_archive(archive, data)
 
 
-def every_group(split: Split) -> list[Group]:
+def all_groups(split: Split) -> list[Group]:
     """Return the groups of all splits."""
     return [group for groups in split.groups.values() for group in groups]
 
@@ -49,7 +49,7 @@ def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
     mixed = reasons.pop("", 0)
     return Groups(
         tasks=sum(map(len, split.tasks.values())),
-        attempts=sum(len(group.attempts) for group in every_group(split)),
+        attempts=sum(len(group.attempts) for group in all_groups(split)),
         training_tasks=len(split.tasks["train"]),
         mixed=mixed,
         others=dict(reasons.most_common()),
@@ -68,39 +68,39 @@ def reason_of(group: Group | None, data: DataConfig, config: RewardConfig, *, le
         return "no scored attempt"
     rewarded = reward(chosen, config)
     left_out.update(rewarded.left_out)
-    found = [passed(verdict) for verdict in rewarded.group.verdicts]
-    if len(found) < 2:
-        return "one attempt" if found else "filtered by reward"
-    if len({*found}) == 1:
-        return "all passed" if found[0] else "all failed"
-    return f"fewer than {data.group_size} attempts" if len(found) < data.group_size else ""
+    passes = [passed(verdict) for verdict in rewarded.group.verdicts]
+    if len(passes) < 2:
+        return "one attempt" if passes else "filtered by reward"
+    if len({*passes}) == 1:
+        return "all passed" if passes[0] else "all failed"
+    return f"fewer than {data.group_size} attempts" if len(passes) < data.group_size else ""
 
 
 def tests_of(split: Split) -> Tests:
     """Count tests per task, and the tasks with an attempt that fails the tests."""
     counts = [len(task.tests) for tasks in split.tasks.values() for task in tasks] or [0]
-    judged = [[verdict for verdict in group.verdicts if scored(verdict)] for group in every_group(split)]
+    judged = [[verdict for verdict in group.verdicts if scored(verdict)] for group in all_groups(split)]
     tried = [verdicts for verdicts in judged if verdicts]
     failing = sum(not all(map(passed, verdicts)) for verdicts in tried)
     return Tests(min(counts), statistics.median(counts), max(counts), share(failing, len(tried)))
 
 
-def noise_of(split: Split, config: VerifyConfig, *, most: int, seed: int) -> Noise:
+def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int) -> Noise:
     """Judge a random sample of the scored attempts again, without the cache, and compare passes with the recorded verdicts.
 
     Args:
         split: attempts are sampled from the groups of all splits.
         config: limits of the judge.
-        most: largest number of attempts judged.
+        max_attempts: largest number of attempts judged.
         seed: seed of the sample.
     """
-    known: list[tuple[Task, Attempt, bool]] = [
+    candidates: list[tuple[Task, Attempt, bool]] = [
         (group.task, attempt, passed(verdict))
-        for group in every_group(split)
+        for group in all_groups(split)
         for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
         if scored(verdict) and group.task.tests
     ]
-    chosen = random.Random(seed).sample(known, min(most, len(known)))
+    chosen = random.Random(seed).sample(candidates, min(max_attempts, len(candidates)))
     how = replace(judging_of(config), cache=None, analyses=(), repeats=1)
     fresh = verify([(task, attempt) for task, attempt, _ in chosen], how)
     pairs = [(before, passed(verdict)) for (_, _, before), verdict in zip(chosen, fresh, strict=True) if scored(verdict)]
@@ -114,12 +114,12 @@ def noise_of(split: Split, config: VerifyConfig, *, most: int, seed: int) -> Noi
 
 def leaks_of(split: Split, benchmarks: Mapping[str, Sequence[Task]]) -> Leaks:
     """Find tasks of the test split and of benchmarks that have a near-duplicate among the training and dev tasks."""
-    seen = [*split.tasks["train"], *split.tasks["dev"]]
+    training_tasks = [*split.tasks["train"], *split.tasks["dev"]]
     measured = {"test split": split.tasks["test"], **benchmarks}
-    found = {name: find_leaks(seen, tasks) for name, tasks in measured.items()}
-    examples = [f"{leak.left} and {leak.right} ({leak.reason})" for leaks in found.values() for leak in leaks[:SHOWN]]
+    leaks_by_set = {name: find_leaks(training_tasks, tasks) for name, tasks in measured.items()}
+    examples = [f"{leak.left} and {leak.right} ({leak.reason})" for leaks in leaks_by_set.values() for leak in leaks[:SHOWN]]
     return Leaks(
-        counts={name: len({leak.right for leak in leaks}) for name, leaks in found.items()},
+        counts={name: len({leak.right for leak in leaks}) for name, leaks in leaks_by_set.items()},
         sizes={name: len(tasks) for name, tasks in measured.items()},
         examples=tuple(examples[:SHOWN]),
     )

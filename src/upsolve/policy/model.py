@@ -47,13 +47,13 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
     Raises:
         ModelError: the model cannot be found or read; the message names the model and what was tried.
     """
-    found = locate(name, offline=offline)
+    location = locate(name, offline=offline)
     hf_logging.disable_progress_bar()
-    where = str(converted(found.gguf)) if found.gguf else found.where
+    where = str(converted(location.gguf)) if location.gguf else location.where
     try:
-        if found.adapters:
+        if location.adapters:
             return merged_adapters(where, dtype, offline=offline).to(device)
-        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, local_files_only=found.local)
+        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, local_files_only=location.local)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"model {name}: cannot be loaded: {error}") from error
     model.name_or_path = name
@@ -79,15 +79,15 @@ def load_codec(name: str, *, offline: bool = False) -> Codec:
     Raises:
         ModelError: the model has no tokenizer, or not a fast one.
     """
-    found = locate(name, offline=offline)
-    if found.adapters and not (Path(found.where) / "tokenizer.json").is_file():
+    location = locate(name, offline=offline)
+    if location.adapters and not (Path(location.where) / "tokenizer.json").is_file():
         from peft import PeftConfig
 
-        return load_codec(str(PeftConfig.from_pretrained(found.where).base_model_name_or_path), offline=offline)
+        return load_codec(str(PeftConfig.from_pretrained(location.where).base_model_name_or_path), offline=offline)
     hf_logging.disable_progress_bar()
-    where = str(converted(found.gguf)) if found.gguf else found.where
+    where = str(converted(location.gguf)) if location.gguf else location.where
     try:
-        return Codec(AutoTokenizer.from_pretrained(where, local_files_only=found.local))
+        return Codec(AutoTokenizer.from_pretrained(where, local_files_only=location.local))
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"tokenizer of {name}: cannot be loaded: {error}") from error
 

@@ -66,8 +66,8 @@ def hinted(task: Task, share: float, program: str = "") -> Task:
     shown = min(int(share * len(parts)), len(parts) - 1)
     if shown < 1:
         return task
-    begin, what = "".join(parts[:shown]).rstrip(), "lines" if several else "words"
-    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these {what}:\n{opening(task)}{begin}\n```"
+    begin, unit = "".join(parts[:shown]).rstrip(), "lines" if several else "words"
+    prompt = f"{task.prompt.rstrip()}\n\nThe solution begins with these {unit}:\n{opening(task)}{begin}\n```"
     return replace(task, task_id=f"{task.task_id}#hint{shown}", prompt=prompt)
 
 
@@ -92,9 +92,9 @@ def extract_code(completion: str, language: str = "") -> str:
     """
     blocks: list[tuple[bool, str]] = []
     position = 0
-    while found := FENCE.search(completion, position):
-        start = found.end() + 1
-        indent, marks, info = found.groups()
+    while fence := FENCE.search(completion, position):
+        start = fence.end() + 1
+        indent, marks, info = fence.groups()
         close = re.compile(rf"^[ \t]*{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
         end = close.search(completion, start)
         inside = completion[start : end.start() if end else len(completion)]

@@ -221,7 +221,7 @@ class Server:
 
 
 def run_concurrently(
-    work: Callable[[Request], Attempt], wanted: Iterator[Request], threads: int, over: Event
+    work: Callable[[Request], Attempt], pending: Iterator[Request], threads: int, over: Event
 ) -> "SimpleQueue[Attempt | Exception]":
     """Run requests in threads until ``over`` is set or one raises; results, and the exception, are put into the returned queue."""
     ended: SimpleQueue[Attempt | Exception] = SimpleQueue()
@@ -230,7 +230,7 @@ def run_concurrently(
     def run() -> None:
         while not over.is_set():
             with taking:
-                request = next(wanted, None)
+                request = next(pending, None)
             if request is None:
                 return
             try:
@@ -267,5 +267,5 @@ def logps_of(logprobs: Json | None, tokens: int | None) -> tuple[float, ...] | N
     if not logprobs:
         return None
     listed = [entry["logprob"] for entry in logprobs["content"]] if "content" in logprobs else logprobs["token_logprobs"]
-    known = tuple(min(float(value), 0.0) for value in listed if value is not None)
-    return known if known and len(known) == len(listed) == (tokens or len(listed)) else None
+    logps = tuple(min(float(value), 0.0) for value in listed if value is not None)
+    return logps if logps and len(logps) == len(listed) == (tokens or len(listed)) else None

@@ -48,10 +48,10 @@ class Vllm:
         self.settings_of, self.sleeps, self.asleep = vllm.SamplingParams, sleeps, False
         self.model, self.codec = model.name, load_codec(model.name, offline=model.offline)
         dtype = torch.bfloat16 if model.bf16 else torch.float32
-        with TemporaryDirectory() as place:
+        with TemporaryDirectory() as folder:
             try:
                 self.llm: Any = vllm.LLM(
-                    model=plain_folder(model, dtype, place),
+                    model=plain_folder(model, dtype, folder),
                     dtype=str(dtype).removeprefix("torch."),
                     tensor_parallel_size=config.gpus,
                     gpu_memory_utilization=config.memory or MEMORY,
@@ -76,8 +76,8 @@ class Vllm:
         ``token_logps`` are those of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
         """
         prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
-        wanted, done = requests(tasks, config), 0
-        while chunk := list(islice(wanted, CHUNK)):
+        pending, done = requests(tasks, config), 0
+        while chunk := list(islice(pending, CHUNK)):
             batch = [prompts[request.task.task_id] for request in chunk]
             outputs = self.llm.generate(batch, [self.settings(request, config) for request in chunk], use_tqdm=False)
             for request, output in zip(chunk, outputs, strict=True):
@@ -117,7 +117,9 @@ class Vllm:
     def attempt(self, task: Task, output: Any, author: str) -> Attempt:
         """Return the attempt in a completion of vLLM; its ``logprobs`` hold a mapping from token id to log-probability per sampled token."""
         ids = tuple(output.token_ids)
-        logps = tuple(min(float(given[token].logprob), 0.0) for token, given in zip(ids, output.logprobs, strict=True))
+        logps = tuple(
+            min(float(candidates[token].logprob), 0.0) for token, candidates in zip(ids, output.logprobs, strict=True)
+        )
         return Attempt(
             task_id=task.task_id,
             code=self.codec.decode(list(ids)),
@@ -185,12 +187,14 @@ def whole_prefill() -> dict[str, bool]:
     return {"enable_chunked_prefill": False} if on_cpu else {}
 
 
-def plain_folder(model: ModelConfig, dtype: torch.dtype, place: str) -> str:
-    """Return a name or folder that vLLM can load; a model with adapters is merged and written to the folder ``place``."""
-    found = locate(model.name, offline=model.offline)
-    if found.gguf:
-        return str(converted(found.gguf))
-    if not found.adapters:
-        return found.where
-    save_model(load_model(model.name, dtype=dtype, offline=model.offline), load_codec(model.name, offline=model.offline), place)
-    return place
+def plain_folder(model: ModelConfig, dtype: torch.dtype, folder: str) -> str:
+    """Return a name or folder that vLLM can load; a model with adapters is merged and written to ``folder``."""
+    location = locate(model.name, offline=model.offline)
+    if location.gguf:
+        return str(converted(location.gguf))
+    if not location.adapters:
+        return location.where
+    save_model(
+        load_model(model.name, dtype=dtype, offline=model.offline), load_codec(model.name, offline=model.offline), folder
+    )
+    return folder

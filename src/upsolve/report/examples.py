@@ -52,8 +52,8 @@ def pick_examples(folder: Path, sweeps: tuple[Sweep, Sweep], tasks: Sequence[Tas
     }
     worse = sorted((t for t in tasks if change.get(t.task_id, 0) < 0), key=lambda t: change[t.task_id])
     better = sorted((t for t in tasks if change.get(t.task_id, 0) > 0), key=lambda t: -change[t.task_id])
-    found = [example(t, first, second, worse=True) for t in worse[:each]]
-    return (*found, *(example(t, first, second, worse=False) for t in better[:each]))
+    examples = [example(t, first, second, worse=True) for t in worse[:each]]
+    return (*examples, *(example(t, first, second, worse=False) for t in better[:each]))
 
 
 def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
@@ -61,13 +61,13 @@ def samples_of(file: Path, evaluation: Evaluation) -> dict[str, list[Sample]]:
 
     Samples written by earlier versions do not name their evaluation: each file held one evaluation.
     """
-    found: dict[str, list[Sample]] = {}
-    wanted = (evaluation.tasks, evaluation.temperature)
+    by_task: dict[str, list[Sample]] = {}
+    source = (evaluation.tasks, evaluation.temperature)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         row = json.loads(line)
-        if "task_set" not in row or (row["task_set"], row["temperature"]) == wanted:
-            found.setdefault(row["task_id"], []).append((row["code"], row["status"]))
-    return found
+        if "task_set" not in row or (row["task_set"], row["temperature"]) == source:
+            by_task.setdefault(row["task_id"], []).append((row["code"], row["status"]))
+    return by_task
 
 
 def rate(samples: Iterable[Sample]) -> float:

@@ -77,18 +77,22 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
     axes = figure.add_subplot()
     width = 0.8 / len(evaluations)
     for index, evaluation in enumerate(evaluations):
-        for place, label in enumerate(labels):
+        for position, label in enumerate(labels):
             values = list(task_pass_at_k([s for s in evaluation.scores if label in ("all", s.difficulty)], k).values())
             if not values:
                 continue
-            got = mean_interval(values)
-            at = place + (index - (len(evaluations) - 1) / 2) * width
-            name = evaluation.name if place == 0 else None
-            axes.bar(at, 100 * got.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
-            if got.low == got.low:
-                axes.vlines(at, 100 * got.low, 100 * got.high, color=INK, linewidth=1.2)
+            estimate = mean_interval(values)
+            at = position + (index - (len(evaluations) - 1) / 2) * width
+            name = evaluation.name if position == 0 else None
+            axes.bar(at, 100 * estimate.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
+            if estimate.low == estimate.low:
+                axes.vlines(at, 100 * estimate.low, 100 * estimate.high, color=INK, linewidth=1.2)
             axes.text(
-                at, 100 * (got.high if got.high == got.high else got.mean) + 1, f"{100 * got.mean:.1f}", ha="center", fontsize=8
+                at,
+                100 * (estimate.high if estimate.high == estimate.high else estimate.mean) + 1,
+                f"{100 * estimate.mean:.1f}",
+                ha="center",
+                fontsize=8,
             )
     axes.set_xticks(range(len(labels)), labels)
     axes.set_ylabel(f"pass@{k}, %")
@@ -105,15 +109,25 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
     axes = figure.add_subplot()
     for index, sweep in enumerate(sweeps):
         values = {one.temperature: list(task_pass_at_k(one.scores, 1).values()) for one in sweep.dev}
-        points = [(at, mean_interval(some)) for at, some in values.items() if some and at is not None]
+        points = [(at, mean_interval(task_values)) for at, task_values in values.items() if task_values and at is not None]
         if not points:
             continue
         colour, shift = SERIES[index % len(SERIES)], 0.012 * index  # shifted, so that equal points do not overlap
-        places = [at + shift for at, _ in points]
-        axes.plot(places, [100 * got.mean for _, got in points], color=colour, marker="o", markersize=4, label=sweep.name)
-        known = [(place, got) for place, (_, got) in zip(places, points, strict=True) if got.low == got.low]
+        positions = [at + shift for at, _ in points]
+        axes.plot(
+            positions, [100 * estimate.mean for _, estimate in points], color=colour, marker="o", markersize=4, label=sweep.name
+        )
+        intervals = [
+            (position, estimate)
+            for position, (_, estimate) in zip(positions, points, strict=True)
+            if estimate.low == estimate.low
+        ]
         axes.vlines(
-            [p for p, _ in known], [100 * g.low for _, g in known], [100 * g.high for _, g in known], color=colour, lw=1
+            [p for p, _ in intervals],
+            [100 * g.low for _, g in intervals],
+            [100 * g.high for _, g in intervals],
+            color=colour,
+            lw=1,
         )
     axes.set_xlabel("temperature (0: greedy)")
     axes.set_ylabel("pass@1 on dev tasks, %")
@@ -161,8 +175,8 @@ def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
     names = [name for name in CURVES if any(name in row for row in rows)]
     lines = -(-len(names) // 2)
     figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
-    for place, name in enumerate(names):
-        axes = figure.add_subplot(lines, 2, place + 1)
+    for position, name in enumerate(names):
+        axes = figure.add_subplot(lines, 2, position + 1)
         points = [(row["step"], row[name]) for row in rows if name in row]
         axes.plot(
             *zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker="o" if len(points) < 12 else None, markersize=3

@@ -106,9 +106,9 @@ def cell(estimate: Estimate) -> str:
 
 def difficulties(scores: Sequence[TaskScore]) -> list[str]:
     """Return the difficulty labels: known ones from easy to hard, then other labels in order of appearance."""
-    known = ["easy", "medium", "hard", "introductory", "interview", "competition"]
+    order = ["easy", "medium", "hard", "introductory", "interview", "competition"]
     labels = dict.fromkeys(score.difficulty for score in scores)
-    return sorted(labels, key=lambda name: known.index(name) if name in known else len(known))
+    return sorted(labels, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def capability_table(change: Capability) -> Table:
@@ -134,11 +134,11 @@ def capability_table(change: Capability) -> Table:
     return Table("Capability and temperature, %", header, tuple(rows))
 
 
-def comparison_row(label: str, found: Comparison, *, own: bool = False) -> tuple[str, ...]:
+def comparison_row(label: str, comparison: Comparison, *, own: bool = False) -> tuple[str, ...]:
     """Return the row of a comparison; with ``own``, it names the temperature of each model."""
-    names = [f" ({temperature_name(one)})" if own else "" for one in found.temperatures]
-    cells = [f"{percent(mean)}{name}" for mean, name in zip(found.means, names, strict=True)]
-    return (label, *cells, found.change)
+    names = [f" ({temperature_name(one)})" if own else "" for one in comparison.temperatures]
+    cells = [f"{percent(mean)}{name}" for mean, name in zip(comparison.means, names, strict=True)]
+    return (label, *cells, comparison.change)
 
 
 def number_row(label: str, before: float | None, after: float | None) -> tuple[str, ...]:
@@ -152,8 +152,8 @@ def temperature_table(sweeps: Sequence[Sweep]) -> Table:
     temperatures = sorted({one.temperature for sweep in sweeps for one in sweep.dev if one.temperature is not None})
     rows: list[tuple[str, ...]] = []
     for temperature in temperatures:
-        found = [next((one for one in sweep.dev if one.temperature == temperature), None) for sweep in sweeps]
-        values = [list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in found]
+        evaluations = [next((one for one in sweep.dev if one.temperature == temperature), None) for sweep in sweeps]
+        values = [list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in evaluations]
         rows.append((temperature_name(temperature), *(cell(mean_interval(scores)) if scores else "–" for scores in values)))
     tasks = max((len(one.scores) for sweep in sweeps for one in sweep.dev), default=0)
     return Table(f"pass@1 on {tasks} dev tasks, %: where temperatures are chosen", ("", *(s.name for s in sweeps)), tuple(rows))
@@ -210,9 +210,9 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
         ("mean entropy, nats", *(number(weighted_mean(e.scores, "mean_entropy"), 3) for e in evaluations)),
         ("truncated at the token limit", *(str(sum(s.truncated for s in e.scores)) for e in evaluations)),
     ]
-    for mix_of, most in ((outcome_mix, None), (error_mix, ERRORS)):
+    for mix_of, limit in ((outcome_mix, None), (error_mix, ERRORS)):
         mixes = [mix_of(e.scores) for e in evaluations]
-        names = dict.fromkeys(name for mix in mixes for name in [*mix][:most])
+        names = dict.fromkeys(name for mix in mixes for name in [*mix][:limit])
         rows += [(f"{name}, %", *(percent(mix.get(name, 0.0)) for mix in mixes)) for name in names]
     linted = [lint_profile(e.scores) for e in evaluations]
     rows += [

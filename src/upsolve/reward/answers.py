@@ -21,10 +21,10 @@ def hard_coded(tree: ast.Module, task: Task) -> str:
     At least two such tests are needed whose inputs are not base cases; one is enough if the function does nothing else with its parameters.
     At least half of the table's entries must be tests. Entries that are also in the reference's tables do not count.
     """
-    wanted = answers_of(task) - reference_pairs(task)
+    expected = answers_of(task) - reference_pairs(task)
     table = set(pairs(tree))
-    hits = {(inputs, result) for inputs, result in table & wanted if not all(map(base_case, inputs))}
-    if not hits or 2 * len(table & wanted) < len(table):
+    hits = {(inputs, result) for inputs, result in table & expected if not all(map(base_case, inputs))}
+    if not hits or 2 * len(table & expected) < len(table):
         return ""
     function = functions(tree).get(task.entry_point)
     return f"holds the answers of {len(hits)} tests" if len(hits) > 1 or (function and only_compares(function)) else ""
@@ -54,15 +54,15 @@ def only_compares(function: Function) -> bool:
 @lru_cache(maxsize=4096)
 def answers_of(task: Task) -> frozenset[Pair]:
     """Return the inputs and answers of the visible tests, as text."""
-    found: set[Pair] = set()
+    answers: set[Pair] = set()
     for test in task.tests:
         if test.hidden:
             continue
         if test.kind is TestKind.STDIO:
-            found.add(((test.input.strip(),), test.expected.strip()))
+            answers.add(((test.input.strip(),), test.expected.strip()))
         elif tree := parse(f"({test.input}) == {test.expected}" if test.kind is TestKind.CALL else test.input):
-            found.update(asserted(tree))
-    return frozenset(found)
+            answers.update(asserted(tree))
+    return frozenset(answers)
 
 
 def asserted(tree: ast.AST) -> Iterator[Pair]:

@@ -168,9 +168,9 @@ def dataflow(attempt: Attempt, task: Task) -> float | None:
     return dataflow_similarity(attempt.code, task.reference)
 
 
-def length(code: str, free: int, most: int) -> float:
-    """Return -clip((n - free) / (most - free), 0, 1) in [-1, 0], n characters of code (the soft overlong penalty of DAPO, 2503.14476)."""
-    return 0.0 - min(1.0, max(0.0, (len(code.rstrip()) - free) / (most - free)))
+def length(code: str, free: int, limit: int) -> float:
+    """Return -clip((n - free) / (limit - free), 0, 1) in [-1, 0], n characters of code (the soft overlong penalty of DAPO, 2503.14476)."""
+    return 0.0 - min(1.0, max(0.0, (len(code.rstrip()) - free) / (limit - free)))
 
 
 def answer_format(attempt: Attempt, task: Task) -> float:

@@ -28,17 +28,17 @@ def controlled(group: Group, config: RewardConfig) -> Group:
     if config.verdicts == "as_judged":
         return group
     scored = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and verdict.status is not Status.UNSCORED]
-    known = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
+    scored_verdicts = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
     if config.verdicts == "shuffled":
         seed = int(content_id(str(config.verdicts_seed), group.task.task_id), 16)
-        outcomes = [known[place] for place in np.random.default_rng(seed).permutation(len(known))]
+        outcomes = [scored_verdicts[index] for index in np.random.default_rng(seed).permutation(len(scored_verdicts))]
     else:
         outcomes = [
             outcome_of(config.verdicts, group.task, group.attempts[i], verdict)
-            for i, verdict in zip(scored, known, strict=True)
+            for i, verdict in zip(scored, scored_verdicts, strict=True)
         ]
     verdicts = [*group.verdicts]
-    for i, own, outcome in zip(scored, known, outcomes, strict=True):
+    for i, own, outcome in zip(scored, scored_verdicts, outcomes, strict=True):
         verdicts[i] = with_outcome(own, outcome, config.verdicts)
     return replace(group, verdicts=tuple(verdicts))
 

@@ -157,59 +157,59 @@ def signed(bad_R: Bools, code_R: Bools) -> Floats:
     return np.where(bad_R, -1.0, 1.0) * code_R
 
 
-def by_last(given: CreditInput) -> Floats:
+def by_last(inputs: CreditInput) -> Floats:
     """Put the value on the last token."""
-    return last(given.part.value, len(given.offsets))
+    return last(inputs.part.value, len(inputs.offsets))
 
 
-def by_uniform(given: CreditInput) -> Floats:
+def by_uniform(inputs: CreditInput) -> Floats:
     """Distribute the value evenly over the code tokens."""
-    return distribute(given.part.value, given.code_R, given.code_R)
+    return distribute(inputs.part.value, inputs.code_R, inputs.code_R)
 
 
-def by_blame(given: CreditInput) -> Floats:
+def by_blame(inputs: CreditInput) -> Floats:
     """Distribute a negative value over the code that raised or failed (``error_findings``), any other value evenly over all code."""
-    found = error_findings(given.judged) if given.part.value < 0 else []
-    return distribute(given.part.value, given.tokens_at(found), given.code_R)
+    findings = error_findings(inputs.judged) if inputs.part.value < 0 else []
+    return distribute(inputs.part.value, inputs.tokens_at(findings), inputs.code_R)
 
 
-def by_findings(given: CreditInput) -> Floats:
+def by_findings(inputs: CreditInput) -> Floats:
     """Distribute the value over the component's findings, in proportion to their costs; over the syntax errors if the code does not parse."""
-    costs = costs_of(given) or [(one, 1.0) for one in findings_of(given.judged.verdict, "syntax")]
+    costs = costs_of(inputs) or [(one, 1.0) for one in findings_of(inputs.judged.verdict, "syntax")]
     total = sum(cost for _, cost in costs)
     if not total:
-        return by_uniform(given)
-    shares = [distribute(given.part.value * cost / total, given.tokens_at([one]), given.code_R) for one, cost in costs]
+        return by_uniform(inputs)
+    shares = [distribute(inputs.part.value * cost / total, inputs.tokens_at([one]), inputs.code_R) for one, cost in costs]
     return np.sum(shares, axis=0)
 
 
-def costs_of(given: CreditInput) -> list[tuple[Finding, float]]:
+def costs_of(inputs: CreditInput) -> list[tuple[Finding, float]]:
     """Return the findings that a component counts, each with its cost; findings of other components cost 1 each."""
-    name, config = given.part.name, given.config
-    found = findings_of(given.judged.verdict, name)
+    name, config = inputs.part.name, inputs.config
+    findings = findings_of(inputs.judged.verdict, name)
     if name == "lint":
-        return [(one, lint_cost(one.rule, config.severity)) for one in found]
+        return [(one, lint_cost(one.rule, config.severity)) for one in findings]
     if name == "complexity":
-        return [(one, max(0.0, (one.value or 0.0) - config.complexity)) for one in found]
-    return [(one, 1.0) for one in found]
+        return [(one, max(0.0, (one.value or 0.0) - config.complexity)) for one in findings]
+    return [(one, 1.0) for one in findings]
 
 
-def by_each(given: CreditInput) -> Floats:
+def by_each(inputs: CreditInput) -> Floats:
     """Put the whole value on every code token."""
-    return np.where(given.code_R, given.part.value, 0.0)
+    return np.where(inputs.code_R, inputs.part.value, 0.0)
 
 
-def by_lines(given: CreditInput) -> Floats:
+def by_lines(inputs: CreditInput) -> Floats:
     """Put -1 on the lines with a finding of lint, security or syntax, +1 on all others."""
-    found = findings_of(given.judged.verdict, "lint", "security", "syntax")
-    return signed(given.tokens_at(found, whole_lines=True), given.code_R)
+    findings = findings_of(inputs.judged.verdict, "lint", "security", "syntax")
+    return signed(inputs.tokens_at(findings, whole_lines=True), inputs.code_R)
 
 
-def by_prefix(given: CreditInput) -> Floats:
+def by_prefix(inputs: CreditInput) -> Floats:
     """Put +1 on the tokens before the first syntax error, -1 from there on."""
-    code = given.judged.attempt.code
-    bad_N = np.arange(len(code.rstrip())) >= valid_characters(code, given.judged.verdict)
-    return signed(tokens(code, bad_N, given.offsets), given.code_R)
+    code = inputs.judged.attempt.code
+    bad_N = np.arange(len(code.rstrip())) >= valid_characters(code, inputs.judged.verdict)
+    return signed(tokens(code, bad_N, inputs.offsets), inputs.code_R)
 
 
 BLAME = Credit(by_blame)

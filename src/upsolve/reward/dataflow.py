@@ -21,13 +21,13 @@ def dataflow_similarity(code: str, reference: str) -> float | None:
     Code that does not parse gives 0; a reference without edges gives 1. None if the reference does not parse.
     CodeBLEU extracts edges with tree-sitter; here they are extracted from Python's ``ast``, by name and without control flow.
     """
-    wanted = edges(reference)
-    if wanted is None:
+    reference_edges = edges(reference)
+    if reference_edges is None:
         return None
-    got = edges(code)
-    if got is None:
+    code_edges = edges(code)
+    if code_edges is None:
         return 0.0
-    return (wanted & got).total() / wanted.total() if wanted else 1.0
+    return (reference_edges & code_edges).total() / reference_edges.total() if reference_edges else 1.0
 
 
 @lru_cache(maxsize=4096)
@@ -40,12 +40,12 @@ def edges(code: str) -> Counter[Edge] | None:
     tree = parse(code)
     if tree is None:
         return None
-    number = {name: place for place, name in enumerate(variables(tree))}
-    found: Counter[Edge] = Counter((number[one.id], "read", ()) for one in names_read(tree) if one.id in number)
+    number = {name: index for index, name in enumerate(variables(tree))}
+    counts: Counter[Edge] = Counter((number[one.id], "read", ()) for one in names_read(tree) if one.id in number)
     for target, value in bound(tree):
         sources = tuple(sorted({number[one.id] for one in names_read(value) if one.id in number}))
-        found.update((number[name], "from", sources) for name in stored(target))
-    return found
+        counts.update((number[name], "from", sources) for name in stored(target))
+    return counts
 
 
 def variables(tree: ast.Module) -> list[str]:

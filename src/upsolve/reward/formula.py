@@ -80,14 +80,14 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
             continue
         flags = flags_of(judged, config)
         flagged.update(flags)
-        found = rule_parts(flags, config) or component_parts(judged, terms, config)
-        if isinstance(found, str):
-            left_out[found] += 1
+        terms_or_reason = rule_parts(flags, config) or component_parts(judged, terms, config)
+        if isinstance(terms_or_reason, str):
+            left_out[terms_or_reason] += 1
         else:
             kept.append(index)
-            parts.append(found)
+            parts.append(terms_or_reason)
     scored = group_of(group, kept)
-    values = [math.fsum(part.weight * part.value for part in some) for some in parts]
+    values = [math.fsum(part.weight * part.value for part in attempt_parts) for attempt_parts in parts]
     return Rewarded(scored, np.array(values, dtype=np.float64), tuple(parts), left_out, flagged)
 
 

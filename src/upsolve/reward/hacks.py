@@ -73,14 +73,14 @@ def early_exit(tree: ast.Module, task: Task) -> str:
 def reached(tree: ast.Module, task: Task) -> Iterator[ast.AST]:
     """Yield the nodes that run when a task's tests run, judged by names: module-level statements, and what they and the tests name."""
     defined = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | Function)}
-    known = {task.entry_point, *(name for test in task.tests for name in NAME.findall(test.input))} & set(defined)
+    called = {task.entry_point, *(name for test in task.tests for name in NAME.findall(test.input))} & set(defined)
     waiting: list[ast.AST] = [node for node in tree.body if not isinstance(node, ast.ClassDef | Function) and not guard(node)]
-    waiting += [defined[name] for name in known]
+    waiting += [defined[name] for name in called]
     while waiting:
         for node in ast.walk(waiting.pop()):
             yield node
-            if isinstance(node, ast.Name) and node.id in defined and node.id not in known:
-                known.add(node.id)
+            if isinstance(node, ast.Name) and node.id in defined and node.id not in called:
+                called.add(node.id)
                 waiting.append(defined[node.id])
 
 
@@ -137,9 +137,9 @@ def echo(tree: ast.Module, task: Task) -> str:
     expected = {test.expected for test in task.tests if test.kind is TestKind.STDIO}
     if len(expected) < 2 or any(name in INPUTS for name in names_used(tree)):
         return ""
-    wanted = {line.strip() for text in expected for line in text.splitlines()} - {""}
+    expected_lines = {line.strip() for text in expected for line in text.splitlines()} - {""}
     printed = {line.strip() for text in printed_literals(tree) for line in text.splitlines()} - {""}
-    return "prints what tests expect and reads nothing" if printed and printed <= wanted else ""
+    return "prints what tests expect and reads nothing" if printed and printed <= expected_lines else ""
 
 
 def names_used(tree: ast.AST) -> Iterator[str]:
@@ -180,8 +180,8 @@ def stub(tree: ast.Module, task: Task) -> str:
 def constant(function: Function) -> bool:
     """Return True if a function reads no name but those of functions it calls, or returns literals and never reads a parameter."""
     returns = [node.value for part in function.body for node in ast.walk(part) if isinstance(node, ast.Return)]
-    given = {name.id for part in function.body for name in names_read(part)} & {*parameters(function.args)}
-    if returns and not given and all(literal(value) is not None for value in returns):
+    parameters_read = {name.id for part in function.body for name in names_read(part)} & {*parameters(function.args)}
+    if returns and not parameters_read and all(literal(value) is not None for value in returns):
         return True
     read = sum(1 for part in function.body for _ in names_read(part))
     called = [node.func for part in function.body for node in ast.walk(part) if isinstance(node, ast.Call)]

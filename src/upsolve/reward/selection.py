@@ -67,24 +67,24 @@ def choose(
         return Selected(list(rewarded), Counter())
     try:
         starts = likelihoods(rewarded) if likelihoods and config.reads_start else None
-        answers = asked(rewarded, config, number, seed, starts)
+        answers = evaluate_queries(rewarded, config, number, seed, starts)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     everything = {(g, i) for g, one in enumerate(rewarded) for i in range(len(one.rewards_G))}
     groups = {g for (g,) in answers["groups"]} if config.groups else set(range(len(rewarded)))
-    kept = set(answers["attempts"]) if config.attempts else everything
+    selected = set(answers["attempts"]) if config.attempts else everything
     weights = {(g, i): weight_of(value, config.weight) for g, i, value in answers.get("weight", ())}
     order = [g for (g,) in answers["order"]] if config.order else range(len(rewarded))
     chosen: list[Rewarded] = []
     for g in order:
-        indices = [i for i in range(len(rewarded[g].rewards_G)) if (g, i) in kept]
+        indices = [i for i in range(len(rewarded[g].rewards_G)) if (g, i) in selected]
         if g in groups:
-            chosen.append(part(rewarded[g], indices, [weights.get((g, i), 1.0) for i in indices]))
+            chosen.append(select_attempts(rewarded[g], indices, [weights.get((g, i), 1.0) for i in indices]))
     dropped = len(rewarded) - len(groups)
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
 
-def asked(
+def evaluate_queries(
     rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
@@ -103,15 +103,15 @@ def asked(
         return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
 
 
-def start_columns(found: Likelihood | None) -> dict[str, Any]:
+def start_columns(likelihood: Likelihood | None) -> dict[str, Any]:
     """Return the columns with an attempt's likelihood under the frozen start."""
-    return {"start_logp": found and found.mean, "start_min_logp": found and found.least}
+    return {"start_logp": likelihood and likelihood.mean, "start_min_logp": likelihood and likelihood.least}
 
 
-def group_columns(one: Rewarded) -> dict[str, Any]:
+def group_columns(rewarded: Rewarded) -> dict[str, Any]:
     """Return the columns that the attempts of a group share."""
-    task, counts = one.group.task, [attempt.count for attempt in one.group.attempts]
-    passed = [verdict is not None and verdict.status is Status.PASSED for verdict in one.group.verdicts]
+    task, counts = rewarded.group.task, [attempt.count for attempt in rewarded.group.attempts]
+    passed = [verdict is not None and verdict.status is Status.PASSED for verdict in rewarded.group.verdicts]
     return {
         "task_id": task.task_id,
         "difficulty": task.difficulty,
@@ -122,9 +122,9 @@ def group_columns(one: Rewarded) -> dict[str, Any]:
     }
 
 
-def attempt_columns(one: Rewarded, i: int) -> dict[str, Any]:
+def attempt_columns(rewarded: Rewarded, i: int) -> dict[str, Any]:
     """Return the columns of one attempt."""
-    attempt, verdict, reward = one.group.attempts[i], one.group.verdicts[i], float(one.rewards_G[i])
+    attempt, verdict, reward = rewarded.group.attempts[i], rewarded.group.verdicts[i], float(rewarded.rewards_G[i])
     assert verdict is not None, "only judged attempts have rewards"
     return {
         "author": attempt.author,
@@ -134,7 +134,7 @@ def attempt_columns(one: Rewarded, i: int) -> dict[str, Any]:
         "tests_passed": verdict.passed,
         "tests": verdict.total,
         "reward": reward,
-        "reward_rank": int((one.rewards_G > reward).sum()) + 1,
+        "reward_rank": int((rewarded.rewards_G > reward).sum()) + 1,
         "count": attempt.count,
         "length": len(attempt.code),
         "lines": len(attempt.code.splitlines()),
@@ -167,14 +167,14 @@ def weight_of(value: Any, expression: str) -> float:
     return float(value)
 
 
-def part(one: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
+def select_attempts(rewarded: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
     """Return a group with the attempts at these indices and their weights; the others are counted in ``left_out``."""
-    left_out = one.left_out + Counter({"select.attempts": len(one.rewards_G) - len(indices)})
+    left_out = rewarded.left_out + Counter({"select.attempts": len(rewarded.rewards_G) - len(indices)})
     return replace(
-        one,
-        group=group_of(one.group, indices),
-        rewards_G=one.rewards_G[list(indices)],
-        parts=tuple(one.parts[i] for i in indices),
+        rewarded,
+        group=group_of(rewarded.group, indices),
+        rewards_G=rewarded.rewards_G[list(indices)],
+        parts=tuple(rewarded.parts[i] for i in indices),
         left_out=left_out,
         weights_G=np.array(weights, dtype=np.float64),
     )

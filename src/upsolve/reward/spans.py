@@ -63,7 +63,7 @@ def tokens(code: str, marked_N: Bools, offsets: Offsets) -> Bools:
     """
     size = len(marked_N)
     solid_N = np.fromiter((not letter.isspace() for letter in code[:size]), dtype=np.bool_, count=size)
-    solid_before, both_before = (np.concatenate([[0], np.cumsum(what)]) for what in (solid_N, solid_N & marked_N))
+    solid_before, both_before = (np.concatenate([[0], np.cumsum(mask_N)]) for mask_N in (solid_N, solid_N & marked_N))
     spans = np.minimum(np.array(offsets, dtype=np.int64).reshape(-1, 2), size)
     first, end = spans[:, 0], spans[:, 1]
     in_text = end > first
@@ -85,7 +85,7 @@ def valid_characters(code: str, verdict: Verdict) -> int:
     not compile and has no finding that says where counts as invalid from the start.
     """
     starts = line_starts(code)
-    found = [one for one in verdict.findings if one.kind == "syntax"]
-    measured = [one for one in found if one.value is not None] or found
+    errors = [one for one in verdict.findings if one.kind == "syntax"]
+    measured = [one for one in errors if one.value is not None] or errors
     positions = [min(position(starts, one.line, one.column), max(0, starts[-1] - 1)) for one in measured]
     return min(positions, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])

@@ -53,25 +53,25 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     stored = not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
     if not groups or not stored:
         return
-    wanted = [select(group, recipe.data.authors) for group in groups]
-    check_authors(groups, wanted, recipe.data)
+    selected = [select(group, recipe.data.authors) for group in groups]
+    check_authors(groups, selected, recipe.data)
     if baselines is not None or recipe.reward.efficiency != "reference":
-        check_rewards(wanted, recipe.reward, baselines)
+        check_rewards(selected, recipe.reward, baselines)
     if recipe.objective.record.unit != "pair":
-        check_group_size(wanted, recipe.data)
-    verdicts = [verdict for group in wanted for verdict in group.verdicts if verdict is not None]
+        check_group_size(selected, recipe.data)
+    verdicts = [verdict for group in selected for verdict in group.verdicts if verdict is not None]
     if recipe.reward.mask_unexecuted and not source.rounds and all(one.executed_lines is None for one in verdicts):
         raise ConfigError(
             f"reward.mask_unexecuted: no verdict of {recipe.data.archive} has executed lines; record them by `upsolve verify --lines`"
         )
 
 
-def check_authors(groups: Sequence[Group], wanted: Sequence[Group], data: DataConfig) -> None:
+def check_authors(groups: Sequence[Group], selected: Sequence[Group], data: DataConfig) -> None:
     """Refuse ``data.authors`` that have no attempt."""
-    if any(group.attempts for group in wanted) or not data.authors:
+    if any(group.attempts for group in selected) or not data.authors:
         return
-    known = sorted({attempt.author for group in groups for attempt in group.attempts})
-    close = get_close_matches(data.authors[0], known, n=3) or known[:5]
+    authors = sorted({attempt.author for group in groups for attempt in group.attempts})
+    close = get_close_matches(data.authors[0], authors, n=3) or authors[:5]
     raise ConfigError(
         f"data.authors: no attempt of {', '.join(data.authors)} in {data.archive}; did you mean {', '.join(close)}?"
     )
@@ -79,8 +79,8 @@ def check_authors(groups: Sequence[Group], wanted: Sequence[Group], data: DataCo
 
 def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
     """Refuse a group size above the largest number of attempts of a task."""
-    most = max(len(group.attempts) for group in groups)
-    if most < data.group_size:
+    largest = max(len(group.attempts) for group in groups)
+    if largest < data.group_size:
         raise ConfigError(
-            f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {most}"
+            f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {largest}"
         )

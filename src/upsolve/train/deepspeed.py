@@ -79,9 +79,9 @@ class DeepSpeed(Distributed):
         from deepspeed.runtime.zero import GatheredParameters
         from deepspeed.utils import safe_get_full_fp32_param
 
-        found = safe_get_full_fp32_param(parameter)
-        if found is not None:
-            return found.cpu() if keep else torch.empty(0)
+        weights = safe_get_full_fp32_param(parameter)
+        if weights is not None:
+            return weights.cpu() if keep else torch.empty(0)
         with GatheredParameters([parameter]):  # frozen: there is no float32 copy
             return parameter.detach().cpu().clone() if keep else torch.empty(0)
 

@@ -160,9 +160,9 @@ def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
     fewest = 1 if config.objective.record.unit == "attempt" else 2
-    for whole in groups:
-        prompt = config.codec.prompt(whole.group.task).ids_P
-        item, ids_G = fitting(whole, len(prompt), config, left_out)
+    for group in groups:
+        prompt = config.codec.prompt(group.group.task).ids_P
+        item, ids_G = fitting(group, len(prompt), config, left_out)
         kept: list[EncodedAttempt] = []
         zeros: list[int] = []
         values = soft_values(item.rewards_G, beta=config.objective.beta_value) if ids_G else ()

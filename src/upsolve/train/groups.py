@@ -108,8 +108,8 @@ def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: Advantag
 def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
     """Return groups as sampled, with advantages; groups without a reward are left out."""
     result = counts_of(rewarded)
-    whole = (one for one in rewarded if len(one.rewards_G))
-    result.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in whole)
+    usable = (one for one in rewarded if len(one.rewards_G))
+    result.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in usable)
     return result
 
 
@@ -131,16 +131,16 @@ def draw_groups(
     random = np.random.default_rng([data.seed, epoch])
     result = counts_of(rewarded)
     for one in rewarded:
-        drawn = draw(one, data.group_size, data.groups_per_task, random)
+        drawn = sample_mixed(one, data.group_size, data.groups_per_task, random)
         if not drawn and config.record.selects and any(passed(verdict) for verdict in one.group.verdicts):
-            drawn = [some(one, data.group_size, random)]
+            drawn = [sample_imitated(one, data.group_size, random)]
         if not drawn:
-            result.left_out[f"tasks: {why_not(one, data.group_size)}"] += 1
+            result.left_out[f"tasks: {reason_left_out(one, data.group_size)}"] += 1
         result.groups.extend(with_advantages(one, indices, config, seed=data.seed) for indices in drawn)
     return result if in_order else result.shuffled(random)
 
 
-def some(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
+def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
     """Sample the indices of up to ``size`` attempts, the first of which passed."""
     attempts, free = scored.group.attempts, list(range(len(scored.group.attempts)))
     drawn = [pick([i for i in free if passed(scored.group.verdicts[i])], attempts, random)]
@@ -154,24 +154,24 @@ def passed(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.status is Status.PASSED
 
 
-def why_not(scored: Rewarded, size: int) -> str:
+def reason_left_out(scored: Rewarded, size: int) -> str:
     """Return why no group can be sampled from a task."""
     if len(scored.group.attempts) < size:
         return f"fewer than {size} attempts"
     return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
 
 
-def draw(scored: Rewarded, size: int, most: int, random: np.random.Generator) -> list[list[int]]:
-    """Sample up to ``most`` disjoint index lists, each with a passed and a failed attempt; fewer when either runs out."""
+def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
+    """Sample up to ``max_groups`` disjoint index lists, each with a passed and a failed attempt; fewer when either runs out."""
     free = set(range(len(scored.group.attempts)))
     good = [i for i in sorted(free) if passed(scored.group.verdicts[i])]
     drawn: list[list[int]] = []
-    while len(drawn) < most and len(free) >= size:
-        ours = [i for i in good if i in free]
-        others = sorted(free - set(ours))
-        if not ours or not others:
+    while len(drawn) < max_groups and len(free) >= size:
+        passing = [i for i in good if i in free]
+        others = sorted(free - set(passing))
+        if not passing or not others:
             break
-        first = [pick(ours, scored.group.attempts, random), pick(others, scored.group.attempts, random)]
+        first = [pick(passing, scored.group.attempts, random), pick(others, scored.group.attempts, random)]
         free -= set(first)
         while len(first) < size:
             first.append(pick(sorted(free), scored.group.attempts, random))

@@ -132,14 +132,14 @@ class Rollouts:
         Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks.
         """
         share, config = self.share(policy is not None), self.config.model_copy(update={"seed": seed})
-        mine = tasks[share.start :: share.step] if policy is not None else []
-        total, by_id = len(mine) * config.samples, {task.task_id: task for task in mine}
+        own_tasks = tasks[share.start :: share.step] if policy is not None else []
+        total, by_id = len(own_tasks) * config.samples, {task.task_id: task for task in own_tasks}
         done: list[Attempt] = []
 
         def samples() -> Iterator[Pair]:
-            if policy is None or not mine:
+            if policy is None or not own_tasks:
                 return
-            for attempt in policy(mine, config=config, author=self.author):
+            for attempt in policy(own_tasks, config=config, author=self.author):
                 done.append(attempt)
                 self.on_progress("sample", len(done), total)
                 yield by_id[attempt.task_id], attempt

@@ -78,8 +78,8 @@ class Learner:
         """How attempts are scored, for logs."""
         compiled = isinstance(self.scorer, CompiledScorer)
         plain = self.scorer.scorer if isinstance(self.scorer, CompiledScorer) else self.scorer
-        way = "padded texts" if plain is padded_scores else "packed rows"
-        return f"{way}, attention {self.model.config._attn_implementation}{', compiled layers' if compiled else ''}"
+        layout = "padded texts" if plain is padded_scores else "packed rows"
+        return f"{layout}, attention {self.model.config._attn_implementation}{', compiled layers' if compiled else ''}"
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the autocast context of the run; it caches no rounded weights where layers are recomputed, or all would stay in memory."""
@@ -160,12 +160,12 @@ class Learner:
     def read(self, batches: Sequence[PackedBatch], *, frozen: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return log-probabilities and values of attempts by content key, under the current policy or the frozen start. Collective."""
         model = self.frozen if frozen and self.frozen is not None else self.model
-        mine = list(batches[self.processes.index :: self.processes.count])
+        own_batches = list(batches[self.processes.index :: self.processes.count])
         if self.needs_dummy(len(batches)):
-            mine.append(batches[0])  # another process scores the same attempts
+            own_batches.append(batches[0])  # another process scores the same attempts
         model.eval()
         with adapters_off(model) if frozen and model is self.model else nullcontext():
-            scores = read_attempts(mine, lambda batch: self.score_under(model, batch))
+            scores = read_attempts(own_batches, lambda batch: self.score_under(model, batch))
         self.model.train()
         gathered = self.processes.gather([scores])
         return {k: v for logps, _ in gathered for k, v in logps.items()}, {

@@ -38,11 +38,14 @@ def start_likelihoods(
         groups.append(EncodedGroup(prompt, attempts))
         ids.append(ids_G)
     logps = learner.start_logps([batch for step in plan_steps([g for g in groups if g.attempts], optim) for batch in step])
-    known = [
+    logps_by_group = [
         {attempt.ids_R: logps[key] for attempt, key in zip(group.attempts, group.attempt_keys(), strict=True)}
         for group in groups
     ]
     return [
-        [Likelihood(float(of[ids_R].mean()), float(of[ids_R].min())) if ids_R in of else None for ids_R in ids_G]
-        for of, ids_G in zip(known, ids, strict=True)
+        [
+            Likelihood(float(group_logps[ids_R].mean()), float(group_logps[ids_R].min())) if ids_R in group_logps else None
+            for ids_R in ids_G
+        ]
+        for group_logps, ids_G in zip(logps_by_group, ids, strict=True)
     ]

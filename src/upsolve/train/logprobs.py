@@ -53,11 +53,11 @@ def dense_mask(group_BL: Tensor, attempt_BL: Tensor, positions_BL: Tensor, *, pr
     causal = torch.ones(length, length, dtype=torch.bool, device=group_BL.device).tril()
     same_group = group_BL[:, :, None] == group_BL[:, None, :]
     same_attempt = attempt_BL[:, :, None] == attempt_BL[:, None, :]
-    seen = causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :])
-    seen |= prefix_BL[:, :, None] == group_BL[:, None, :]
+    visible = causal & same_group & (same_attempt | (attempt_BL == 0)[:, None, :])
+    visible |= prefix_BL[:, :, None] == group_BL[:, None, :]
     if window is not None:
-        seen &= positions_BL[:, :, None] - positions_BL[:, None, :] < window
-    return seen[:, None]
+        visible &= positions_BL[:, :, None] - positions_BL[:, None, :] < window
+    return visible[:, None]
 
 
 def window_of(config: Any, positions_BL: NDArray[np.int64]) -> int | None:

@@ -30,14 +30,14 @@ __all__ = [
 Pair = tuple[int, int]
 
 
-def edit_distance(one: str, other: str) -> int:
+def edit_distance(text: str, other: str) -> int:
     """Return the Levenshtein distance: the smallest number of insertions, deletions and replacements of characters."""
     codes = np.array([ord(letter) for letter in other], dtype=np.int64)
-    places = np.arange(len(other) + 1)
-    row = places
-    for i, letter in enumerate(one, start=1):
+    columns = np.arange(len(other) + 1)
+    row = columns
+    for i, letter in enumerate(text, start=1):
         row = np.concatenate([[i], np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))])
-        row = places + np.minimum.accumulate(row - places)  # insertions, from the left
+        row = columns + np.minimum.accumulate(row - columns)  # insertions, from the left
     return int(row[-1])
 
 
@@ -48,15 +48,15 @@ def by_outcome(group: Group) -> list[tuple[float, Pair]]:
     return [(0.0, (i, j)) for i in good for j in bad if group.attempts[i].code != group.attempts[j].code]
 
 
-def by_efficiency(group: Group, *, most: float = 0.5) -> list[tuple[float, Pair]]:
-    """Return every pair of passed attempts, the first at most ``most`` times the ``cpu_seconds`` of the second, all of rank 0.
+def by_efficiency(group: Group, *, max_ratio: float = 0.5) -> list[tuple[float, Pair]]:
+    """Return every pair of passed attempts, the first at most ``max_ratio`` times the ``cpu_seconds`` of the second, all of rank 0.
 
     Attempts without a time are in no pair. Times are noisy, so the default is a factor of two.
     """
     times = [
         (i, v.cpu_seconds) for i, v in enumerate(group.verdicts) if v is not None and passed(v) and v.cpu_seconds is not None
     ]
-    return [(0.0, (i, j)) for i, fast in times for j, slow in times if fast < slow and fast <= most * slow]
+    return [(0.0, (i, j)) for i, fast in times for j, slow in times if fast < slow and fast <= max_ratio * slow]
 
 
 def by_edit(group: Group) -> list[tuple[float, Pair]]:
@@ -73,8 +73,8 @@ PAIRS: Mapping[str, Callable[[Group], list[tuple[float, Pair]]]] = {
 """Name in a recipe -> candidates with their ranks; the lowest rank is preferred."""
 
 
-def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: int) -> list[Pair]:
-    """Return up to ``most`` pairs (chosen, rejected) of attempts, as indices into the group; each attempt is in at most one.
+def build_pairs(group: Group, kind: str, random: np.random.Generator, *, max_pairs: int) -> list[Pair]:
+    """Return up to ``max_pairs`` pairs (chosen, rejected) of attempts, as indices into the group; each attempt is in at most one.
 
     Candidates are taken by rank, equal ranks in random order.
     """
@@ -83,7 +83,7 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, most: i
     picked: list[Pair] = []
     taken: set[int] = set()
     for _, pair in sorted((ranked[i] for i in order), key=itemgetter(0)):
-        if len(picked) < most and not taken.intersection(pair):
+        if len(picked) < max_pairs and not taken.intersection(pair):
             picked.append(pair)
             taken.update(pair)
     return picked
@@ -94,7 +94,7 @@ def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epo
     random = np.random.default_rng([data.seed, epoch])
     result = counts_of(rewarded)
     for one in rewarded:
-        pairs = build_pairs(one.group, kind, random, most=data.groups_per_task)
+        pairs = build_pairs(one.group, kind, random, max_pairs=data.groups_per_task)
         if not pairs:
             result.left_out[f"tasks: no pair by {kind}"] += 1
         for pair in pairs:

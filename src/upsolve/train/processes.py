@@ -66,9 +66,9 @@ class Processes:
         """Whether this is rank 0, the only process that writes files."""
         return self.accelerator.is_main_process
 
-    def gather(self, mine: list[T]) -> list[T]:
+    def gather(self, items: list[T]) -> list[T]:
         """Return the items of all processes in the order of their ranks. Collective."""
-        return mine if self.count == 1 else gather_object(mine)
+        return items if self.count == 1 else gather_object(items)
 
     def from_main(self, compute: Callable[[], T]) -> T:
         """Return the result of ``compute`` on rank 0, on all ranks. Collective."""
@@ -83,9 +83,9 @@ class Processes:
 
 
 @contextmanager
-def deterministic(wanted: bool) -> Generator[None]:
-    """Restrict PyTorch to deterministic kernels within the context, if ``wanted``; an operation without one raises RuntimeError."""
-    if not wanted:
+def deterministic(enabled: bool) -> Generator[None]:
+    """Restrict PyTorch to deterministic kernels within the context, if ``enabled``; an operation without one raises RuntimeError."""
+    if not enabled:
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used

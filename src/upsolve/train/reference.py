@@ -64,13 +64,13 @@ def reference_logps(
         model_id: its ``fingerprint``.
     """
     file = cache_folder() / "reference" / f"{model_id}.npz"
-    found: dict[str, Floats] = {}
+    cached: dict[str, Floats] = {}
     if file.exists():
         with np.load(file) as stored:
-            found = {key: stored[key] for key in stored.files}
-    before, batches = len(found), list(batches)
-    logps, _ = read_attempts([batch for batch in batches if any(key not in found for key in batch.keys)], score)
-    found |= logps
-    if len(found) > before:
-        save_arrays(file, found)
-    return {key: found[key] for batch in batches for key in batch.keys}
+            cached = {key: stored[key] for key in stored.files}
+    before, batches = len(cached), list(batches)
+    logps, _ = read_attempts([batch for batch in batches if any(key not in cached for key in batch.keys)], score)
+    cached |= logps
+    if len(cached) > before:
+        save_arrays(file, cached)
+    return {key: cached[key] for batch in batches for key in batch.keys}

@@ -58,13 +58,13 @@ def prompts_of(batch: PackedBatch) -> list[tuple[int, ...]]:
     """Return the prompt of every attempt of a batch."""
     length = batch.ids_BL.shape[1]
     _, first = np.unique(batch.attempt_T, return_index=True)
-    found: list[tuple[int, ...]] = []
+    prompts: list[tuple[int, ...]] = []
     for source in batch.source_T[first]:
         row, end = int(source) // length, int(source) % length + 1
         group, prefix = batch.group_BL[row, end - 1], batch.prefix_BL[row, end - 1]
         own = ((batch.group_BL[row] == group) | (batch.group_BL[row] == prefix)) & (batch.attempt_BL[row] == 0)
-        found.append(tuple(batch.ids_BL[row][own].tolist()))
-    return found
+        prompts.append(tuple(batch.ids_BL[row][own].tolist()))
+    return prompts
 
 
 def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> TokenScores:
@@ -80,12 +80,12 @@ def padded_scores(model: Any, batch: PackedBatch, value_head: Any = None) -> Tok
         ids_SL[s, :end] = (*prompt, *ids)
         mask_SL[s, :end] = 1
         source.append(s * longest + np.arange(len(prompt) - 1, end - 1))
-    given: dict[str, Any] = {"use_cache": False, "output_hidden_states": value_head is not None}
-    given |= {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
+    inputs: dict[str, Any] = {"use_cache": False, "output_hidden_states": value_head is not None}
+    inputs |= {"input_ids": torch.from_numpy(ids_SL).to(device), "attention_mask": torch.from_numpy(mask_SL).to(device)}
     first = min(map(len, prompts)) - 1  # the first state that predicts a token of an attempt
     if "logits_to_keep" in inspect.signature(plain_model(model).forward).parameters:
-        given["logits_to_keep"] = longest - first
-    out = model(**given)
+        inputs["logits_to_keep"] = longest - first
+    out = model(**inputs)
     source_T = torch.from_numpy(np.concatenate(source)).to(device)
     kept_T = source_T - (source_T // longest + 1) * (
         longest - out.logits.shape[1]
@@ -198,8 +198,8 @@ def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> Score
     chosen = checked_parameters(model)
     with learning_only(model, chosen):
         logp_T = scorer(model, batch).logp_T
-        found: Any = torch.autograd.grad(logp_T.mean(), chosen, allow_unused=True)
-    flat = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(chosen, found, strict=True)]
+        gradients: Any = torch.autograd.grad(logp_T.mean(), chosen, allow_unused=True)
+    flat = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(chosen, gradients, strict=True)]
     return logp_T.detach(), torch.cat([grad.flatten().float() for grad in flat])
 
 

@@ -69,7 +69,7 @@ def advantages_of(
         select: which groups and attempts to keep, their weights and their order.
         likelihoods: computes those of stored attempts under the frozen start, for ``select``; None: unknown.
     """
-    number, most, ordered = taken.number, taken.most_stored, bool(select.order)
+    number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
     new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
     sampled = (
@@ -83,9 +83,9 @@ def advantages_of(
     sampled, of_archive = (
         replace(one, left_out=one.left_out + part.left_out) for one, part in ((sampled, new), (of_archive, old))
     )
-    if most is None:
+    if max_stored is None:
         return of_archive
-    both = sampled + replace(of_archive, groups=of_archive.groups[:most])
+    both = sampled + replace(of_archive, groups=of_archive.groups[:max_stored])
     return both.shuffled(np.random.default_rng([data.seed, number, 2]))
 
 

@@ -121,8 +121,8 @@ class Run:
             self.log.write({"step": float(progress.step), "round": float(now.number), **now.metrics})
         self.signals.deferred = True
         while progress.in_round < len(now.steps) and not self.is_done:
-            place, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
-            yield now.steps[progress.in_round], learning_rate(place, total, self.schedule.optim)
+            index, total = self.schedule.position(progress.step, now.number, progress.in_round, len(now.steps))
+            yield now.steps[progress.in_round], learning_rate(index, total, self.schedule.optim)
         if progress.in_round >= len(now.steps):
             self.end_round(now)
         self.signals.deferred = False
@@ -229,9 +229,9 @@ class Run:
         self.log.close()
         if processes.is_main:
             groups, left_out, flagged = self.counts(self.now)
-            kept = progress.best_step if keep_best else progress.step
+            kept_step = progress.best_step if keep_best else progress.step
             counts = {"groups": groups, "left_out": left_out, "flagged": flagged}
-            summary = {"steps": progress.step, "kept_step": kept, "collapsed": collapsed, **counts}
+            summary = {"steps": progress.step, "kept_step": kept_step, "collapsed": collapsed, **counts}
             write_summary(self.folder, {**summary, "scoring": self.learner.scoring})
             if not monitor.keep_checkpoints:
                 remove_leftovers(self.folder)
@@ -280,7 +280,9 @@ def start_run(
     tokens = expected_tokens(ahead, recipe.source, recipe.optim, group_size=recipe.data.group_size)
     progress = learner.start_training(folder, keep_start=online and recipe.objective.needs_reference, tokens=tokens)
     total = None if online else sum(len(now.steps) for now in ahead)
-    batches = heldout_batches(heldout, learner.codec, recipe.optim, most=monitor.heldout, max_tokens=recipe.data.max_tokens)
+    batches = heldout_batches(
+        heldout, learner.codec, recipe.optim, max_pairs=monitor.heldout, max_tokens=recipe.data.max_tokens
+    )
     schedule = Schedule(recipe.optim, recipe.source.rounds or len(ahead), total)
     return Run(
         learner,

@@ -52,9 +52,9 @@ def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
 
 
 def heldout_batches(
-    groups: Sequence[Group], codec: Codec, optim: OptimConfig, *, most: int, max_tokens: int
+    groups: Sequence[Group], codec: Codec, optim: OptimConfig, *, max_pairs: int, max_tokens: int
 ) -> list[PackedBatch]:
-    """Pack up to ``most`` held-out pairs, a passed and a failed attempt of a task, with advantages 1 and -1.
+    """Pack up to ``max_pairs`` held-out pairs, a passed and a failed attempt of a task, with advantages 1 and -1.
 
     Attempts over ``max_tokens`` (prompt and attempt) are left out.
     """
@@ -63,13 +63,13 @@ def heldout_batches(
     for group in groups:
         good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
         bad = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and not passed(verdict)]
-        if not good or not bad or pairs == most:
+        if not good or not bad or pairs == max_pairs:
             continue
         pairs += 1
         prompt = codec.prompt(group.task).ids_P
         both = [(codec.ids_of(group.attempts[good[-1]]), 1), (codec.ids_of(group.attempts[bad[-1]]), -1)]
-        kept = [(ids, sign) for ids, sign in both if ids and len(prompt) + len(ids) <= max_tokens]
-        attempts = tuple(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)) for ids, sign in kept)
+        fitting = [(ids, sign) for ids, sign in both if ids and len(prompt) + len(ids) <= max_tokens]
+        attempts = tuple(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)) for ids, sign in fitting)
         if attempts:
             encoded.append(EncodedGroup(prompt, attempts))
     return [batch for step in plan_steps(encoded, optim) for batch in step]

@@ -123,9 +123,9 @@ def config_of(name: str) -> Any:
     """
     from transformers import AutoConfig
 
-    found = locate(name)
+    location = locate(name)
     try:
-        return AutoConfig.from_pretrained(str(converted(found.gguf)) if found.gguf else found.where)
+        return AutoConfig.from_pretrained(str(converted(location.gguf)) if location.gguf else location.where)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model {name}: its configuration cannot be loaded: {error}") from error
 

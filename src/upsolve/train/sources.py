@@ -122,38 +122,38 @@ class OnlineSource:
         Raises:
             ConfigError: no task has a pass rate within ``source.solved``.
         """
-        wanted = max(shares(self.source, number)["policy"] for number in range(self.rounds))
-        if wanted and not self.tasks:
+        requested = max(shares(self.source, number)["policy"] for number in range(self.rounds))
+        if requested and not self.tasks:
             raise ConfigError(
                 f"source.solved {[*self.source.solved]}: none of the {len(self.stored)} training tasks has such a pass rate in the archive"
             )
-        if wanted > len(self.tasks):
+        if requested > len(self.tasks):
             warnings.warn(
-                f"source.groups: a round samples each task once, so it has {len(self.tasks)} new groups instead of {wanted}",
+                f"source.groups: a round samples each task once, so it has {len(self.tasks)} new groups instead of {requested}",
                 stacklevel=2,
             )
 
     def groups(self, number: int) -> RoundGroups:
         """Return the groups of a round and the tasks to sample; a round that an interrupted run has judged is not sampled again."""
-        wanted = shares(self.source, number)
-        sampled = self.kept(number) if wanted["policy"] else []
-        tasks = self.candidates(number) if wanted["policy"] and not sampled else []
+        counts = shares(self.source, number)
+        sampled = self.kept(number) if counts["policy"] else []
+        tasks = self.candidates(number) if counts["policy"] and not sampled else []
         return RoundGroups(
             number,
-            stored=self.stored if wanted["archive"] else (),
-            most_stored=wanted["archive"],
+            stored=self.stored if counts["archive"] else (),
+            most_stored=counts["archive"],
             sampled=sampled,
-            replayed=self.replayed(number, wanted["replay"]),
-            tasks=tasks[: math.ceil(wanted["policy"] * self.source.oversample)],
-            wanted=wanted["policy"],
+            replayed=self.replayed(number, counts["replay"]),
+            tasks=tasks[: math.ceil(counts["policy"] * self.source.oversample)],
+            wanted=counts["policy"],
         )
 
     def candidates(self, number: int) -> list[Task]:
         """Return the tasks of a round in the order of sampling, with hints in their prompts."""
         source, tasks = self.source, self.tasks
         if source.order != "random":
-            most = max(source.groups, math.ceil(len(tasks) * (number + 1) / source.rounds))
-            tasks = self.by_rate[:most]
+            count = max(source.groups, math.ceil(len(tasks) * (number + 1) / source.rounds))
+            tasks = self.by_rate[:count]
         order = np.random.default_rng([self.data.seed, number, 1]).permutation(len(tasks))
         share = source.hints * (1 - number / max(1, source.rounds - 1))
         return [hinted(tasks[i], share) for i in order]
@@ -168,16 +168,16 @@ class OnlineSource:
         attempts = self.rollouts.tagged("attempts", tag)
         return by_task([tasks[name] for name in dict.fromkeys(a.task_id for a in attempts)], attempts, verdicts)
 
-    def replayed(self, number: int, wanted: int) -> list[Group]:
+    def replayed(self, number: int, count: int) -> list[Group]:
         """Return groups of earlier rounds, sampled without replacement."""
         source = self.source
         earlier = (
-            [group for n in range(max(0, number - source.replay_rounds), number) for group in self.kept(n)] if wanted else []
+            [group for n in range(max(0, number - source.replay_rounds), number) for group in self.kept(n)] if count else []
         )
         low, high = source.replay_solved
         fit = [group for group in earlier if (rate := pass_rate(group)) is not None and low <= rate <= high]
         order = np.random.default_rng([self.data.seed, number, 3]).permutation(len(fit))
-        return [fit[i] for i in order[:wanted]]
+        return [fit[i] for i in order[:count]]
 
 
 def round_tag(number: int) -> str:
@@ -187,11 +187,11 @@ def round_tag(number: int) -> str:
 
 def by_task(tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> list[Group]:
     """Group attempts and their verdicts by task."""
-    mine: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
+    results: dict[str, list[tuple[Attempt, Verdict]]] = {task.task_id: [] for task in tasks}
     for attempt, verdict in zip(attempts, verdicts, strict=True):
-        mine[attempt.task_id].append((attempt, verdict))
+        results[attempt.task_id].append((attempt, verdict))
     return [
-        Group(task, tuple(a for a, _ in mine[task.task_id]), tuple(v for _, v in mine[task.task_id]))
+        Group(task, tuple(a for a, _ in results[task.task_id]), tuple(v for _, v in results[task.task_id]))
         for task in tasks
-        if mine[task.task_id]
+        if results[task.task_id]
     ]

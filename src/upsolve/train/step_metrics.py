@@ -54,11 +54,11 @@ class Tally:
 
 def merged(tallies: Sequence[Tally]) -> Tally:
     """Add up the sums of several ranks."""
-    whole = Tally()
+    total = Tally()
     for tally in tallies:
         for name in (part.name for part in fields(Tally)):
-            setattr(whole, name, getattr(whole, name) + getattr(tally, name))
-    return whole
+            setattr(total, name, getattr(total, name) + getattr(tally, name))
+    return total
 
 
 def count(tally: Tally, batch: PackedBatch, *, scores: TokenScores, inputs: LossInputs, loss: float) -> None:

@@ -45,11 +45,13 @@ def with_gae(
         rewards_R = one.rewards_R.astype(np.float64)
         if kl.coefficient and kl.place == "reward" and scores.reference is not None:
             rewards_R = less_kl(rewards_R, (scores.old[key] - scores.reference[key]).astype(np.float64), beta=kl.coefficient)
-        found, wanted = gae(rewards_R, scores.values[key].astype(np.float64), gamma=config.gamma, decay=config.decay)
-        advantages.append(found)
-        weights.append(one.count * (np.ones(len(found)) if one.mask_R is None else one.mask_R.astype(np.float64)))
-        returns[key] = wanted.astype(np.float32)
-    ends = np.cumsum([len(found) for found in advantages])[:-1]
+        token_advantages, token_returns = gae(
+            rewards_R, scores.values[key].astype(np.float64), gamma=config.gamma, decay=config.decay
+        )
+        advantages.append(token_advantages)
+        weights.append(one.count * (np.ones(len(token_advantages)) if one.mask_R is None else one.mask_R.astype(np.float64)))
+        returns[key] = token_returns.astype(np.float32)
+    ends = np.cumsum([len(token_advantages) for token_advantages in advantages])[:-1]
     advantages_T, weights_T = np.concatenate(advantages), np.concatenate(weights)
     if config.whiten:
         advantages_T = whiten(advantages_T, weights_T)
@@ -72,7 +74,7 @@ def value_metrics(scores: FrozenScores) -> dict[str, float]:
     """Return means of a round's values V and returns R, and the explained variance 1 - Var(R - V) / Var(R); {} without a value head."""
     if scores.values is None or scores.returns is None:
         return {}
-    values_T, returns_T = (np.concatenate([some[key] for key in scores.values]) for some in (scores.values, scores.returns))
+    values_T, returns_T = (np.concatenate([arrays[key] for key in scores.values]) for arrays in (scores.values, scores.returns))
     metrics = {"value_mean": float(values_T.mean()), "return_mean": float(returns_T.mean())}
     variance = float(returns_T.var())
     return {**metrics, "value_explained": 1 - float((returns_T - values_T).var()) / variance} if variance else metrics

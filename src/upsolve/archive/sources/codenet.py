@@ -106,15 +106,15 @@ SAMPLE = re.compile(
 
 def samples(html: str) -> tuple[TestCase, ...]:
     """Return sample inputs and outputs as visible tests; () if their numbers differ."""
-    found: dict[str, list[str]] = {"input": [], "output": []}
+    texts: dict[str, list[str]] = {"input": [], "output": []}
     for title, body in SAMPLE.findall(html):
         reader = Reader()
         reader.feed(f"<pre>{body}</pre>")
         kind = "output" if "output" in title.lower() else "input"  # "Output for the Sample Input 1" is an output
-        found[kind].append("".join(reader.parts).replace("\r", "").strip("\n") + "\n")
-    if len(found["input"]) != len(found["output"]):
+        texts[kind].append("".join(reader.parts).replace("\r", "").strip("\n") + "\n")
+    if len(texts["input"]) != len(texts["output"]):
         return ()
-    return tuple(TestCase(TestKind.STDIO, a, b) for a, b in zip(found["input"], found["output"], strict=True))
+    return tuple(TestCase(TestKind.STDIO, a, b) for a, b in zip(texts["input"], texts["output"], strict=True))
 
 
 def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRECT) -> Iterator[Row]:

@@ -26,15 +26,15 @@ class Rename(ast.NodeTransformer):
 
 def tests_of(source: str, entry_point: str) -> tuple[TestCase, ...]:
     """Unroll ``def check(candidate)`` into one test per assert; a body with other statements becomes one CODE test."""
-    whole = TestCase(TestKind.CODE, f"{source}\ncheck({entry_point})", "", True)
+    whole_body = TestCase(TestKind.CODE, f"{source}\ncheck({entry_point})", "", True)
     checks = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "check"]
     if len(checks) != 1:
-        return (whole,)
+        return (whole_body,)
     body = [node for node in checks[0].body if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))]
     body = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     body = [Rename(entry_point).visit(node) for node in body]
     if not body or not all(isinstance(node, ast.Assert) and stands_alone(node, entry_point) for node in body):
-        return (whole,)
+        return (whole_body,)
     return parse_asserts(map(ast.unparse, body), hidden=True, names=Names(frozenset({entry_point})))
 
 

@@ -28,25 +28,25 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
     An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
     ``ids`` maps names to content ids.
     """
-    given = {name: value for name, value in row.items() if name != "kind" and value is not None}
+    fields = {name: value for name, value in row.items() if name != "kind" and value is not None}
     kind = str(row.get("kind"))
     if kind not in KINDS:
         raise ValueError(f"kind is {kind}, it must be one of {', '.join(KINDS)}")
     if kind == "verdict":
-        name = given.get("attempt_id")
-        yield from_row(KINDS[kind], {**given, "attempt_id": ids.get(str(name), name)})
+        name = fields.get("attempt_id")
+        yield from_row(KINDS[kind], {**fields, "attempt_id": ids.get(str(name), name)})
     elif kind == "task":
-        yield from_row(Task, with_extra(given, Task))
+        yield from_row(Task, with_extra(fields, Task))
     else:
-        yield from attempt_of(given, ids)
+        yield from attempt_of(fields, ids)
 
 
-def attempt_of(given: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
+def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     """Yield an attempt and the verdict that its line records."""
-    names = [str(given.pop(name)) for name in ("id", "attempt_id") if name in given]
-    outcome = {name: given.pop(name) for name in OUTCOME_FIELDS if name in given}
-    parent = given.get("parent_id", "")
-    attempt = from_row(Attempt, {**with_extra(given, Attempt), "parent_id": ids.get(str(parent), parent)})
+    names = [str(fields.pop(name)) for name in ("id", "attempt_id") if name in fields]
+    outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
+    parent = fields.get("parent_id", "")
+    attempt = from_row(Attempt, {**with_extra(fields, Attempt), "parent_id": ids.get(str(parent), parent)})
     verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
     ids |= {name: attempt.attempt_id for name in names if name != attempt.attempt_id}
     yield attempt
@@ -54,10 +54,10 @@ def attempt_of(given: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
         yield verdict
 
 
-def with_extra(given: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:
+def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:
     """Return the fields of a record, with all others as JSON in ``extra``."""
-    known = {name: value for name, value in given.items() if name in kind.__dataclass_fields__}
-    others = {name: value for name, value in given.items() if name not in known}
+    known = {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}
+    others = {name: value for name, value in fields.items() if name not in known}
     return {**known, "extra": json.dumps(others)} if others else known
 
 

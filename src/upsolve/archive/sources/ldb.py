@@ -24,16 +24,18 @@ def read(path: Path) -> Iterator[Row]:
     files = [file for kind in ("seed", "debug") for file in sorted(path.glob(f"{kind}_*.jsonl"))]
     if not files:
         raise SourceError(f"{path}: contains no seed_*.jsonl or debug_*.jsonl")
-    known: set[str] = set()
+    task_ids: set[str] = set()
     for file in files:
-        yield from build_each(file, json_lines(file), partial(records_of, author=file.stem.partition("_")[2], known=known))
+        yield from build_each(
+            file, json_lines(file), partial(records_of, author=file.stem.partition("_")[2], task_ids=task_ids)
+        )
 
 
-def records_of(row: dict[str, Any], *, author: str, known: set[str]) -> list[Row]:
-    """Return the records of a row; the task only if it is not in ``known``."""
+def records_of(row: dict[str, Any], *, author: str, task_ids: set[str]) -> list[Row]:
+    """Return the records of a row; the task only if its id is not in ``task_ids``, to which it is added."""
     task = task_of(row)
-    records: list[Row] = [*([] if task.task_id in known else [task]), *attempts_of(row, task, author)]
-    known.add(task.task_id)
+    records: list[Row] = [*([] if task.task_id in task_ids else [task]), *attempts_of(row, task, author)]
+    task_ids.add(task.task_id)
     return records
 
 
@@ -55,11 +57,11 @@ def attempts_of(row: dict[str, Any], task: Task, author: str) -> list[Attempt | 
     """Return the chain of repairs, if any, and the final attempt with its recorded outcome."""
     chain = [code for code in row.get("implementations", []) if isinstance(code, str)]
     codes = [*[code for code in chain if code != row["solution"]], row["solution"]]
-    found: list[Attempt | Verdict] = []
+    records: list[Attempt | Verdict] = []
     parent = ""
     for code in codes:
         attempt = Attempt(task.task_id, code, author=author, parent_id=parent)
         parent = attempt.attempt_id
-        found.append(attempt)
+        records.append(attempt)
     status = Status.PASSED if row["is_solved"] else Status.FAILED
-    return [*found, Verdict(parent, status, judge=JUDGE)]
+    return [*records, Verdict(parent, status, judge=JUDGE)]

@@ -47,13 +47,13 @@ def read(path: Path, *, max_kb: int = MAX_KB, max_databases: int = MAX_DATABASES
     if not files:
         raise SourceError(f"{path}: contains no question file: {', '.join(f'{name}.json' for name in FILES)}")
     tested = any(file.stem == "test" for file in files)
-    places: dict[str, list[Path]] = {}
+    databases_by_name: dict[str, list[Path]] = {}
     for file in sorted(path.rglob("*.sqlite"), key=lambda file: (file.stem != file.parent.name, file)):
-        places.setdefault(file.parent.name, []).append(file)
+        databases_by_name.setdefault(file.parent.name, []).append(file)
 
     @cache
     def database(name: str) -> Database:
-        return database_of(name, places.get(name, [])[:max_databases], max_bytes=max_kb * 1000)
+        return database_of(name, databases_by_name.get(name, [])[:max_databases], max_bytes=max_kb * 1000)
 
     for file in files:
         split = "test" if FILES[file.stem] == "dev" and not tested else FILES[file.stem]

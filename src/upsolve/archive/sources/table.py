@@ -45,47 +45,47 @@ class Reader:
 
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
-        given = {name: row[column] for name, column in self.columns.items() if row.get(column) not in (None, "")}
+        cells = {name: row[column] for name, column in self.columns.items() if row.get(column) not in (None, "")}
         taken = set(self.columns.values())
         rest = {column: value for column, value in row.items() if column not in taken and value not in (None, "")}
-        task = self.task(given)
+        task = self.task(cells)
         old = self.tasks.get(task.task_id)
         if old is None:
             yield task
-        elif "prompt" in given and old != task:
+        elif "prompt" in cells and old != task:
             raise ValueError(f"task {task.task_id} has different content in an earlier row")
-        if "code" in given:
-            yield from self.attempt(given, rest, task)
+        if "code" in cells:
+            yield from self.attempt(cells, rest, task)
         self.tasks.setdefault(task.task_id, task)
 
-    def task(self, given: Mapping[str, Any]) -> Task:
+    def task(self, cells: Mapping[str, Any]) -> Task:
         """Return the task of a row; one with an id and no prompt is the task of an earlier row."""
-        name = str(given.get("task_id", ""))
-        full = name if "/" in name else f"{self.name}/{name or content_id(str(given.get('prompt')))[:12]}"
-        if "prompt" not in given:
+        name = str(cells.get("task_id", ""))
+        full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
+        if "prompt" not in cells:
             if full not in self.tasks:
                 raise ValueError(f"no prompt, and no earlier row has the task {name!r}")
             return self.tasks[full]
-        fields = {key: given[key] for key in TASK_FIELDS if key in given and key != "tests"}
-        names = Names(frozenset({str(given.get("entry_point", ""))}))
-        tests = [to_test(test) for test in tests_of(given.get("tests", ()), names)]
-        language = str(given.get("language", "python")).lower()
+        fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
+        names = Names(frozenset({str(cells.get("entry_point", ""))}))
+        tests = [to_test(test) for test in tests_of(cells.get("tests", ()), names)]
+        language = str(cells.get("language", "python")).lower()
         return from_row(Task, {**fields, "task_id": full, "tests": tests, "source": self.name, "language": language})
 
-    def attempt(self, given: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
+    def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
         """Yield the attempt of a row and its recorded verdict."""
-        fields = {key: given[key] for key in ("code", "language", "author", "created") if key in given}
+        fields = {key: cells[key] for key in ("code", "language", "author", "created") if key in cells}
         fields["language"] = str(fields.get("language", task.language)).lower()
         fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
-        parent = str(given.get("parent", ""))
+        parent = str(cells.get("parent", ""))
         if parent and parent not in self.attempts:
             raise ValueError(f"no earlier row has the attempt {parent!r}, the parent of this one")
         extra = json.dumps(rest, default=str) if rest else ""
-        made = {**fields, "task_id": task.task_id, "parent_id": self.attempts.get(parent, ""), "extra": extra}
-        attempt = from_row(Attempt, made)
-        verdict = recorded_verdict(attempt.attempt_id, given, f"recorded:{self.name}", self.words)
-        if "id" in given:
-            self.attempts[str(given["id"])] = attempt.attempt_id
+        columns = {**fields, "task_id": task.task_id, "parent_id": self.attempts.get(parent, ""), "extra": extra}
+        attempt = from_row(Attempt, columns)
+        verdict = recorded_verdict(attempt.attempt_id, cells, f"recorded:{self.name}", self.words)
+        if "id" in cells:
+            self.attempts[str(cells["id"])] = attempt.attempt_id
         yield attempt
         if verdict:
             yield verdict

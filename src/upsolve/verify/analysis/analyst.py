@@ -79,15 +79,17 @@ def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], 
     for name in names:
         places = [place for place, one in enumerate(sources) if one.language == "python" or name in ANY_LANGUAGE]
         for place, more in zip(places, analyst().findings(name, [sources[place] for place in places]), strict=True):
-            found[place] += some(name, [one for one in more if name != "lint" or one.kind == "lint" or one.kind not in names])
+            found[place] += limit_findings(
+                name, [one for one in more if name != "lint" or one.kind == "lint" or one.kind not in names]
+            )
     done = tools(tuple(names))
     return [
-        replace(verdict, findings=together(verdict.findings, more), analyses=done)
+        replace(verdict, findings=merge_findings(verdict.findings, more), analyses=done)
         for verdict, more in zip(verdicts, found, strict=True)
     ]
 
 
-def some(name: str, found: Sequence[Finding]) -> list[Finding]:
+def limit_findings(name: str, found: Sequence[Finding]) -> list[Finding]:
     """Return the first ``MOST`` findings by position in the code, and one more that says how many were dropped, if any."""
     if len(found) <= MOST:
         return [*found]
@@ -95,7 +97,7 @@ def some(name: str, found: Sequence[Finding]) -> list[Finding]:
     return [*sorted(found, key=lambda one: (one.line, one.column))[:MOST], Finding("analysis", name, said, 1)]
 
 
-def together(first: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
+def merge_findings(first: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return findings of the judge, then those of analyses by position; of duplicates, the one of the analysis is kept."""
     again = {(one.kind, one.rule, one.line) for one in more}
     ordered = sorted(more, key=lambda one: (one.line, one.column, one.kind, one.rule))

@@ -207,7 +207,7 @@ def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """
     nonce = secrets.token_hex(8)
     tests = [as_sent(test.kind, test.input) for test in task.tests]
-    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **asked(how)}
+    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **common_fields(how)}
     end = yield Job(job, None, how.limits.wall_seconds, profile=profile_of(task.requires))
     label = "in_process" if needs_tester(task) else ""
     return verdict(task, attempt, function_outcomes(task, end, nonce), ends=[end], label=label)
@@ -234,7 +234,7 @@ def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
     return kind.value, source
 
 
-def asked(how: Judging) -> dict[str, Any]:
+def common_fields(how: Judging) -> dict[str, Any]:
     """Return the fields common to all jobs: whether to record lines, and seconds per test (0: no limit)."""
     each = how.limits.test_seconds
     return {"lines": how.lines, "test_seconds": 0 if math.isinf(each) else each}
@@ -244,7 +244,7 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judgin
     """Run the tests in a tester's process, which sends every call to the attempt's process."""
     tests = [(test.kind.value, test.input) for test in task.tests]
     job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": how.lines}
-    tester = {"names": names, "setup": task.setup, "tests": tests, **asked(how)}
+    tester = {"names": names, "setup": task.setup, "tests": tests, **common_fields(how)}
     end = yield Job(job, tester, how.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.records):
         return (yield from run_in_process(task, attempt, how))
