@@ -82,7 +82,7 @@ def test_a_first_try_that_failed_does_not_claim_the_folder(tiny_model, tmp_path,
     with pytest.raises(TrainingError, match="no group to train on"):
         train(recipe_for(tiny_model, data={"max_tokens": 16}), groups, [], tmp_path)
     assert train(recipe_for(tiny_model), groups, [], tmp_path).steps == 3
-    with pytest.raises(TrainingError, match=r"\(optim.lr was 0.001, now 0.002\).*--fresh"):
+    with pytest.raises(TrainingError, match=r"\(optim.lr was 0.001 and is now 0.002\).*--fresh"):
         train(recipe_for(tiny_model, optim={"lr": 2e-3}), groups, [], tmp_path)
     assert train(recipe_for(tiny_model, optim={"lr": 2e-3}), groups, [], tmp_path, fresh=True).steps == 3
 

@@ -147,7 +147,7 @@ def test_a_sign_of_collapse_stops_the_run_with_its_last_weights(tiny_model, tmp_
 
 def test_a_folder_of_another_recipe_is_refused(tiny_model, tmp_path):
     run(recipe_for(tiny_model), tmp_path / "run")
-    with pytest.raises(TrainingError, match=r"another recipe \(seed was 0, now 1\)"):
+    with pytest.raises(TrainingError, match=r"another recipe \(seed was 0 and is now 1\)"):
         run(recipe_for(tiny_model, seed=1), tmp_path / "run")
 
 

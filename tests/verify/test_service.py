@@ -124,7 +124,7 @@ def test_a_bad_record_is_one_unscored_verdict(server):
         ({**good, "task_id": "none"}, "called none"),
         ({**good, "task_id": "bad"}, "called bad"),
         ({**good, "task": 1}, "odd"),
-        ({**good, "task": 9}, "9 is no place"),
+        ({**good, "task": 9}, "task: 9 is not an index into"),
         ({**good, "task_id": "x"}, "two tasks"),
         ({**good, "language": "klingon"}, "klingon"),
     ]

@@ -23,6 +23,7 @@ from upsolve.train.run_folder import (
     MODEL,
     SUMMARY,
     Trained,
+    listed,
     load_trained,
     remove_leftovers,
     replace_folder,
@@ -215,13 +216,13 @@ class Run:
             TrainingError: no step was done, or the run collapsed and no earlier weights were kept (``monitor.keep: last``).
         """
         if not self.progress.step:
-            raise TrainingError(f"no group to train on: {self.counts(self.now)[1]}; {EQUAL}")
+            raise TrainingError(f"no group to train on; left out: {listed(self.counts(self.now)[1]) or 'nothing'}; {EQUAL}")
         monitor, progress, processes, best = self.monitor, self.progress, self.learner.processes, self.folder / BEST
         keep_best = processes.from_main(lambda: best.exists() and (monitor.keep == "best" or not usable))
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path))
         elif not usable and not keep_best:
-            raise TrainingError(f"{collapsed}; no earlier weights were kept (monitor.keep: best keeps them)")
+            raise TrainingError(f"{collapsed}; there are no earlier weights to end with: set monitor.keep: best to keep them")
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:
@@ -238,7 +239,9 @@ class Run:
         processes.wait()
         done = load_trained(self.folder)
         if done is None:
-            raise TrainingError(f"{self.folder}: rank 0 has left no {SUMMARY}")
+            raise TrainingError(
+                f"{self.folder / SUMMARY}: not found, although rank 0 has written it; do all ranks share this folder?"
+            )
         return done
 
 
@@ -275,7 +278,7 @@ def start_run(
         TrainingError: no group of an offline run has a gradient.
     """
     if ahead and not any(now.steps for now in ahead):
-        raise TrainingError(f"no group to train on: {dict(sum((now.left_out for now in ahead), Counter[str]()))}")
+        raise TrainingError(f"no group to train on; left out: {listed(sum((now.left_out for now in ahead), Counter[str]()))}")
     online, monitor = recipe.source.rounds > 0, recipe.monitor
     tokens = expected_tokens(ahead, recipe.source, recipe.optim, group_size=recipe.data.group_size)
     progress = learner.start_training(folder, keep_start=online and recipe.objective.needs_reference, tokens=tokens)

@@ -7,7 +7,7 @@ summary.json     written last: the run is finished        model/          final 
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "changed_keys",
     "claim",
     "claim_run",
+    "listed",
     "load_trained",
     "remove_leftovers",
     "replace_folder",
@@ -73,11 +74,15 @@ class Trained:
 
     def text(self) -> str:
         """Return a summary in one line."""
-        left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "nothing"
-        flagged = ", ".join(f"{count} {name}" for name, count in self.flagged.items())
+        left_out, flagged = listed(self.left_out) or "nothing", listed(self.flagged)
         stopped = f"; stopped: {self.collapsed}" if self.collapsed else ""
         done = f"{self.steps} steps on {self.groups} groups, weights of step {self.kept_step}"
         return f"{done}{stopped}; left out: {left_out}" + (f"; flagged: {flagged}" if flagged else "")
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Return counts by reason as text, such as ``3 tasks: none passed``; empty if there are none."""
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 
 def changed_keys(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
@@ -118,7 +123,7 @@ def claim(
     """Write the resolved recipe into a folder, unless the folder has results of another recipe.
 
     Args:
-        folder: made if missing.
+        folder: created if missing.
         recipe: all settings.
         started: glob patterns of files with results; a folder without them is free.
         allowed: whether a key may change from one value to another despite results.
@@ -135,13 +140,13 @@ def claim(
             changed = changed_keys(load_recipe(file), recipe)
         except ConfigError as error:
             raise TrainingError(
-                f"{folder}: its recipe cannot be read ({error}); choose another folder or start fresh"
+                f"{file}: cannot be read ({error}); choose another folder, or start fresh (--fresh removes this run)"
             ) from error
         refused = {key: values for key, values in changed.items() if not allowed(key, *values)}
         if refused:
-            listed = "; ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in refused.items())
+            differences = "; ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in refused.items())
             raise TrainingError(
-                f"{folder}: holds results of another recipe ({listed}); choose another folder, or start fresh (--fresh removes them)"
+                f"{folder}: holds results of another recipe ({differences}); restore these keys, choose another folder, or start fresh (--fresh removes the results)"
             )
     dump_recipe(recipe, file)
 
@@ -168,7 +173,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
         dump_recipe(before, file)
         raise TrainingError(
             f"{folder}: the run is finished and its checkpoint was removed, so a larger {grown[0]} cannot continue it; start a new run "
-            f"from {folder / MODEL} (model.name), or set monitor.keep_checkpoints and start fresh"
+            f"from {folder / MODEL} (model.name), or set monitor.keep_checkpoints: true and start fresh (--fresh)"
         )
     (folder / SUMMARY).unlink()
     return None

@@ -45,9 +45,9 @@ def checks(how: Judging | None = None, *, quick: bool = False, progress: Progres
     """
     how = replace(how or Judging(), limits=LIMITS, cache=None, analyses=(), repeats=1, lines=False)
     how = replace(how, limits=GVISOR_LIMITS) if how.isolation == "gvisor" else replace(how, isolation="best_effort")
-    found = layers(how)
-    yield from found
-    if all(check.ok or not check.required for check in found):
+    results = layers(how)
+    yield from results
+    if all(check.ok or not check.required for check in results):
         yield from attacked(first_of_each(tries()) if quick else tries(), how, progress)
 
 
@@ -58,11 +58,11 @@ def layers(how: Judging) -> list[Check]:
         if verdict.status is not Status.PASSED:
             return [Check("layers", "sandbox", ok=False, required=True, detail=f"{verdict.status} {verdict.error_message}")]
     active = set[str].intersection(*(set(verdict.isolation.split(",")) for verdict in verdicts))
-    found = [
+    results = [
         Check("layers", name, name in active, name in REQUIRED, "active" if name in active else "not to be had here")
         for name in (*REQUIRED, *OPTIONAL)
     ]
-    return [*found, own_kernel(how)]
+    return [*results, own_kernel(how)]
 
 
 def own_kernel(how: Judging) -> Check:
@@ -96,9 +96,9 @@ def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None
         yield Check(wants, "left behind", not left, required=True, detail=", ".join(left) or "nothing")
 
 
-def tried(one: Try, verdicts: Sequence[Verdict]) -> Check:
+def tried(trial: Try, verdicts: Sequence[Verdict]) -> Check:
     """Return the check of an attack by its verdicts; without verdicts, why it was not run."""
     if not verdicts:
-        return Check(one.attack.wants, one.name, ok=True, required=False, detail=f"not tried: no {one.missing()} here")
-    wrong = one.wrong(verdicts)
-    return Check(one.attack.wants, one.name, not wrong, required=True, detail="; ".join(wrong) or verdicts[0].status.value)
+        return Check(trial.attack.wants, trial.name, ok=True, required=False, detail=f"not tried: no {trial.missing()} here")
+    wrong = trial.wrong(verdicts)
+    return Check(trial.attack.wants, trial.name, not wrong, required=True, detail="; ".join(wrong) or verdicts[0].status.value)

@@ -75,33 +75,33 @@ def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], 
         JudgeError: an analysis does not work on this machine; says why.
     """
     sources = [source_of(*pair, verdict) for pair, verdict in zip(chunk, verdicts, strict=True)]
-    found: list[list[Finding]] = [[] for _ in sources]
+    findings: list[list[Finding]] = [[] for _ in sources]
     for name in names:
-        places = [place for place, one in enumerate(sources) if one.language == "python" or name in ANY_LANGUAGE]
-        for place, more in zip(places, analyst().findings(name, [sources[place] for place in places]), strict=True):
-            found[place] += limit_findings(
+        indices = [index for index, one in enumerate(sources) if one.language == "python" or name in ANY_LANGUAGE]
+        for index, more in zip(indices, analyst().findings(name, [sources[index] for index in indices]), strict=True):
+            findings[index] += limit_findings(
                 name, [one for one in more if name != "lint" or one.kind == "lint" or one.kind not in names]
             )
     done = tools(tuple(names))
     return [
         replace(verdict, findings=merge_findings(verdict.findings, more), analyses=done)
-        for verdict, more in zip(verdicts, found, strict=True)
+        for verdict, more in zip(verdicts, findings, strict=True)
     ]
 
 
-def limit_findings(name: str, found: Sequence[Finding]) -> list[Finding]:
+def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
     """Return the first ``MOST`` findings by position in the code, and one more that says how many were dropped, if any."""
-    if len(found) <= MOST:
-        return [*found]
-    said = f"the first {MOST} of {len(found)} findings are kept"
-    return [*sorted(found, key=lambda one: (one.line, one.column))[:MOST], Finding("analysis", name, said, 1)]
+    if len(findings) <= MOST:
+        return [*findings]
+    message = f"the first {MOST} of {len(findings)} findings are kept"
+    return [*sorted(findings, key=lambda one: (one.line, one.column))[:MOST], Finding("analysis", name, message, 1)]
 
 
-def merge_findings(first: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
+def merge_findings(first: Sequence[Finding], others: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return findings of the judge, then those of analyses by position; of duplicates, the one of the analysis is kept."""
-    again = {(one.kind, one.rule, one.line) for one in more}
-    ordered = sorted(more, key=lambda one: (one.line, one.column, one.kind, one.rule))
-    return (*(one for one in first if (one.kind, one.rule, one.line) not in again), *ordered)
+    duplicates = {(one.kind, one.rule, one.line) for one in others}
+    ordered = sorted(others, key=lambda one: (one.line, one.column, one.kind, one.rule))
+    return (*(one for one in first if (one.kind, one.rule, one.line) not in duplicates), *ordered)
 
 
 class Analyst:
@@ -115,16 +115,16 @@ class Analyst:
         """Return the findings of one analysis for each program; see ``analyse``."""
         if not sources:
             return []
-        said = self.ask(name, sources)
-        if said == LOST:  # it may have ended before this call
-            said = self.ask(name, sources)
-        if isinstance(said, list):
-            return said
+        reply = self.ask(name, sources)
+        if reply == LOST:  # it may have ended before this call
+            reply = self.ask(name, sources)
+        if isinstance(reply, list):
+            return reply
         if len(sources) > 1:
             return [found for source in sources for found in self.findings(name, [source])]
         if isinstance(control := self.ask(name, [Source("x = 1\n")]), str):
             raise JudgeError(f"analysis {name}: {control}")
-        return [(Finding("analysis", name, " ".join(said.split())[:500], 1),)]
+        return [(Finding("analysis", name, " ".join(reply.split())[:500], 1),)]
 
     def ask(self, name: str, sources: Sequence[Source]) -> list[tuple[Finding, ...]] | str:
         """Send programs to the subprocess; return their findings, or what went wrong."""

@@ -38,8 +38,8 @@ def of_program(source: Source) -> tuple[Finding, ...]:
     file = "0.py" if source.language == "python" else languages()[source.language].file
     if get_reader_for(file) is None:
         return ()
-    found = analyzer().analyze_source_code(f"0{Path(file).suffix}", source.code).function_list
-    return tuple(finding(one) for one in found if one.name != OUTSIDE or one.cyclomatic_complexity > 1)
+    functions = analyzer().analyze_source_code(f"0{Path(file).suffix}", source.code).function_list
+    return tuple(finding(one) for one in functions if one.name != OUTSIDE or one.cyclomatic_complexity > 1)
 
 
 def finding(function: Any) -> Finding:
@@ -47,5 +47,5 @@ def finding(function: Any) -> Finding:
     name = "<module>" if function.name == OUTSIDE else function.name
     figure = function.cyclomatic_complexity
     first = max(1, function.start_line)
-    said = f"{name}: cyclomatic complexity {figure}"
-    return Finding("complexity", "cyclomatic", said[:500], first, end_line=max(first, function.end_line), value=figure)
+    message = f"{name}: cyclomatic complexity {figure}"
+    return Finding("complexity", "cyclomatic", message[:500], first, end_line=max(first, function.end_line), value=figure)

@@ -73,10 +73,10 @@ def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
         command = [find_ruff_bin(), "check", "--isolated", "--no-cache", "--exit-zero", "--ignore-noqa", "--output-format=json"]
         command += [f"--select={','.join(RULES)}", f"--ignore={','.join(IGNORED)}", "--target-version=py311", str(folder)]
         rows = rows_of(command, folder)
-    found: dict[int, list[Finding]] = {}
+    by_program: dict[int, list[Finding]] = {}
     for row in rows:
-        found.setdefault(int(Path(row["filename"]).stem), []).append(finding(row))
-    return [tuple(found.get(number, ())) for number in range(len(sources))]
+        by_program.setdefault(int(Path(row["filename"]).stem), []).append(finding(row))
+    return [tuple(by_program.get(number, ())) for number in range(len(sources))]
 
 
 def finding(row: dict[str, Any]) -> Finding:

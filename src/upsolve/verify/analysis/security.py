@@ -27,21 +27,21 @@ def security(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
         manager: Any = BanditManager(BanditConfig(), "file", quiet=True)
         manager.discover_files([str(folder)], True)
         manager.run_tests()
-    found: dict[int, list[Finding]] = {}
+    by_program: dict[int, list[Finding]] = {}
     for issue in manager.get_issue_list():
         number = int(Path(issue.fname).stem)
         if issue.test_id not in IGNORED:
-            found.setdefault(number, []).append(finding(issue, sources[number].code))
+            by_program.setdefault(number, []).append(finding(issue, sources[number].code))
     for file, reason in manager.skipped:
         if "syntax error" not in reason:
-            found.setdefault(int(Path(file).stem), []).append(Finding("analysis", "security", reason[:500], 1))
-    return [tuple(found.get(number, ())) for number in range(len(sources))]
+            by_program.setdefault(int(Path(file).stem), []).append(Finding("analysis", "security", reason[:500], 1))
+    return [tuple(by_program.get(number, ())) for number in range(len(sources))]
 
 
 def finding(issue: Any, code: str) -> Finding:
     """Build a finding from a Bandit issue, whose columns are byte offsets from 0; its end column refers to the last line."""
     first, last = issue.lineno, max(issue.linerange, default=issue.lineno)
-    said = f"{issue.text} ({issue.severity.lower()} severity, {issue.confidence.lower()} confidence)"
+    message = f"{issue.text} ({issue.severity.lower()} severity, {issue.confidence.lower()} confidence)"
     start = column_of(code, first, max(0, issue.col_offset))
     end = column_of(code, last, issue.end_col_offset) if issue.end_col_offset and last == first else None
-    return Finding("security", issue.test_id, said[:500], first, start, last, end)
+    return Finding("security", issue.test_id, message[:500], first, start, last, end)

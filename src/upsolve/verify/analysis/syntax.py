@@ -67,19 +67,19 @@ def finding(node: Any, code: str, *, measured: bool) -> Finding:
     """Build a finding from an error node; if ``measured``, with the fraction of the code before it as ``value``."""
     (row, offset), (last, end) = node.start_point, node.end_point
     text = code.encode("utf-8", "replace")[node.start_byte : node.end_byte].decode("utf-8", "replace").strip()
-    rule, said = ("missing", f"{node.type} is missing") if node.is_missing else ("error", f"does not parse: {text[:80]}")
+    rule, message = ("missing", f"{node.type} is missing") if node.is_missing else ("error", f"does not parse: {text[:80]}")
     line, column = row + 1, column_of(code, row + 1, offset)
     share = share_before(code, line, column) if measured else None
-    return Finding("syntax", rule, said, line, column, last + 1, column_of(code, last + 1, end), share)
+    return Finding("syntax", rule, message, line, column, last + 1, column_of(code, last + 1, end), share)
 
 
 def bad_nodes(root: Any) -> Iterator[Any]:
     """Yield the outermost error and missing nodes by position, at most ``MOST``."""
-    waiting, found = [root], 0
-    while waiting and found < MOST:
+    waiting, count = [root], 0
+    while waiting and count < MOST:
         node = waiting.pop()
         if node.is_missing or (node.is_error and node is not root):
-            found += 1
+            count += 1
             yield node
         elif node.has_error:
             waiting += reversed(node.children)
@@ -102,6 +102,6 @@ def own_error(code: str) -> Finding | None:
 
 def share_before(code: str, line: int, column: int) -> float:
     """Return the fraction of a program's characters, without trailing whitespace, before a position, in [0, 1]."""
-    whole = code.rstrip()
+    stripped = code.rstrip()
     before = sum(len(text) + 1 for text in code.split("\n")[: line - 1]) + column - 1
-    return round(min(1.0, before / len(whole)), 6) if whole else 1.0
+    return round(min(1.0, before / len(stripped)), 6) if stripped else 1.0

@@ -25,11 +25,11 @@ def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
         settings.write_text(SETTINGS, encoding="utf-8")
         command = [find_ty_bin(), "check", f"--project={folder}", f"--config-file={settings}", "--output-format=gitlab"]
         rows = rows_of([*command, "--exit-zero", "--no-progress"], folder)
-    found: dict[int, list[Finding]] = {}
+    by_program: dict[int, list[Finding]] = {}
     for row in rows:
-        found.setdefault(int(Path(row["location"]["path"]).stem), []).append(finding(row))
-    broken = {number for number, some in found.items() if any(one.rule == "invalid-syntax" for one in some)}
-    return [() if number in broken else tuple(found.get(number, ())) for number in range(len(sources))]
+        by_program.setdefault(int(Path(row["location"]["path"]).stem), []).append(finding(row))
+    broken = {number for number, findings in by_program.items() if any(one.rule == "invalid-syntax" for one in findings)}
+    return [() if number in broken else tuple(by_program.get(number, ())) for number in range(len(sources))]
 
 
 def finding(row: dict[str, Any]) -> Finding:

@@ -152,8 +152,8 @@ class Try:
         allowed = {*self.attack.kinds[self.kind]}
         if "gvisor" in first.isolation.split(","):
             allowed |= {"timeout", *self.attack.own_kernel}  # gVisor's system calls are slower, too
-        found = [] if first.status.value in allowed else [said(first)]
-        return found + [f"the next attempt: {said(verdict)}" for verdict in after if verdict.status is not Status.PASSED]
+        violations = [] if first.status.value in allowed else [said(first)]
+        return violations + [f"the next attempt: {said(verdict)}" for verdict in after if verdict.status is not Status.PASSED]
 
 
 def said(verdict: Verdict) -> str:
@@ -184,12 +184,12 @@ def honest(language: str, mark: str) -> tuple[Task, Attempt]:
 @cache
 def attacks() -> tuple[Attack, ...]:
     """Return all attacks, sorted by goal and name."""
-    found: list[Attack] = []
+    result: list[Attack] = []
     for file in sorted(FOLDER.glob("*/case.toml")):
         (program,) = file.parent.glob("attempt.*")
         case = tomllib.loads(file.read_text(encoding="utf-8"))
-        found.append(Attack(file.parent.name, code=program.read_text(encoding="utf-8"), **case))
-    return tuple(sorted(found, key=lambda attack: WANTS.index(attack.wants)))
+        result.append(Attack(file.parent.name, code=program.read_text(encoding="utf-8"), **case))
+    return tuple(sorted(result, key=lambda attack: WANTS.index(attack.wants)))
 
 
 def tries() -> list[Try]:

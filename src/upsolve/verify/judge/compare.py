@@ -149,9 +149,9 @@ def builtin_number(value: Decimal | Fraction) -> int | float:
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LONGEST_NUMBER:
         raise ValueError("too long to compare")
     if isinstance(value, Fraction) or value.is_finite():
-        whole = int(value)
-        if whole == value:
-            return whole
+        integer = int(value)
+        if integer == value:
+            return integer
     if (number := float(value)) == value:
         return number
     raise ValueError("equals no number of Python's own")
@@ -201,11 +201,11 @@ def near(got: complex, expected: complex, tolerance: float) -> bool:
 
 def tolerance_of(compare: str) -> float:
     """Return the tolerance of a numeric comparison: the number after its colon, else 1e-6; ValueError if invalid."""
-    name, _, given = compare.partition(":")
-    value = float(given or "1e-6") if not given or NUMBER.fullmatch(given) else math.nan
+    name, _, number = compare.partition(":")
+    value = float(number or "1e-6") if not number or NUMBER.fullmatch(number) else math.nan
     if name not in ("floats", "rows", "rows_in_order") or not 0 < value < math.inf:
-        known = "lines, exact, tokens, floats, rows, rows_in_order (these three also as floats:TOLERANCE) or checker"
-        raise ValueError(f"compare must be {known}; got {compare!r}")
+        names = "lines, exact, tokens, floats, rows, rows_in_order (these three also as floats:TOLERANCE) or checker"
+        raise ValueError(f"compare must be {names}; got {compare!r}")
     return value
 
 

@@ -50,7 +50,7 @@ def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
     """
     try:
         node: ast.expr = ast.parse(source.strip(), mode="eval").body
-        given = {*BUILTINS, *bound_names(ast.parse(setup))} - {entry_point}
+        names_given = {*BUILTINS, *bound_names(ast.parse(setup))} - {entry_point}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     passed: list[ast.AST] = []
@@ -60,9 +60,9 @@ def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
         if isinstance(node, ast.Call):
             passed += [*node.args, *node.keywords]
         node = node.func if isinstance(node, ast.Call) else node.value
-    given_here = given.union(*map(bound_names, passed))
+    given_here = names_given.union(*map(bound_names, passed))
     names = {part.id for tree in passed for part in ast.walk(tree) if isinstance(part, ast.Name)}
-    return isinstance(node, ast.Name) and node.id not in given and names <= given_here
+    return isinstance(node, ast.Name) and node.id not in names_given and names <= given_here
 
 
 def handed_on(tree: ast.AST) -> Iterator[ast.expr]:

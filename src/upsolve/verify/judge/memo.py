@@ -17,22 +17,22 @@ def memo(function: Callable[P, T]) -> Callable[P, T]:
 
     Calls with more than an eighth of that are not cached.
     """
-    known: dict[tuple[object, ...], T] = {}
-    held = 0
+    cache: dict[tuple[object, ...], T] = {}
+    characters = 0
 
     @wraps(function)
     def remembered(*args: P.args, **named: P.kwargs) -> T:
-        nonlocal held
-        if args in known:
-            return known[args]
+        nonlocal characters
+        if args in cache:
+            return cache[args]
         value = function(*args, **named)
         size = 64 + sum(len(part) for part in cast("tuple[object, ...]", args) if isinstance(part, str))
         if size <= MOST_CHARACTERS // 8:
-            if held + size > MOST_CHARACTERS:
-                known.clear()
-                held = 0
-            known[args] = value
-            held += size
+            if characters + size > MOST_CHARACTERS:
+                cache.clear()
+                characters = 0
+            cache[args] = value
+            characters += size
         return value
 
     return remembered

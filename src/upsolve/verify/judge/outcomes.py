@@ -133,10 +133,10 @@ def test_outcome(test: TestCase, record: Mapping[str, Any], nonce: str | bool, c
 def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
     """Return the status and error of a test that raised an exception or exceeded its time limit."""
     if "timeout" in record:
-        said = record["timeout"]
+        message = record["timeout"]
         return Status.TIMEOUT, [
             "Timeout",
-            said[:MOST_MESSAGE] if isinstance(said, str) else "ran into the time limit of a test",
+            message[:MOST_MESSAGE] if isinstance(message, str) else "ran into the time limit of a test",
             None,
         ]
     error = error_of(record.get("error"))
@@ -145,8 +145,8 @@ def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
 
 def wrong_value(test: TestCase, data: Any) -> str:
     """Return the message for a wrong value: got and expected."""
-    said = shown(data)
-    return "wrong value" if test.hidden else f"{test.input[:200]} gave {said[:100]}, expected {test.expected[:100]}"
+    value = shown(data)
+    return "wrong value" if test.hidden else f"{test.input[:200]} gave {value[:100]}, expected {test.expected[:100]}"
 
 
 def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
@@ -184,8 +184,8 @@ def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] 
     test = task.tests[index]
     if output_matches(got, test.expected, task.compare):
         return Status.PASSED, None
-    said = "wrong output" if test.hidden else difference(got, test.expected, task.compare)
-    return Status.FAILED, ["", about(index, test, said), None]
+    message = "wrong output" if test.hidden else difference(got, test.expected, task.compare)
+    return Status.FAILED, ["", about(index, test, message), None]
 
 
 def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit], label: str = "") -> Verdict:
@@ -220,18 +220,18 @@ def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
     """Return the verdict of an attempt that forged a fault of the task in order to be unscored: RUNTIME_ERROR."""
     total = len(task.tests)
     outcomes = (Status.RUNTIME_ERROR,) * total
-    said = f"wrote to the result channel: {claim}"[:500]
+    message = f"wrote to the result channel: {claim}"[:500]
     return Verdict(
-        attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=said
+        attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=message
     )
 
 
-def executed(ends: Sequence[Exit], most: int) -> tuple[int, ...] | None:
-    """Return the executed lines that the runs report, in 1..``most``; None if no run reports any."""
-    said = [record["lines"] for end in ends for record in end.records if isinstance(record.get("lines"), list)]
+def executed(ends: Sequence[Exit], max_line: int) -> tuple[int, ...] | None:
+    """Return the executed lines that the runs report, in 1..``max_line``; None if no run reports any."""
+    reported = [record["lines"] for end in ends for record in end.records if isinstance(record.get("lines"), list)]
     return (
-        tuple(sorted({line for lines in said for line in lines if isinstance(line, int) and 1 <= line <= most}))
-        if said
+        tuple(sorted({line for lines in reported for line in lines if isinstance(line, int) and 1 <= line <= max_line}))
+        if reported
         else None
     )
 

@@ -44,8 +44,8 @@ def lines_match(got: str, expected: str) -> bool:
 
 def tokens_match(got: str, expected: str) -> bool:
     """Compare the sequences of whitespace-separated tokens."""
-    wanted = expected.split()
-    return got.split(None, len(wanted)) == wanted
+    expected_tokens = expected.split()
+    return got.split(None, len(expected_tokens)) == expected_tokens
 
 
 def floats_match(got: str, expected: str, tolerance: float) -> bool:
@@ -76,7 +76,7 @@ def difference(got: str, expected: str, compare: str) -> str:
 
 def first_difference(got: str, expected: str) -> str:
     """Describe in one line the first difference between two outputs."""
-    for place, (a, b) in enumerate(zip_longest(lines_of(got.rstrip()), lines_of(expected.rstrip())), start=1):
+    for number, (a, b) in enumerate(zip_longest(lines_of(got.rstrip()), lines_of(expected.rstrip())), start=1):
         if a != b:
-            return f"line {place}: {'nothing' if a is None else repr(a[:100])}, expected {'nothing' if b is None else repr(b[:100])}"
+            return f"line {number}: {'nothing' if a is None else repr(a[:100])}, expected {'nothing' if b is None else repr(b[:100])}"
     return "only white space differs"

@@ -64,8 +64,8 @@ def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict
     waiting: Iterator[tuple[int, Pair]] = enumerate(pairs)
     at_work: list[tuple[int, Plan, Job]] = []
     while True:
-        while has_room(at_work) and (found := next(waiting, None)):
-            index, (task, attempt) = found
+        while has_room(at_work) and (next_pair := next(waiting, None)):
+            index, (task, attempt) = next_pair
             at_work += advance(index, repeated(task, attempt, how), None, verdicts)
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
@@ -105,14 +105,14 @@ def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
 def repeated(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Judge ``how.repeats`` times and return the first verdict; if outcomes differ, with a finding ``flaky``."""
     first = yield from planned(task, attempt, how)
-    seen = {(first.status, first.outcomes): first.status.value}
+    statuses = {(first.status, first.outcomes): first.status.value}
     for _ in range(how.repeats - 1):
         other = yield from planned(task, attempt, how)
-        seen.setdefault((other.status, other.outcomes), other.status.value)
-    if len(seen) == 1:
+        statuses.setdefault((other.status, other.outcomes), other.status.value)
+    if len(statuses) == 1:
         return first
-    said = f"outcomes differ between {how.repeats} runs: {', '.join(seen.values())}"
-    return replace(first, findings=(*first.findings, Finding("flaky", "outcome", said, 1)))
+    message = f"outcomes differ between {how.repeats} runs: {', '.join(statuses.values())}"
+    return replace(first, findings=(*first.findings, Finding("flaky", "outcome", message, 1)))
 
 
 def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:

@@ -71,18 +71,18 @@ def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, E
         JudgeError: the checker is at fault.
     """
     test, output = task.tests[index], end.stdout.decode("utf-8", "replace")
-    said = yield checker_job(task, index, output)
-    if (accepted := answer_of(said)) is not None:
+    end_of_checker = yield checker_job(task, index, output)
+    if (accepted := answer_of(end_of_checker)) is not None:
         return accepted
     right = test.expected or (yield from reference_output(task, index, how))
     if right is not None:
         works = answer_of((yield checker_job(task, index, right))) is not None
     else:
-        works = not any("load" in record or "compile" in record for record in said.records)
-        works = works and not any(error_name(record) in BROKEN_CHECKER for record in said.records)
+        works = not any("load" in record or "compile" in record for record in end_of_checker.records)
+        works = works and not any(error_name(record) in BROKEN_CHECKER for record in end_of_checker.records)
     if not works:
         raise JudgeError(
-            f"task {task.task_id}: check() gave no True or False for test {index + 1}: {[*said.records][:1]}"[:500]
+            f"task {task.task_id}: check() gave no True or False for test {index + 1}: {[*end_of_checker.records][:1]}"[:500]
         )
     return False
 
@@ -99,9 +99,9 @@ def checker_job(task: Task, index: int, output: str) -> Job:
     return Job({**job, "nonce": secrets.token_hex(8)})
 
 
-def answer_of(said: Exit) -> bool | None:
+def answer_of(end: Exit) -> bool | None:
     """Return the checker's answer; None if it is neither True nor False."""
-    values = [record.get("value") for record in said.records if record.get("test") == 0]
+    values = [record.get("value") for record in end.records if record.get("test") == 0]
     return values[0] if len(values) == 1 and isinstance(values[0], bool) else None
 
 
@@ -133,9 +133,9 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
         built = yield build_job(tools, files)
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
-    whole = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
-    jobs = [run_job(tools, None if tools.compile else files, encoded(test.input), how=how) for test in whole.tests]
-    (outcomes, errors), ends = yield from within_budget(whole, jobs, how)
+    build_task = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
+    jobs = [run_job(tools, None if tools.compile else files, encoded(test.input), how=how) for test in build_task.tests]
+    (outcomes, errors), ends = yield from within_budget(build_task, jobs, how)
     outcomes, errors = explained(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
@@ -166,16 +166,16 @@ def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> d
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:
     """Return the verdict of a program that the compiler rejects, with a finding per reported error."""
-    said = (built.stderr + b"\n" + built.stdout).decode("utf-8", "replace")
-    places = [*re.finditer(tools.error, said, re.MULTILINE)] if tools.error else []
-    reasons = [*re.finditer(tools.reason, said, re.MULTILINE)] if tools.reason else places
+    output = (built.stderr + b"\n" + built.stdout).decode("utf-8", "replace")
+    matches = [*re.finditer(tools.error, output, re.MULTILINE)] if tools.error else []
+    reasons = [*re.finditer(tools.reason, output, re.MULTILINE)] if tools.reason else matches
     findings = [
-        Finding("syntax", "compile", message_of(reasons, index), int(place["line"]), int(place.groupdict().get("column") or 1))
-        for index, place in enumerate(places[:MOST_FINDINGS])
+        Finding("syntax", "compile", message_of(reasons, index), int(match["line"]), int(match.groupdict().get("column") or 1))
+        for index, match in enumerate(matches[:MOST_FINDINGS])
     ]
     status, error = how_it_ended(built) if built.timed_out or built.signal else (Status.COMPILE_ERROR, None)
     first = findings[0] if findings else None
-    error = error or ["CompileError", first.message if first else said.strip()[:500], first.line if first else None]
+    error = error or ["CompileError", first.message if first else output.strip()[:500], first.line if first else None]
     outcomes = [Status.COMPILE_ERROR if status is Status.COMPILE_ERROR else Status.UNSCORED] * len(task.tests)
     if status is not Status.COMPILE_ERROR:  # a compiler that exceeds time or memory counts against the program
         outcomes[0] = status
@@ -197,7 +197,7 @@ def explained(
         i for i in failed if tools.out_of_memory and re.search(tools.out_of_memory, ends[i].stderr.decode("utf-8", "replace"))
     }
     outcomes = [Status.MEMORY_LIMIT if index in full else outcome for index, outcome in enumerate(outcomes)]
-    place = re.search(tools.trace, words, re.MULTILINE) if tools.trace else None
+    match = re.search(tools.trace, words, re.MULTILINE) if tools.trace else None
     if errors and failed and errors[0][0] == "ExitCode":
-        errors[0] = ["ExitCode", f"{errors[0][1]}: {words.strip()[:400]}", int(place["line"]) if place else None]
+        errors[0] = ["ExitCode", f"{errors[0][1]}: {words.strip()[:400]}", int(match["line"]) if match else None]
     return outcomes, errors

@@ -100,8 +100,8 @@ def query_outcomes(task: Task, end: Exit) -> Outcomes:
     """Return the outcome of every test, and the errors ``[type, message, line]`` in order of the tests."""
     if early := whole_program(end):
         return [early[0]] * len(task.tests), [early[1]]
-    known = [record for record in end.records if all(type(record.get(key, 0)) is int for key in PLACES)]
-    by_test = {record["test"]: record for record in known if "test" in record}
+    valid = [record for record in end.records if all(type(record.get(key, 0)) is int for key in PLACES)]
+    by_test = {record["test"]: record for record in valid if "test" in record}
     outcomes: list[Status] = []
     errors: list[list[Any]] = []
     for index, test in enumerate(task.tests):
@@ -125,9 +125,9 @@ def rows_in(end: Exit, record: Mapping[str, Any]) -> str:
     return end.stdout[record.get("start", 0) : record["end"]].decode("utf-8", "replace")
 
 
-def with_column(found: Verdict, end: Exit) -> Verdict:
+def with_column(error: Verdict, end: Exit) -> Verdict:
     """Add the column of a syntax error to its finding."""
-    said = [record["compile"] for record in end.records if isinstance(record.get("compile"), list)]
-    column = said[0][3] if said and len(said[0]) > 3 and type(said[0][3]) is int else 1
-    findings = tuple(replace(finding, column=max(1, column)) for finding in found.findings)
-    return replace(found, findings=findings)
+    reports = [record["compile"] for record in end.records if isinstance(record.get("compile"), list)]
+    column = reports[0][3] if reports and len(reports[0]) > 3 and type(reports[0][3]) is int else 1
+    findings = tuple(replace(finding, column=max(1, column)) for finding in error.findings)
+    return replace(error, findings=findings)

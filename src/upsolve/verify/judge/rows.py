@@ -88,7 +88,7 @@ def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> b
     )
     for _, group in groupby(tagged, lambda entry: entry[0]):
         members = [(side, row) for _, side, row in group]
-        sides = [[row for side, row in members if side == wanted] for wanted in (0, 1)]
+        sides = [[row for side, row in members if side == number] for number in (0, 1)]
         if len(sides[0]) != len(sides[1]) or (inexact and not parts_match(sides, inexact, tolerance)):
             return False
     return True
@@ -110,11 +110,11 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
     """Return whether the numbers in these columns of two lists of rows match part by part; see ``bags_match``."""
     numeric = [column for column in columns if is_number(sides[0][0][column])]
     parts = [(0, side, [row[column] for column in numeric]) for side, rows in enumerate(sides) for row in rows]
-    for place in range(len(numeric)):
-        parts = cut(parts, place, tolerance)
+    for position in range(len(numeric)):
+        parts = cut(parts, position, tolerance)
     for _, group in groupby(parts, lambda entry: entry[0]):
         members = [*group]
-        left, right = ([numbers for side, numbers in ((m[1], m[2]) for m in members) if side == wanted] for wanted in (0, 1))
+        left, right = ([numbers for side, numbers in ((m[1], m[2]) for m in members) if side == index] for index in (0, 1))
         if len(left) != len(right):
             return False
         for a, b in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True):
@@ -123,16 +123,16 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
     return True
 
 
-def cut(parts: Sequence[tuple[int, int, Row]], place: int, tolerance: float) -> list[tuple[int, int, Row]]:
-    """Sort the rows of each part by the number at ``place``, and split the part between numbers that are not near."""
-    ordered = sorted(parts, key=lambda entry: (entry[0], entry[2][place]))
-    found: list[tuple[int, int, Row]] = []
+def cut(parts: Sequence[tuple[int, int, Row]], column: int, tolerance: float) -> list[tuple[int, int, Row]]:
+    """Sort the rows of each part by the number in ``column``, and split the part between numbers that are not near."""
+    ordered = sorted(parts, key=lambda entry: (entry[0], entry[2][column]))
+    result: list[tuple[int, int, Row]] = []
     number, before = 0, ordered[0]
     for entry in ordered:
-        number += entry[0] != before[0] or not near(before[2][place], entry[2][place], tolerance)
-        found.append((number, entry[1], entry[2]))
+        number += entry[0] != before[0] or not near(before[2][column], entry[2][column], tolerance)
+        result.append((number, entry[1], entry[2]))
         before = entry
-    return found
+    return result
 
 
 def row_difference(got: str, expected: str, *, in_order: bool) -> str:
@@ -148,8 +148,10 @@ def row_difference(got: str, expected: str, *, in_order: bool) -> str:
     pairs: Iterator[tuple[int, tuple[Row, Row]]] = enumerate(zip(left, right, strict=True), start=1)
     if in_order:
         return next((f"row {n}: {shown(x)}, expected {shown(y)}" for n, (x, y) in pairs if x != y), "equal")
-    known = {json.dumps(row) for row in right}
-    return f"not expected: {next((shown(row) for row in left if json.dumps(row) not in known), 'the number of a duplicate')}"
+    known_rows = {json.dumps(row) for row in right}
+    return (
+        f"not expected: {next((shown(row) for row in left if json.dumps(row) not in known_rows), 'the number of a duplicate')}"
+    )
 
 
 def shown(row: Row) -> str:

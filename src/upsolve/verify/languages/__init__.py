@@ -173,7 +173,7 @@ def offered() -> list[Language]:
     Raises:
         ConfigError: an entry point has another type or is invalid; names it.
     """
-    found: list[Language] = []
+    records: list[Language] = []
     for point in entry_points(group="upsolve.languages"):
         value: Any = point.load()
         if isinstance(value, Path):
@@ -182,15 +182,17 @@ def offered() -> list[Language]:
             value = read_text(value, f"entry point {point.value}")
         if not isinstance(value, Language):
             raise ConfigError(f"entry point {point.value}: a Language, a Path or YAML text, not {type(value).__name__}")
-        found.append(value)
-    return found
+        records.append(value)
+    return records
 
 
 @cache
 def languages() -> Mapping[str, Language]:
     """Return all languages by name and alias. $UPSOLVE_LANGUAGES overrides packages, which override built-in languages."""
     own = [Path(folder) for folder in os.environ.get("UPSOLVE_LANGUAGES", "").split(os.pathsep) if folder]
-    built_in, added = ([read(file) for folder in some for file in sorted(folder.glob("*.yaml"))] for some in ([FOLDER], own))
+    built_in, added = (
+        [read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))] for folders in ([FOLDER], own)
+    )
     return {name: one for one in (*built_in, *offered(), *added) for name in (one.name, *one.aliases)}
 
 
@@ -206,12 +208,12 @@ def language(name: str) -> Language:
     Raises:
         ValueError: the language is unknown, or a tool is missing; names the known languages, or the package to install.
     """
-    known = languages()
-    if name not in known:
-        raise ValueError(f"unknown language {name!r}; known: {', '.join(sorted({'python', *known}))}")
-    tool = known[name].missing()
-    if tool and known[name].engine:
+    by_name = languages()
+    if name not in by_name:
+        raise ValueError(f"unknown language {name!r}; known: {', '.join(sorted({'python', *by_name}))}")
+    tool = by_name[name].missing()
+    if tool and by_name[name].engine:
         raise ValueError(f"language {name}: no package {tool}: run `upsolve packages {tool}`")
     if tool:
-        raise ValueError(f"language {name}: no {tool} in {SYSTEM_PATH}: apt install {known[name].install}")
-    return known[name]
+        raise ValueError(f"language {name}: no {tool} in {SYSTEM_PATH}: apt install {by_name[name].install}")
+    return by_name[name]

@@ -22,16 +22,16 @@ __all__ = ["is_prepared", "preparable", "prepare"]
 
 def preparable() -> list[Language]:
     """Return the languages with a ``prepare`` script whose tools are installed."""
-    known = {one.name: one for one in languages().values()}
-    return [one for one in known.values() if one.prepare and not one.missing()]
+    by_name = {one.name: one for one in languages().values()}
+    return [one for one in by_name.values() if one.prepare and not one.missing()]
 
 
-def is_prepared(one: Language) -> bool:
+def is_prepared(language: Language) -> bool:
     """Return whether a language has been prepared with the currently installed tools."""
-    return (prepared_folder() / one.prepared_name).is_dir()
+    return (prepared_folder() / language.prepared_name).is_dir()
 
 
-def prepare(one: Language) -> Path:
+def prepare(language: Language) -> Path:
     """Run the ``prepare`` script of a language and return its folder.
 
     Folders of previous runs, also those for other versions of the tools, are replaced only when the script has succeeded.
@@ -42,22 +42,22 @@ def prepare(one: Language) -> Path:
     root = prepared_folder()
     root.mkdir(parents=True, exist_ok=True)
     root.chmod(0o755)
-    target = root / one.prepared_name
+    target = root / language.prepared_name
     with tempfile.TemporaryDirectory(prefix=".making-", dir=root) as folder:
-        made = Path(folder) / "made"
-        made.mkdir()
-        for name, text in one.files.items():
+        filled = Path(folder) / "made"
+        filled.mkdir()
+        for name, text in language.files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
-        environment = {"LANG": "C.UTF-8", **one.environment, "PATH": SYSTEM_PATH, "HOME": folder}
+        environment = {"LANG": "C.UTF-8", **language.environment, "PATH": SYSTEM_PATH, "HOME": folder}
         done = subprocess.run(
-            ["/bin/sh", "-eu", "-c", one.prepare], capture_output=True, text=True, check=False, env=environment, cwd=made
+            ["/bin/sh", "-eu", "-c", language.prepare], capture_output=True, text=True, check=False, env=environment, cwd=filled
         )
         if done.returncode:
-            raise ConfigError(f"language {one.name}: prepare: {(done.stderr or done.stdout).strip()[-500:]}")
-        make_readable(made)
-        for old in root.glob(f"{one.name}.*"):
+            raise ConfigError(f"language {language.name}: prepare: {(done.stderr or done.stdout).strip()[-500:]}")
+        make_readable(filled)
+        for old in root.glob(f"{language.name}.*"):
             shutil.rmtree(old)
-        os.rename(made, target)  # noqa: PTH104
+        os.rename(filled, target)  # noqa: PTH104
     return target
 
 

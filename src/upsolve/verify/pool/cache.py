@@ -48,11 +48,11 @@ def runtime(name: str) -> str:
     """Return the identity of a language's runtime: its YAML file, and its interpreters, compilers or engine."""
     if name in PYTHON:
         return python_version()
-    known = languages().get(name)
-    if known and known.engine:
-        found = [file.name for name in ENGINES[known.engine] for file in packages_folder().glob(f"{name}-*.dist-info")]
-        return repr((known, python_version(), sqlite3.sqlite_version, sorted(found)))
-    return known.identity if known else ""
+    record = languages().get(name)
+    if record and record.engine:
+        versions = [file.name for name in ENGINES[record.engine] for file in packages_folder().glob(f"{name}-*.dist-info")]
+        return repr((record, python_version(), sqlite3.sqlite_version, sorted(versions)))
+    return record.identity if record else ""
 
 
 def key_of(task: Task, attempt: Attempt, how: Judging) -> str:
@@ -84,8 +84,8 @@ class VerdictCache:
     def give_up(self, error: Exception) -> None:
         """Disable the cache and warn."""
         self.close()
-        way = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
-        log.warning("%s: verdicts are not kept there from here on (%s); %s", self.file, error, way)
+        remedy = "set $UPSOLVE_CACHE to another folder, or verify.cache: false"
+        log.warning("%s: verdicts are not kept there from here on (%s); %s", self.file, error, remedy)
 
     def close(self) -> None:
         """Close the file."""

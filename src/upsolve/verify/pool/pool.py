@@ -131,14 +131,14 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
         IsolationError: a required layer is missing here.
     """
     how = how or Judging()
-    batch, places = Batch(how), count()
+    batch, indices = Batch(how), count()
     with open_cache(how.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
         # not concurrent.futures.wait: interrupted, it may leave a future locked, and the thread that completes it would hang
         done: SimpleQueue[Future[list[Verdict]]] = SimpleQueue()
         try:
             for part in pieces(pairs, batch.size):
-                known, fresh = look_up([(next(places), pair) for pair in part], cache, how)
+                known, fresh = look_up([(next(indices), pair) for pair in part], cache, how)
                 yield from known
                 if fresh:
                     future = threads.submit(batch.work, [pair for _, pair in fresh])
@@ -166,9 +166,9 @@ def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[l
     """Return the cached verdicts, and the pairs without one."""
     if cache is None:
         return [], part
-    found = [(place, pair, cache.find(*pair, how)) for place, pair in part]
-    known = [(place, verdict) for place, _, verdict in found if verdict]
-    return known, [(place, pair) for place, pair, verdict in found if not verdict]
+    results = [(index, pair, cache.find(*pair, how)) for index, pair in part]
+    known = [(index, verdict) for index, _, verdict in results if verdict]
+    return known, [(index, pair) for index, pair, verdict in results if not verdict]
 
 
 def finished(
@@ -178,7 +178,7 @@ def finished(
     part, verdicts = waiting.pop(future), future.result()
     if cache:
         cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], how)
-    yield from ((place, verdict) for (place, _), verdict in zip(part, verdicts, strict=True))
+    yield from ((index, verdict) for (index, _), verdict in zip(part, verdicts, strict=True))
 
 
 def verify(
@@ -200,10 +200,10 @@ def verify(
     Raises:
         IsolationError: a required layer is missing here.
     """
-    places: dict[tuple[Task, str], list[int]] = {}  # by task, not task id: two tasks with one id may have different tests
+    indices: dict[tuple[Task, str], list[int]] = {}  # by task, not task id: two tasks with one id may have different tests
     for index, (task, attempt) in enumerate(pairs):
-        places.setdefault((task, attempt.attempt_id), []).append(index)
-    equals = [*places.values()]
+        indices.setdefault((task, attempt.attempt_id), []).append(index)
+    equals = [*indices.values()]
     verdicts: dict[int, Verdict] = {}
     for number, verdict in judged([pairs[same[0]] for same in equals], how):
         for index in equals[number]:

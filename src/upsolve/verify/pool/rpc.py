@@ -51,14 +51,14 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
         pickle.dump((work, args), process.stdin)
         process.stdin.flush()
         answered = readable(process.stdout, seconds)
-        said: Any = pickle.load(process.stdout) if answered else None  # noqa: S301  written by our own process
+        reply: Any = pickle.load(process.stdout) if answered else None  # noqa: S301  written by our own process
     except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
         raise WorkerLostError(f"a judging process ended: {error!r}") from error
     if not answered:
         raise TimeoutError(f"no answer within {seconds:g} s")
-    if isinstance(said, BaseException):
-        raise said
-    return said
+    if isinstance(reply, BaseException):
+        raise reply
+    return reply
 
 
 def readable(stream: IO[bytes], seconds: float | None) -> bool:
@@ -108,8 +108,8 @@ def serve() -> None:
         except EOFError:
             return
         try:
-            said = work(*args)
+            reply = work(*args)
         except UpsolveError as error:
-            said = error
-        pickle.dump(said, out)
+            reply = error
+        pickle.dump(reply, out)
         out.flush()

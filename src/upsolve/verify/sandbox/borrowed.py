@@ -50,8 +50,8 @@ class Borrowed:
     def object(self, number: int, about: list[Any]) -> Any:
         """Return the stand-in for an object of the tests, or the named object of the standard library."""
         if number not in self.objects:
-            made = MAKERS[about[0]](self, number, *about[1:])
-            self.objects[number], self.numbers[id(made)] = made, number
+            stand_in = MAKERS[about[0]](self, number, *about[1:])
+            self.objects[number], self.numbers[id(stand_in)] = stand_in, number
         return self.objects[number]
 
     def ask(self, number: int, operation: str, *args: Any, **named: Any) -> Any:
@@ -62,13 +62,13 @@ class Borrowed:
             limit = sys.getrecursionlimit()
             sys.setrecursionlimit(limit + ROOM)
             try:
-                given = f'"args":{values.plain(list(args), 0, self.keep)},"named":{values.plain(named, 0, self.keep)}'
-                report(f'{{"ask":{number},"do":"{operation}",{given}}}')
-                while type(said := next_request()) is tuple:
-                    self.serve(said)
-                if said is None:  # the tester has exited
+                arguments = f'"args":{values.plain(list(args), 0, self.keep)},"named":{values.plain(named, 0, self.keep)}'
+                report(f'{{"ask":{number},"do":"{operation}",{arguments}}}')
+                while type(request := next_request()) is tuple:
+                    self.serve(request)
+                if request is None:  # the tester has exited
                     os._exit(0)
-                answer = json.loads(said)
+                answer = json.loads(request)
             finally:
                 sys.setrecursionlimit(limit)
         return replies.result_of(answer, args, named, held=self.held, own=True)
@@ -76,10 +76,10 @@ class Borrowed:
 
 def named_object(_borrowed: Borrowed, _number: int, module: str, name: str) -> Any:
     """Return an object of the standard library."""
-    found = __import__(module, fromlist=["_"])
+    value = __import__(module, fromlist=["_"])
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def function(borrowed: Borrowed, number: int, name: str, text: str | None, parameters: Any) -> Any:
@@ -88,10 +88,10 @@ def function(borrowed: Borrowed, number: int, name: str, text: str | None, param
     def call(*args: Any, **named: Any) -> Any:
         return borrowed.ask(number, "call", *args, **named)
 
-    made = same_parameters(call, *parameters) if parameters else call
-    made.__name__ = made.__qualname__ = name
-    made.__doc__, made.__module__ = text, "tests"
-    return made
+    result = same_parameters(call, *parameters) if parameters else call
+    result.__name__ = result.__qualname__ = name
+    result.__doc__, result.__module__ = text, "tests"
+    return result
 
 
 def same_parameters(call: Any, names: list[str], positional_only: int, positional: int, keyword: int, *more: Any) -> Any:
@@ -99,7 +99,7 @@ def same_parameters(call: Any, names: list[str], positional_only: int, positiona
     has_args, has_named, optional, optional_names = more
     first, only = names[:positional], names[positional : positional + keyword]
     rest = names[positional + keyword :]
-    shown = [f"{name}=_missing" if place >= positional - optional else name for place, name in enumerate(first)]
+    shown = [f"{name}=_missing" if index >= positional - optional else name for index, name in enumerate(first)]
     if positional_only:
         shown.insert(positional_only, "/")
     shown += [f"*{rest[0]}"] if has_args else ["*"] if only else []
@@ -109,7 +109,7 @@ def same_parameters(call: Any, names: list[str], positional_only: int, positiona
     named = ", ".join([*(f"{name!r}: {name}" for name in only), *([f"**{rest[-1]}"] if has_named else [])])
 
     def forward(given: list[Any], others: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        filled = next((place for place, value in enumerate(given) if value is MISSING), len(given))
+        filled = next((index for index, value in enumerate(given) if value is MISSING), len(given))
         by_name = {**dict(zip(first[filled:], given[filled:], strict=True)), **named}
         return call(*given[:filled], *others, **{name: value for name, value in by_name.items() if value is not MISSING})
 

@@ -25,16 +25,16 @@ number = itertools.count()
 @cache
 def places() -> tuple[int, dict[str, Path]]:
     """Return the version (0: none) and, by controller, the folder in which groups can be created."""
-    mine: dict[str, str] = {}
+    own: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, names, path = line.split(":", 2)
-            mine.update(dict.fromkeys(names.split(","), path))
-    unified = ROOT / mine.get("", "/").lstrip("/")
+            own.update(dict.fromkeys(names.split(","), path))
+    unified = ROOT / own.get("", "/").lstrip("/")
     with contextlib.suppress(OSError):
         if {*NEEDED} <= {*(unified / "cgroup.subtree_control").read_text().split()} and os.access(unified, os.W_OK):
             return 2, dict.fromkeys(NEEDED, unified)
-    first = {name: ROOT / name / mine[name].lstrip("/") for name in NEEDED if name in mine}
+    first = {name: ROOT / name / own[name].lstrip("/") for name in NEEDED if name in own}
     if len(first) == len(NEEDED) and all(os.access(path, os.W_OK) for path in first.values()):
         return 1, first
     return 0, {}
@@ -66,8 +66,8 @@ def remove_abandoned(parents: tuple[Path, ...]) -> None:
 class ControlGroup:
     """A control group; ``active`` is False if none can be created."""
 
-    def __init__(self, *, wanted: bool = True) -> None:
-        version, parents = places() if wanted else (0, {})
+    def __init__(self, *, enabled: bool = True) -> None:
+        version, parents = places() if enabled else (0, {})
         remove_abandoned(tuple({*parents.values()}))
         name = f"{PREFIX}{os.getpid()}-{next(number)}"
         self.folders = {controller: parent / name for controller, parent in parents.items()}

@@ -195,16 +195,16 @@ def serve_calls(job: dict[str, Any]) -> None:
     space = load(job, "attempt")
     if space is None:
         return
-    kept: list[Any] = []
+    values_kept: list[Any] = []
 
     def keep(value: Any) -> str:
-        if said := borrowed.encode(value):
-            return said
-        kept.append(value)
-        return f'["remote",{len(kept) - 1},{json.dumps(kind_of(value))}]'
+        if encoded := borrowed.encode(value):
+            return encoded
+        values_kept.append(value)
+        return f'["remote",{len(values_kept) - 1},{json.dumps(kind_of(value))}]'
 
     def held(tag: str, name: Any, about: Any = None) -> Any:
-        return kept[name] if tag == "kept" else eval(name, space) if tag == "own" else borrowed.object(name, about)
+        return values_kept[name] if tag == "kept" else eval(name, space) if tag == "own" else borrowed.object(name, about)
 
     def serve(request: tuple[Any, Any, Any]) -> None:
         target, args, named = request
@@ -214,13 +214,13 @@ def serve_calls(job: dict[str, Any]) -> None:
         if args is None:
             args, named = value_of(json.loads(named), held=held)
         borrowed.serving += 1
-        said = answer(lambda: function_of(target)(*args, **named), args, named, keep=keep)
+        reply = answer(lambda: function_of(target)(*args, **named), args, named, keep=keep)
         with borrowed.lock:  # another thread may be in an exchange with the tester
             borrowed.serving -= 1
-            report(said)
+            report(reply)
 
     def function_of(target: Any) -> Any:
-        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], kept[target[1]])
+        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], values_kept[target[1]])
 
     borrowed = Borrowed(serve, keep, held)
     report('{"ready":true}')
@@ -236,8 +236,8 @@ def act(action: str, *args: Any) -> Any:
 
 def serve_worlds(job: dict[str, Any]) -> None:
     """Run the program once per world of the tester, each time in a new namespace."""
-    while (wanted := next_request()) is not None:
-        if wanted == "lines":
+    while (request := next_request()) is not None:
+        if request == "lines":
             report_lines()
         elif (space := load(job, "attempt", {"_act": act})) is not None:
             try:

@@ -51,18 +51,18 @@ def text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def line_and_column(code: str, place: int | None) -> tuple[int | None, int | None]:
+def line_and_column(code: str, offset: int | None) -> tuple[int | None, int | None]:
     """Return the line and column of an offset, both counted from 1; (None, None) for None."""
-    if place is None:
+    if offset is None:
         return None, None
-    before = code[:place]
-    return before.count("\n") + 1, place - before.rfind("\n")
+    before = code[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n")
 
 
 def place_of(code: str, name: str) -> int | None:
     """Return the offset of the first occurrence of a word in a query; None if there is none."""
-    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code, re.IGNORECASE)
-    return found.start() if found else None
+    match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code, re.IGNORECASE)
+    return match.start() if match else None
 
 
 class Sqlite:
@@ -82,16 +82,16 @@ class Sqlite:
 
     def allow(self, action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
         """Authorizer callback: allows reading tables and calling functions that are not in ``REFUSED``."""
-        here = self.sqlite3
-        if action in (here.SQLITE_SELECT, here.SQLITE_READ, here.SQLITE_RECURSIVE):
-            return here.SQLITE_OK
-        if action == here.SQLITE_FUNCTION and (second or "").lower() not in REFUSED:
-            return here.SQLITE_OK
-        if action == here.SQLITE_FUNCTION:
+        module = self.sqlite3
+        if action in (module.SQLITE_SELECT, module.SQLITE_READ, module.SQLITE_RECURSIVE):
+            return module.SQLITE_OK
+        if action == module.SQLITE_FUNCTION and (second or "").lower() not in REFUSED:
+            return module.SQLITE_OK
+        if action == module.SQLITE_FUNCTION:
             self.denied = f"{second}() is refused: {REFUSED[(second or '').lower()]}"
         else:
-            self.denied = f"{action_name(here, action)}{f' ({first})' if first else ''} is refused: a query may only read"
-        return here.SQLITE_DENY
+            self.denied = f"{action_name(module, action)}{f' ({first})' if first else ''} is refused: a query may only read"
+        return module.SQLITE_DENY
 
     def rows(self, code: str, seconds: float) -> Any:
         """Yield the rows of the query, in lists of up to CHUNK.
@@ -122,21 +122,21 @@ class Sqlite:
             return "more than one statement: a query is one", None
         if message == "incomplete input":
             return "the query ends too early", len(code.rstrip())
-        if found := re.fullmatch(r'near "(.*)": syntax error|unrecognized token: "(.*)"', message, re.DOTALL):
-            return message, self.failing_place(code, found[1] or found[2] or "", message)
+        if match := re.fullmatch(r'near "(.*)": syntax error|unrecognized token: "(.*)"', message, re.DOTALL):
+            return message, self.failing_place(code, match[1] or match[2] or "", message)
         return (message, None) if "null character" in message or "surrogates not allowed" in message else None
 
     def failing_place(self, code: str, token: str, message: str) -> int | None:
         """Return the offset of the failing token: the end of the shortest prefix that fails with the same message."""
         word = rf"(?<!\w){re.escape(token)}(?!\w)" if token[:1].isalnum() else re.escape(token)
-        places = [found.start() for found in re.finditer(word, code)]
-        for place in places[:PREFIXES]:
+        offsets = [match.start() for match in re.finditer(word, code)]
+        for offset in offsets[:PREFIXES]:
             try:
-                self.base.execute("EXPLAIN " + code[: place + len(token)])
+                self.base.execute("EXPLAIN " + code[: offset + len(token)])
             except self.sqlite3.Error as error:
                 if str(error) == message:
-                    return place
-        return places[0] if places else None
+                    return offset
+        return offsets[0] if offsets else None
 
     def described(self, error: BaseException, code: str) -> list[Any]:
         """Return ``[type, message, line]`` of an error."""
@@ -144,8 +144,8 @@ class Sqlite:
             return ["Refused", self.denied, None]
         message = str(error)
         kind = next((name for words, name in KINDS if message.startswith(words)), type(error).__name__)
-        place = place_of(code, message.rpartition(": ")[2]) if kind in NAMING else None
-        return [kind, message, line_and_column(code, place)[0]]
+        offset = place_of(code, message.rpartition(": ")[2]) if kind in NAMING else None
+        return [kind, message, line_and_column(code, offset)[0]]
 
     def close(self) -> None:
         """Close the connection and free its memory."""
@@ -186,8 +186,8 @@ class Duckdb:
         try:
             statements = self.base.extract_statements(code)
             if len(statements) != 1:
-                said = "more than one statement: a query is one" if statements else "not a query: it has no columns"
-                raise SyntaxFaultError(said, None)
+                message = "more than one statement: a query is one" if statements else "not a query: it has no columns"
+                raise SyntaxFaultError(message, None)
             if (kind := statements[0].type.name) != "SELECT":
                 self.denied = f"{kind.lower()} is refused: a query may only read"
                 raise PermissionError(self.denied)
@@ -231,14 +231,14 @@ DUCKDB_KINDS = (
 
 def offset_in(code: str, message: str) -> int | None:
     """Return the offset to which a DuckDB message points: a line such as ``LINE 2: FORM t`` with a caret below it."""
-    found = re.search(r"^(LINE (\d+): )(.*)\n( *)\^", message, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^(LINE (\d+): )(.*)\n( *)\^", message, re.MULTILINE)
+    if match is None:
         return None
-    before = sum(len(line) + 1 for line in code.split("\n")[: int(found[2]) - 1])
-    shown = found[3].removeprefix("...")
+    before = sum(len(line) + 1 for line in code.split("\n")[: int(match[2]) - 1])
+    shown = match[3].removeprefix("...")
     line = code[before:].partition("\n")[0]
     start = max(0, line.find(shown.removesuffix("...")))
-    return before + start + max(0, len(found[4]) - len(found[1]) - (len(found[3]) - len(shown)))
+    return before + start + max(0, len(match[4]) - len(match[1]) - (len(match[3]) - len(shown)))
 
 
 ENGINES: Any = {"sqlite": Sqlite, "duckdb": Duckdb}

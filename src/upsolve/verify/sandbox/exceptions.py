@@ -20,16 +20,16 @@ def exception(name: str, message: str, classes: Any, *, args: tuple[Any, ...], s
     StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
     without an error. With ``stops`` it stays one: that is for exceptions of the tests in the attempt's process.
     """
-    found = [kind for module, kind_name in classes if (kind := known(str(module), str(kind_name)))] or [Exception]
-    if not stops and any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in found):
+    known_classes = [kind for module, kind_name in classes if (kind := known(str(module), str(kind_name)))] or [Exception]
+    if not stops and any(issubclass(kind, StopIteration | StopAsyncIteration) for kind in known_classes):
         return RuntimeError(f"the attempt raised {name}")
-    if found[0].__name__ == name:
+    if known_classes[0].__name__ == name:
         try:
-            if str(error := found[0](*args)) == message:
+            if str(error := known_classes[0](*args)) == message:
                 return error
         except Exception:
             pass
-    own = [kind for kind in found if not any(other is not kind and issubclass(other, kind) for other in found)]
+    own = [kind for kind in known_classes if not any(other is not kind and issubclass(other, kind) for other in known_classes)]
     for bases in (tuple(own), (own[0],), (Exception,)):
         try:
             kind = type(name, bases, {"__str__": lambda _error: message})  # pyright: ignore[reportUnknownLambdaType]

@@ -49,10 +49,10 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result: int, what: str) -> int:
+def check(result: int, action: str) -> int:
     """Return the result of a libc call; raise OSError from errno if it is negative."""
     if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), action)
     return result
 
 
@@ -64,8 +64,8 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 def unshare_all(root: bool) -> list[str]:
     """Enter all new namespaces or none; return the names of the active layers."""
     uid, gid = os.getuid(), os.getgid()
-    wanted = sum(NEW.values()) | (0 if root else NEW_USER)
-    if libc.unshare(wanted) != 0:
+    flags = sum(NEW.values()) | (0 if root else NEW_USER)
+    if libc.unshare(flags) != 0:
         return []
     if not root:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -145,12 +145,12 @@ def landlock(readable: list[str], writable: list[str]) -> list[str]:
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = check(libc.syscall(LANDLOCK_CREATE, rules, size, 0), "landlock")
     device = files & (READ_FILE | WRITE_FILE | TRUNCATE)
-    wanted = [
+    paths = [
         *((path, EXECUTE | READ_FILE | READ_FOLDER) for path in readable),
         *((path, files) for path in writable),
         *((path, device) for path in DEVICES),
     ]
-    for path, access in wanted:
+    for path, access in paths:
         if os.path.exists(path):
             handle = os.open(path, os.O_PATH)
             rule = struct.pack("=Qi", access, handle)

@@ -171,24 +171,24 @@ def name_of(value: Any) -> tuple[str, str] | None:
         return None
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
     module = getattr(value, "__module__", None) or (getattr(owner, "__module__", None) if isinstance(owner, type) else None)
-    found = sys.modules.get(module) if isinstance(module, str) else None
+    named_value = sys.modules.get(module) if isinstance(module, str) else None
     for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return (str(module), value.__qualname__) if found is not None and found == value else None
+        named_value = getattr(named_value, part, None)
+    return (str(module), value.__qualname__) if named_value is not None and named_value == value else None
 
 
 def getter_parts(value: Any) -> list[Any]:
     """Return the arguments that made one of GETTERS; empty if they are not plain names and numbers."""
-    made, args = value.__reduce__()[:2]
-    return [*args] if made is type(value) and all(type(one) in (str, int) for one in args) else []
+    kind, args = value.__reduce__()[:2]
+    return [*args] if kind is type(value) and all(type(one) in (str, int) for one in args) else []
 
 
 def is_power(name: str) -> bool:
     """Return whether a name that the tests do not define stands for more than a lent function may use."""
-    found = getattr(builtins, name, None)
-    if isinstance(found, type) and issubclass(found, BaseException):
+    builtin = getattr(builtins, name, None)
+    if isinstance(builtin, type) and issubclass(builtin, BaseException):
         return False
-    return (found is not None and name not in PLAIN) or name in REFLECTIVE
+    return (builtin is not None and name not in PLAIN) or name in REFLECTIVE
 
 
 def is_powerful(value: Any) -> bool:
@@ -219,14 +219,17 @@ def names_in(code: types.CodeType) -> set[str]:
 
 def signature(value: Any) -> list[Any]:
     """Return name, documentation and parameters of a callable: names, then the numbers of each kind; None: any arguments."""
-    about = [getattr(value, "__name__", "partial"), value.__doc__ if type(value) is types.FunctionType else None]
+    description = [getattr(value, "__name__", "partial"), value.__doc__ if type(value) is types.FunctionType else None]
     function = getattr(value, "__func__", value)
     if type(function) is not types.FunctionType:
-        return [*about, None]
+        return [*description, None]
     code, skipped = function.__code__, int(function is not value)
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     if skipped > code.co_argcount:
-        return [*about, None]
+        return [*description, None]
     kinds = [max(0, code.co_posonlyargcount - skipped), code.co_argcount - skipped, code.co_kwonlyargcount]
     optional = [len(function.__defaults__ or ()), sorted(function.__kwdefaults__ or ())]
-    return [*about, [[*code.co_varnames[skipped:count]], *kinds, bool(code.co_flags & 4), bool(code.co_flags & 8), *optional]]
+    return [
+        *description,
+        [[*code.co_varnames[skipped:count]], *kinds, bool(code.co_flags & 4), bool(code.co_flags & 8), *optional],
+    ]

@@ -114,12 +114,12 @@ def describe(error: BaseException) -> list[Any]:
 
 def raised(error: BaseException, keep: Any) -> str:
     """Return an exception as fields of an answer: type, message and line; module and name of its classes; arguments; attributes."""
-    said = f'"error":{json.dumps(describe(error))}'
+    fields = f'"error":{json.dumps(describe(error))}'
     try:
         classes = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
-        return f'{said},"classes":{json.dumps(classes)},"with":{plain([error.args, vars(error)], 0, keep)}'
+        return f'{fields},"classes":{json.dumps(classes)},"with":{plain([error.args, vars(error)], 0, keep)}'
     except BaseException:  # exceptions of an attempt can raise anything
-        return said
+        return fields
 
 
 def answer(work: Any, args: Any, named: Any, *, keep: Any, number_of: Any = None) -> str:
@@ -129,13 +129,13 @@ def answer(work: Any, args: Any, named: Any, *, keep: Any, number_of: Any = None
     """
     try:
         value = work()
-        same = [place for place, given in (*enumerate(args), *named.items()) if given is value and type(value) in CHANGING]
-        said = f'"same":{json.dumps(same[0])}' if same else f'"value":{plain(value, 0, keep)}'
+        same = [index for index, given in (*enumerate(args), *named.items()) if given is value and type(value) in CHANGING]
+        fields = f'"same":{json.dumps(same[0])}' if same else f'"value":{plain(value, 0, keep)}'
     except StopError as end:
-        said = f'"end":{plain(end.value, 0, keep)}'
+        fields = f'"end":{plain(end.value, 0, keep)}'
     except BaseException as error:
         number = number_of(error) if number_of else None
-        said = raised(error, keep) + (f',"number":{number}' if number is not None else "")
+        fields = raised(error, keep) + (f',"number":{number}' if number is not None else "")
     if all(type(given) in SCALARS for given in (*args, *named.values())):
-        return f"{{{said}}}"
-    return f'{{{said},"args":{plain(list(args), 0, keep)},"named":{plain(named, 0, keep)}}}'
+        return f"{{{fields}}}"
+    return f'{{{fields},"args":{plain(list(args), 0, keep)},"named":{plain(named, 0, keep)}}}'

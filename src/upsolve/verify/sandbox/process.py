@@ -94,9 +94,9 @@ def empty(handle: int) -> None:
 def put(handle: int, data: bytes) -> None:
     """Replace the content of a memory file that no attempt can write."""
     os.ftruncate(handle, len(data))
-    view, place = memoryview(data), 0
-    while place < len(view):
-        place += os.pwrite(handle, view[place:], place)
+    view, offset = memoryview(data), 0
+    while offset < len(view):
+        offset += os.pwrite(handle, view[offset:], offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +129,26 @@ class Server:
 
     def __init__(self, profile: str = "python", *, gvisor: bool = False) -> None:
         program = find_runsc() if gvisor else ""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        own_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.files = tuple(os.memfd_create(name) for _ in range(SLOTS) for name in ("out", "err", "results", "job", "tester"))
         setup = {**self.setup(profile), "gvisor": gvisor, "files": len(self.files)}
-        self.group, self.folders = ControlGroup(wanted="cgroup" not in setup.get("off", ())), list[str]()
-        with theirs:
+        self.group, self.folders = ControlGroup(enabled="cgroup" not in setup.get("off", ())), list[str]()
+        with server_end:
             if gvisor:
                 self.folders.append(tempfile.mkdtemp(prefix="upsolve-gvisor-"))
                 process = start_in_gvisor(
-                    program, theirs, setup, bundle=Path(self.folders[0]), groups=self.group.folders.values()
+                    program, server_end, setup, bundle=Path(self.folders[0]), groups=self.group.folders.values()
                 )
-                socket.send_fds(ours, [b"files"], self.files)
+                socket.send_fds(own_end, [b"files"], self.files)
             else:
-                process = start((theirs.fileno(), *self.files))
-        self.close = weakref.finalize(self, close, ours, process, self.files, self.group, self.folders)
+                process = start((server_end.fileno(), *self.files))
+        self.close = weakref.finalize(self, close, own_end, process, self.files, self.group, self.folders)
         if self.group.active and not gvisor:
             self.group.add(process.pid)
-        self.socket, self.process, self.gvisor = ours, process, gvisor
-        ours.settimeout(STARTING)
+        self.socket, self.process, self.gvisor = own_end, process, gvisor
+        own_end.settimeout(STARTING)
         for data in (bundle("launcher", "folders", "syscalls"), json.dumps(setup).encode()):
-            ours.send(data)
+            own_end.send(data)
         self.layers = (*json.loads(self.answer()).get("layers", ()), *(["cgroup"] if self.group.active else []))
         self.private, self.fresh = "mountns" in self.layers, True
         self.core_waits = None if gvisor else CoreWaits(process.pid)
@@ -174,12 +174,12 @@ class Server:
     def answer(self) -> bytes:
         """Return the server's next message; raise JudgeError if it reports a failure or is gone."""
         try:
-            said = self.socket.recv(1 << 16) or b'{"broken": "it ended"}'
+            message = self.socket.recv(1 << 16) or b'{"broken": "it ended"}'
         except OSError as error:
             raise JudgeError(f"the sandbox does not answer: {error}") from error
-        if said.startswith(b'{"broken"'):
-            raise JudgeError(f"the sandbox broke: {json.loads(said)['broken']}")
-        return said
+        if message.startswith(b'{"broken"'):
+            raise JudgeError(f"the sandbox broke: {json.loads(message)['broken']}")
+        return message
 
     def work_folder(self, continues: bool) -> str:
         """Return the working folder of the next job: the sandbox's /tmp or, without mount namespace, a new temporary folder."""
@@ -221,15 +221,15 @@ class Server:
             self.core_waits.begin()
         self.send(marshal.dumps((limits, runs)))
         waited = [0.0] * len(jobs)
-        while (said := self.answer()).startswith(b"late"):
-            slot, elapsed = said.split()[1:]
-            waited[int(slot)], more = self.measure(jobs[int(slot)], float(elapsed), cpu_seconds)
-            self.send(b"%f" % more)
-        if said == b"renew":
+        while (message := self.answer()).startswith(b"late"):
+            slot, elapsed = message.split()[1:]
+            waited[int(slot)], extension = self.measure(jobs[int(slot)], float(elapsed), cpu_seconds)
+            self.send(b"%f" % extension)
+        if message == b"renew":
             raise RenewError
         self.fresh = False
-        rows = [[float(number) for number in row.split()] for row in said.removesuffix(b"spent").splitlines()]
-        return [[*row, wait] for row, wait in zip(rows, waited, strict=False)], not said.endswith(b"spent")
+        rows = [[float(number) for number in row.split()] for row in message.removesuffix(b"spent").splitlines()]
+        return [[*row, wait] for row, wait in zip(rows, waited, strict=False)], not message.endswith(b"spent")
 
     def send(self, message: bytes) -> None:
         """Send a message to the server; raise JudgeError if it is gone."""
@@ -248,8 +248,8 @@ class Server:
 def start(handles: tuple[int, ...]) -> subprocess.Popen[bytes]:
     """Start an interpreter that runs the bundle sent on descriptor 3; ``handles`` become 3 and up, others are closed."""
     above = max(*handles, 2 + len(handles)) + 1
-    moves = [(handle, above + place) for place, handle in enumerate(handles)]
-    moves += [(above + place, 3 + place) for place in range(len(handles))]
+    moves = [(handle, above + index) for index, handle in enumerate(handles)]
+    moves += [(above + index, 3 + index) for index in range(len(handles))]
     placed = f"import marshal, os\nfor pair in {moves}: os.dup2(*pair)\nos.closerange({3 + len(handles)}, 65536)\n"
     relay = placed + "boot, parts = marshal.loads(os.read(3, 1 << 20))\nexec(boot)"
     return subprocess.Popen(

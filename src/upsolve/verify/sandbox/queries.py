@@ -56,8 +56,8 @@ def run(job: dict[str, Any], report: Any) -> None:
         except RowsEndError:
             return
         except SyntaxFaultError as error:
-            message, place = error.args
-            report(compile=["SyntaxError", message, *line_and_column(job["code"], place)])
+            message, offset = error.args
+            report(compile=["SyntaxError", message, *line_and_column(job["code"], offset)])
             return
         except TimeoutError:
             report(test=index, timeout=True)
@@ -68,19 +68,19 @@ def run(job: dict[str, Any], report: Any) -> None:
     report(done=True)
 
 
-def write_rows(rows: Any, written: int, most: int) -> int:
+def write_rows(rows: Any, written: int, max_bytes: int) -> int:
     """Write rows to standard output; return the offset of their end, bytes.
 
     Raises:
-        RowsEndError: the output is longer than ``most`` bytes.
+        RowsEndError: the output is longer than ``max_bytes``.
     """
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=blob).encode
     for chunk in rows:
-        data = "".join([encode(row) + "\n" for row in chunk]).encode("utf-8", "replace")[: most + 1 - written]
+        data = "".join([encode(row) + "\n" for row in chunk]).encode("utf-8", "replace")[: max_bytes + 1 - written]
         written += len(data)
         while data:
             data = data[os.write(1, data) :]
-        if written > most:
+        if written > max_bytes:
             raise RowsEndError
     return written
 

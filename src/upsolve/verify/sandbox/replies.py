@@ -25,12 +25,12 @@ ERROR_NUMBER = "_lent_error"
 
 
 def result_of(
-    said: dict[str, Any], args: tuple[Any, ...], named: dict[str, Any], *, held: Callable[..., Any], own: bool = False
+    reply: dict[str, Any], args: tuple[Any, ...], named: dict[str, Any], *, held: Callable[..., Any], own: bool = False
 ) -> Any:
     """Apply the changes to the arguments that an answer reports; return its value or raise its exception.
 
     Args:
-        said: the answer.
+        reply: the answer.
         args: positional arguments of the call, as this side holds them.
         named: keyword arguments of the call, as this side holds them.
         held: returns values that are not plain data.
@@ -41,55 +41,55 @@ def result_of(
         return values.value_of(data, held=held)
 
     try:
-        if "args" in said:
-            merge(args, tuple(value(said["args"])))
-            merge(named, value(said["named"]))
-        if "same" in said:
-            return named[said["same"]] if isinstance(said["same"], str) else args[said["same"]]
-        if "value" in said:
-            return value(said["value"])
-        error: BaseException = stand_ins.EndedError(value(said["end"])) if "end" in said else exception(said, value, own)
+        if "args" in reply:
+            merge(args, tuple(value(reply["args"])))
+            merge(named, value(reply["named"]))
+        if "same" in reply:
+            return named[reply["same"]] if isinstance(reply["same"], str) else args[reply["same"]]
+        if "value" in reply:
+            return value(reply["value"])
+        error: BaseException = stand_ins.EndedError(value(reply["end"])) if "end" in reply else exception(reply, value, own)
     except MALFORMED:
         return values.Opaque()
     raise error
 
 
-def exception(said: dict[str, Any], value: Callable[[Any], Any], own: bool) -> BaseException:
+def exception(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) -> BaseException:
     """Return the exception that an answer describes."""
-    name, message, line = str(said["error"][0]), str(said["error"][1]), said["error"][2]
-    args, attributes = value(said.get("with", ["tuple", ["list", message], ["dict"]]))
-    error = exceptions.exception(name, message, said.get("classes", ()), args=tuple(args), stops=own)
+    name, message, line = str(reply["error"][0]), str(reply["error"][1]), reply["error"][2]
+    args, attributes = value(reply.get("with", ["tuple", ["list", message], ["dict"]]))
+    error = exceptions.exception(name, message, reply.get("classes", ()), args=tuple(args), stops=own)
     if isinstance(attributes, dict):
         error.__dict__.update({key: value for key, value in attributes.items() if isinstance(key, str)})
-    if own and "number" in said:
-        setattr(error, ERROR_NUMBER, said["number"])
+    if own and "number" in reply:
+        setattr(error, ERROR_NUMBER, reply["number"])
     error.attempt_line = line  # type: ignore[attr-defined]
     return error
 
 
-def merge(mine: Any, theirs: Any) -> Any:
+def merge(own: Any, changed: Any) -> Any:
     """Copy the other side's changes to its copy of a value into our own lists, dicts and sets, as far as they match."""
-    if type(mine) is not type(theirs):
-        return theirs
-    if isinstance(mine, list):
-        mine[:] = [*map(merge, mine, theirs), *theirs[len(mine) :]]
-    elif isinstance(mine, dict):
-        merged = {key: merge(mine[key], value) if key in mine else value for key, value in theirs.items()}
-        mine.clear()
-        mine.update(merged)
-    elif isinstance(mine, set):
-        mine.clear()
-        mine.update(theirs)
-    elif isinstance(mine, bytearray):
-        mine[:] = theirs
-    elif type(mine).__name__ == "ndarray" and mine.shape == theirs.shape:
-        mine[...] = theirs
-    elif type(mine).__name__ == "deque":
-        mine.clear()
-        mine.extend(theirs)
-    elif isinstance(mine, tuple) and len(mine) == len(theirs):
-        for pair in zip(mine, theirs, strict=True):
+    if type(own) is not type(changed):
+        return changed
+    if isinstance(own, list):
+        own[:] = [*map(merge, own, changed), *changed[len(own) :]]
+    elif isinstance(own, dict):
+        merged = {key: merge(own[key], value) if key in own else value for key, value in changed.items()}
+        own.clear()
+        own.update(merged)
+    elif isinstance(own, set):
+        own.clear()
+        own.update(changed)
+    elif isinstance(own, bytearray):
+        own[:] = changed
+    elif type(own).__name__ == "ndarray" and own.shape == changed.shape:
+        own[...] = changed
+    elif type(own).__name__ == "deque":
+        own.clear()
+        own.extend(changed)
+    elif isinstance(own, tuple) and len(own) == len(changed):
+        for pair in zip(own, changed, strict=True):
             merge(*pair)
     else:
-        return theirs
-    return mine
+        return changed
+    return own

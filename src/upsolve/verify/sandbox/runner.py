@@ -145,9 +145,9 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
         left = jobs[len(ends) :]
         running = server(left[0].profile, gvisor=how.isolation == "gvisor")
         demand_layers(running, how)
-        same = next((place for place, job in enumerate(left) if job.profile != left[0].profile), len(left))
-        found = run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
-        ends += [run_again(job, running, how.limits) if starved(end) else end for job, end in zip(left, found, strict=False)]
+        same = next((index for index, job in enumerate(left) if job.profile != left[0].profile), len(left))
+        exits = run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
+        ends += [run_again(job, running, how.limits) if starved(end) else end for job, end in zip(left, exits, strict=False)]
     return ends
 
 
@@ -169,8 +169,10 @@ def run_again(job: Job, running: Server, limits: Limits) -> Exit:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
 
     tester = patient(job.tester) if job.tester else None
-    again = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False)
-    return run_part(server(job.profile, gvisor=running.gvisor), [again], limits)[0]
+    repeated_job = replace(
+        job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False
+    )
+    return run_part(server(job.profile, gvisor=running.gvisor), [repeated_job], limits)[0]
 
 
 def demand_layers(running: Server, how: Judging) -> None:
@@ -178,9 +180,9 @@ def demand_layers(running: Server, how: Judging) -> None:
     missing = [name for name in REQUIRED if name not in running.layers]
     if how.isolation != "best_effort" and missing:
         raise IsolationError(
-            f"no {', '.join(missing)} here: run as root, or allow unprivileged user namespaces "
+            f"isolation layers not available on this machine: {', '.join(missing)}; run as root, or allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
-            "or accept less with isolation: best_effort"
+            "or set isolation: best_effort to judge without them"
         )
 
 
@@ -269,21 +271,21 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
     )
 
 
-def content(handle: int, most: int) -> bytes:
-    """Return at most ``most`` bytes of a file; a buffer never larger than the file, since allocating the limit is slow."""
-    return os.pread(handle, min(most, os.fstat(handle).st_size), 0)
+def content(handle: int, max_bytes: int) -> bytes:
+    """Return at most ``max_bytes`` of a file; a buffer never larger than the file, since allocating the limit is slow."""
+    return os.pread(handle, min(max_bytes, os.fstat(handle).st_size), 0)
 
 
 def parse_records(data: bytes) -> list[Mapping[str, Any]]:
     """Return those of the first MOST_RECORDS result lines that are JSON objects; the attempt may have written anything."""
     *lines, last = data.decode("utf-8", "replace").split("\n", MOST_RECORDS)
     try:
-        found = None if last else json.loads(f"[{','.join(lines)}]")
+        parsed_lines = None if last else json.loads(f"[{','.join(lines)}]")
     except (ValueError, RecursionError, MemoryError):
-        found = None
-    if found is None or len(found) != len(lines):
-        found = [parsed(line) for line in (*lines, last) if line.startswith("{")]
-    return [record for record in found if isinstance(record, dict)]
+        parsed_lines = None
+    if parsed_lines is None or len(parsed_lines) != len(lines):
+        parsed_lines = [parsed(line) for line in (*lines, last) if line.startswith("{")]
+    return [record for record in parsed_lines if isinstance(record, dict)]
 
 
 def parsed(line: str) -> Any:

@@ -64,11 +64,11 @@ class Limits:
     def inherit(self, uid: int) -> bool:
         """Set the rlimits that forks inherit; return False if a hard limit is already lower than requested."""
         said, memory = self.said, self.said["address_bytes"] or resource.RLIM_INFINITY
-        most = memory + said["stack_bytes"] if said["address_bytes"] else memory
+        address_limit = memory + said["stack_bytes"] if said["address_bytes"] else memory
         size = max(said["output_bytes"] + 1, said["file_bytes"])
         try:
             for kind, soft, hard in (
-                (resource.RLIMIT_AS, memory, most),
+                (resource.RLIMIT_AS, memory, address_limit),
                 (resource.RLIMIT_FSIZE, size, size),
                 (resource.RLIMIT_CORE, 0, 0),
                 (resource.RLIMIT_NOFILE, said["files"], said["files"]),
@@ -92,7 +92,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid
     if pid:
         return pid
     try:
-        what = marshal.loads(os.pread(files + job[0], job[1], 0))
+        content = marshal.loads(os.pread(files + job[0], job[1], 0))
         os.dup2(files + OUT, 1)
         os.dup2(files + ERR, 2)
         for target, source in enumerate(pipes or (files + RESULTS,), start=3):
@@ -110,7 +110,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid
         os._exit(70)
     code = 0
     try:
-        code = run(what) or 0
+        code = run(content) or 0
         interpreter.flush()
     finally:
         os._exit(code)
@@ -160,9 +160,9 @@ def wait_for(pids: tuple[int, ...], slot: int, wall_seconds: float, started: flo
     while True:
         ended = wait_until(pid, deadline)
         if ended is None:
-            if (more := seconds_granted(slot, started)) <= 0:
+            if (extension := seconds_granted(slot, started)) <= 0:
                 return True, None
-            deadline = time.monotonic() + more
+            deadline = time.monotonic() + extension
         elif pid == pids[0]:
             return False, ended
         elif ended[1] != tester.SERVANT_GONE << 8:
@@ -229,8 +229,8 @@ def warm_up() -> None:
     messages.RESULTS = os.open("/dev/null", os.O_WRONLY)
     job = {"kind": "tests", "setup": "", "code": "def f(x):\n    return [x]\n", "tests": [("call", "f('a')")] * 3}
     job |= {"nonce": "", "lines": False, "test_seconds": 0}
-    for given in [job] * 20 + [queries.EXAMPLE] * (5 if "sqlite3" in sys.modules else 0):
-        child.run(marshal.loads(marshal.dumps(given)))
+    for sample_job in [job] * 20 + [queries.EXAMPLE] * (5 if "sqlite3" in sys.modules else 0):
+        child.run(marshal.loads(marshal.dumps(sample_job)))
     del sys.modules["attempt"]
     os.close(messages.RESULTS)
     messages.RESULTS = 3

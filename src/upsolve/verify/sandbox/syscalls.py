@@ -99,13 +99,13 @@ def by_arguments(number: int, rules: list[tuple[int, ...]]) -> bytes:
 
 def spans(numbers: set[int]) -> list[tuple[int, int]]:
     """Return the numbers as ranges, first and last inclusive."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            found.append((number, number))
-    return found
+            ranges.append((number, number))
+    return ranges
 
 
 def seccomp_filter(machine: str) -> bytes:

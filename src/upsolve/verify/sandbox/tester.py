@@ -65,14 +65,14 @@ class Channel:
         self.lent = lent.Lent(space)
         self.stubs: dict[int, tuple[str, Any]] = {}
 
-    def reply(self, most: int = REPLY_BYTES) -> dict[str, Any]:
+    def reply(self, max_bytes: int = REPLY_BYTES) -> dict[str, Any]:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
-        line = self.replies.readline(most)
+        line = self.replies.readline(max_bytes)
         try:
-            said = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
-            said = None
-        return said if isinstance(said, dict) else attempt_ended()
+            record = None
+        return record if isinstance(record, dict) else attempt_ended()
 
     def function(self, name: str) -> Any:
         """Return a stub for a function of the attempt."""
@@ -120,8 +120,8 @@ class Channel:
             raise TypeError("a function was given a value of the attempt's own that is not plain data")
         if id(value) in self.stubs:
             return f'["own",{json.dumps(self.stubs[id(value)][0])}]'
-        if said := self.lent.encode(value):
-            return said
+        if encoded := self.lent.encode(value):
+            return encoded
         if self.lent.depth:
             raise TypeError(f"a {type(value).__name__} cannot be handed to the attempt's process")
         return unsupported(type(value).__name__)
@@ -132,10 +132,10 @@ class Channel:
         Until it answers, the attempt may request operations on what it was lent.
         """
         self.ask(self.request(target, args, named))
-        while "ask" in (said := self.reply()):
-            self.ask(marshal.dumps(self.lent.answer(said, self.held, self.keep)))
+        while "ask" in (reply := self.reply()):
+            self.ask(marshal.dumps(self.lent.answer(reply, self.held, self.keep)))
         try:
-            return replies.result_of(said, args, named, held=self.held)
+            return replies.result_of(reply, args, named, held=self.held)
         except BaseException as error:
             if (own := self.lent.passed_on(error)) is error:
                 raise
@@ -159,9 +159,9 @@ def run(job: dict[str, Any]) -> int:
     if "worlds" in job:
         world_host.play(job, channel)
         return 0
-    said = channel.reply()
-    if "ready" not in said:
-        messages.report_error(**{key: said[key] for key in ("compile", "setup", "load") if key in said})
+    reply = channel.reply()
+    if "ready" not in reply:
+        messages.report_error(**{key: reply[key] for key in ("compile", "setup", "load") if key in reply})
         return 0
     for name in job["names"]:
         space[name] = channel.function(name)

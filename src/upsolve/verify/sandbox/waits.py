@@ -58,14 +58,14 @@ class CoreWaits:
 
     def look(self) -> dict[str, Thread]:
         """Return the figures of all threads below the server, by thread id."""
-        found: dict[str, Thread] = {}
+        threads: dict[str, Thread] = {}
         waiting = [*children_of(self.folder)]
         while waiting:
             for folder in threads_of(waiting.pop()):
                 if thread := figures(folder):
-                    found[folder.name] = thread
+                    threads[folder.name] = thread
                     waiting += children_of(folder)
-        return found
+        return threads
 
     def measure(self, elapsed: float, limit: float, cpu_seconds: float) -> tuple[float, float]:
         """Measure the waits of a run that has reached its deadline, and decide how much longer it may run.
@@ -87,10 +87,10 @@ class CoreWaits:
         waited = min(elapsed, self.seconds_waited(threads))
         if sum(thread.ran for thread in threads.values()) / 1e9 > cpu_seconds or elapsed >= LONGEST * limit:
             return waited, 0.0
-        more = limit - (elapsed - waited)
-        if more <= 0 and not self.still_waiting(threads):
+        extension = limit - (elapsed - waited)
+        if extension <= 0 and not self.still_waiting(threads):
             return waited, 0.0
-        return waited, min(max(more, STEP_SECONDS), LONGEST * limit - elapsed)
+        return waited, min(max(extension, STEP_SECONDS), LONGEST * limit - elapsed)
 
     def seconds_waited(self, threads: dict[str, Thread]) -> float:
         """Return the waits of the threads, and of the server in this request, seconds."""

@@ -68,15 +68,15 @@ def play(job: dict[str, Any], channel: Any) -> None:
 def one_world(index: int, world: Watched, channel: Any) -> bool:
     """Run the attempt in one world and report its steps; return False if the attempt cannot be started."""
     channel.ask(marshal.dumps("world"))
-    while "action" in (said := channel.reply(MESSAGE_BYTES)):
-        channel.ask(marshal.dumps(world.act(said["action"], said.get("args"))))
-    if early := {key: said[key] for key in ("compile", "broken") if key in said}:
+    while "action" in (message := channel.reply(MESSAGE_BYTES)):
+        channel.ask(marshal.dumps(world.act(message["action"], message.get("args"))))
+    if early := {key: message[key] for key in ("compile", "broken") if key in message}:
         messages.report_error(**early)
         return False
-    if "ended" in said:
+    if "ended" in message:
         messages.report(f'{{"test":{index},"steps":[{",".join(world.steps)}],"final":{json.dumps(world.state())}}}')
     else:
-        messages.report_error(test=index, error=said.get("error", said.get("load")))
+        messages.report_error(test=index, error=message.get("error", message.get("load")))
     return True
 
 

@@ -35,13 +35,13 @@ def application(service: Service) -> Door:
             ):  # immediately, not at garbage collection
                 await super().stream_response(send)
 
-    async def verify(asked: Asked) -> StreamingResponse:
-        stream = service.verify(asked)
+    async def verify(body: Asked) -> StreamingResponse:
+        stream = service.verify(body)
         await anext(stream)  # raises here if the request is refused, before the answer has begun
         return Lines(stream, media_type="application/x-ndjson")
 
-    async def run_code(asked: CodeRequest, request: Request) -> Response:
-        answer = await service.run_code(asked, request.receive)
+    async def run_code(body: CodeRequest, request: Request) -> Response:
+        answer = await service.run_code(body, request.receive)
         return Response(json.dumps(answer), media_type="application/json")
 
     async def refuse(_: Request, error: Exception) -> Response:

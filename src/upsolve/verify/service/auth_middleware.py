@@ -91,13 +91,13 @@ class Door:
 
     def look_at(self, scope: dict[str, Any]) -> None:
         """Raise RefusedError for a request without a valid token or with too large a body."""
-        said: dict[bytes, bytes] = dict(scope["headers"])
-        kind, _, given = said.get(b"authorization", b"").partition(b" ")
-        known = kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token)
-        if self.token and scope["path"] not in OPEN and not known:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+        valid = kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.token)
+        if self.token and scope["path"] not in OPEN and not valid:
             raise RefusedError(401, "missing or wrong token: send the header Authorization: Bearer TOKEN")
         if scope["method"] == "POST":
-            length = said.get(b"content-length", b"")
+            length = headers.get(b"content-length", b"")
             if not length.isdigit():
                 raise RefusedError(411, "the header Content-Length is missing")
             if int(length) > self.most_bytes:

@@ -63,10 +63,10 @@ class Remote:
         heard = time.monotonic()
         while left:
             try:
-                for place, verdict in self.ask(left, how):
+                for index, verdict in self.ask(left, how):
                     heard = time.monotonic()
-                    if left.pop(place, None):
-                        yield place, verdict
+                    if left.pop(index, None):
+                        yield index, verdict
             except CutError as error:
                 if time.monotonic() - heard > self.patience_seconds:
                     raise JudgeError(f"{self.url}: {error}; {len(left)} attempts have no verdict") from error
@@ -75,23 +75,23 @@ class Remote:
                 if len(left) == 1:
                     raise JudgeError(f"{self.url}: {error}") from error
                 middle = [*left][len(left) // 2]
-                yield from self.batch({place: pair for place, pair in left.items() if place < middle}, how)
-                left = {place: pair for place, pair in left.items() if place >= middle}
+                yield from self.batch({index: pair for index, pair in left.items() if index < middle}, how)
+                left = {index: pair for index, pair in left.items() if index >= middle}
 
     def ask(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
         """Send one request; raise CutError if the answer is incomplete."""
-        places = [*left]
+        indices = [*left]
         request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], how), self.headers)  # noqa: S310
         try:
             with contextlib.closing(opened(request)) as answer:
                 for line in answer:
-                    said: dict[str, Any] = json.loads(line) if line.strip() else {}
-                    if "error" in said:
-                        raise JudgeError(f"{self.url}: {said['error']}")
-                    if "done" in said:
+                    record: dict[str, Any] = json.loads(line) if line.strip() else {}
+                    if "error" in record:
+                        raise JudgeError(f"{self.url}: {record['error']}")
+                    if "done" in record:
                         return
-                    if said:
-                        yield places[said.pop("place")], from_row(Verdict, said)
+                    if record:
+                        yield indices[record.pop("place")], from_row(Verdict, record)
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a truncated line is not JSON
             raise CutError(f"the connection was lost: {error!r}") from error
         raise CutError("the answer was cut off")
@@ -123,10 +123,10 @@ def opened(request: urllib.request.Request) -> Any:
         return urllib.request.build_opener(NoRedirects).open(request, timeout=SILENCE_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
-            said = error.read(2000).decode("utf-8", "replace")
+            reason = error.read(2000).decode("utf-8", "replace")
             wait = error.headers.get("Retry-After", "")
             elsewhere = error.headers.get("Location", "")
-        why = f"{error.code} {error.reason}: {said}"
+        why = f"{error.code} {error.reason}: {reason}"
         if 300 <= error.code < 400:
             raise JudgeError(f"{request.full_url}: redirects to {elsewhere}; name that address if you trust it") from None
         if error.code == 413:
@@ -138,11 +138,11 @@ def opened(request: urllib.request.Request) -> Any:
 
 def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
     """Return a request body: each task once, each attempt with the index of its task."""
-    places: dict[Task, int] = {}
+    task_index: dict[Task, int] = {}
     attempts = [
-        {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": places.setdefault(task, len(places))}
+        {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": task_index.setdefault(task, len(task_index))}
         for task, attempt in pairs
     ]
     limits = {name: value for name, value in asdict(how.limits).items() if value != float("inf")}
     wants = {"limits": limits, "analyses": how.analyses, "repeats": how.repeats, "lines": how.lines}
-    return json.dumps({"tasks": [to_row(task) for task in places], "attempts": attempts, **wants}).encode()
+    return json.dumps({"tasks": [to_row(task) for task in task_index], "attempts": attempts, **wants}).encode()

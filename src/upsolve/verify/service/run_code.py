@@ -96,5 +96,5 @@ def fetched(names: tuple[str, ...], profile: str, how: Judging) -> dict[str, byt
     if end.output_exceeded or end.returncode != 0:
         room = how.limits.output_bytes // 2
         raise JudgeError(f"fetch_files: cannot be read, or are more than {room} bytes together: {end.stderr[-300:]!r}")
-    found = (json.loads(line) for line in end.stdout.decode("utf-8", "replace").splitlines())
-    return {str(name): bytes.fromhex(data) for name, data in found}
+    records = (json.loads(line) for line in end.stdout.decode("utf-8", "replace").splitlines())
+    return {str(name): bytes.fromhex(data) for name, data in records}

@@ -44,13 +44,13 @@ def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Progra
             raise ValueError(f"language: {error}") from error
     if request.args:
         raise ValueError("args: programs cannot get arguments; leave it out")
-    for field, most in (
+    for field, cap in (
         ("compile_timeout", COMPILE_SECONDS),
         ("run_timeout", caps.wall_seconds),
         ("memory_limit_MB", caps.memory_bytes >> 20),
     ):
-        if getattr(request, field) > most:
-            raise ValueError(f"{field}: {getattr(request, field)} is more than this server allows: {most}")
+        if getattr(request, field) > cap:
+            raise ValueError(f"{field}: {getattr(request, field)} is more than this server allows: {cap}")
     memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else how.limits.memory_bytes
     limits = replace(how.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
     program = Program(
@@ -85,11 +85,11 @@ def answer_of(ran: Ran, how: Judging) -> dict[str, Any]:
     ends = [end for end in (ran.built, ran.ended) if end]
     good = all(end.returncode == 0 and not end.timed_out for end in ends)
     room = how.limits.output_bytes
-    said = f"output was cut after {room} bytes" if any(end.output_exceeded for end in ends) else ""
-    said = "used more memory than the limit" if any(end.out_of_memory for end in ends) else said
+    message = f"output was cut after {room} bytes" if any(end.output_exceeded for end in ends) else ""
+    message = "used more memory than the limit" if any(end.out_of_memory for end in ends) else message
     return {
         "status": "Success" if good else "Failed",
-        "message": said,
+        "message": message,
         "compile_result": command(ran.built),
         "run_result": command(ran.ended),
         "executor_pod_name": None,

@@ -65,8 +65,8 @@ class Service:
     def start(self) -> None:
         """Start all workers; raise IsolationError if a required layer is missing."""
         with self.admitted(0, self.how) as batch:
-            found = [self.threads.submit(batch.call, layers, self.how) for _ in range(self.size)]
-            self.layers = [future.result() for future in found][-1]
+            started = [self.threads.submit(batch.call, layers, self.how) for _ in range(self.size)]
+            self.layers = [future.result() for future in started][-1]
 
     @property
     def waiting(self) -> int:
@@ -115,31 +115,31 @@ class Service:
             del self.batches[batch]
             batch.stop()
 
-    def read(self, asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
+    def read(self, request: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
         """Return the pairs to judge, unscored verdicts for invalid records, and the settings."""
         try:
-            return *pairs_of(asked), judging_of(asked, self.how, self.bounds.limits)
+            return *pairs_of(request), judging_of(request, self.how, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
 
-    async def verify(self, asked: Asked) -> AsyncGenerator[bytes]:
+    async def verify(self, request: Asked) -> AsyncGenerator[bytes]:
         """Yield an empty chunk once a request is admitted, then verdicts as lines of JSON, and their number last."""
-        pairs, bad, how = await asyncio.to_thread(self.read, asked)
-        with self.admitted(len(asked.attempts), how) as batch:
+        pairs, bad, how = await asyncio.to_thread(self.read, request)
+        with self.admitted(len(request.attempts), how) as batch:
             yield b""
             self.batches[batch] -= len(bad)
             yield lines(bad)
             try:
                 async with contextlib.aclosing(self.judged(pairs, batch)) as verdicts:
-                    async for found in verdicts:
-                        self.batches[batch] -= len(found)
-                        yield lines(found) or b"\n"
+                    async for verdicts_done in verdicts:
+                        self.batches[batch] -= len(verdicts_done)
+                        yield lines(verdicts_done) or b"\n"
             except WorkerLostError:  # the service is stopping: an answer without its last line makes the client retry
                 return
             except Exception as error:  # report any failure to the client
                 yield json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
                 return
-        yield json.dumps({"done": len(asked.attempts)}).encode() + b"\n"
+        yield json.dumps({"done": len(request.attempts)}).encode() + b"\n"
 
     async def judged(self, pairs: Numbered, batch: Batch) -> AsyncGenerator[list[tuple[int, Verdict]]]:
         """Yield verdicts as they complete, and an empty list after BEAT_SECONDS without one.
@@ -175,11 +175,11 @@ class Service:
         with self.cache_guard:
             known, fresh = look_up(part, self.cache, batch.how)
         verdicts = batch.work([pair for _, pair in fresh]) if fresh else []
-        judged = [(place, pair, verdict) for (place, pair), verdict in zip(fresh, verdicts, strict=True)]
+        judged = [(index, pair, verdict) for (index, pair), verdict in zip(fresh, verdicts, strict=True)]
         if self.cache and judged:
             with self.cache_guard:
                 self.cache.keep([(*pair, verdict) for _, pair, verdict in judged], batch.how)
-        return [*known, *((place, verdict) for place, _, verdict in judged)]
+        return [*known, *((index, verdict) for index, _, verdict in judged)]
 
     async def run_code(self, request: CodeRequest, receive: Callable[[], Any]) -> dict[str, Any]:
         """Run one program and return its output; end it if the client disconnects."""
@@ -205,9 +205,9 @@ def layers(how: Judging) -> tuple[str, ...]:
     return running.layers
 
 
-def lines(found: list[tuple[int, Verdict]]) -> bytes:
+def lines(verdicts: list[tuple[int, Verdict]]) -> bytes:
     """Return verdicts as JSON lines."""
-    return b"".join(json.dumps({"place": place, **asdict(verdict)}).encode() + b"\n" for place, verdict in found)
+    return b"".join(json.dumps({"place": index, **asdict(verdict)}).encode() + b"\n" for index, verdict in verdicts)
 
 
 def run_once(batch: Batch, program: Program) -> dict[str, Any]:

@@ -41,50 +41,50 @@ class Asked(BaseModel, extra="forbid"):
     lines: bool | None = None
 
 
-def judging_of(asked: Asked, how: Judging, caps: Limits) -> Judging:
+def judging_of(request: Asked, how: Judging, caps: Limits) -> Judging:
     """Return the settings of a request; ValueError names a setting that is unknown or above its cap."""
-    given = asked.limits.model_dump(exclude_none=True)
-    for name, value in given.items():
+    limits = request.limits.model_dump(exclude_none=True)
+    for name, value in limits.items():
         if value > getattr(caps, name):
             raise ValueError(f"limits.{name}: {value} is more than this server allows: {getattr(caps, name)}")
-    wants = asked.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
-    changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in wants.items()}
-    return replace(how, limits=replace(how.limits, **given), **changes)
+    settings = request.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
+    changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in settings.items()}
+    return replace(how, limits=replace(how.limits, **limits), **changes)
 
 
-def pairs_of(asked: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
+def pairs_of(request: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
     """Return the pairs that can be judged, by index, and unscored verdicts for the others."""
-    tasks = [built(Task, row) for row in asked.tasks]
-    places = {task.task_id: place for place, task in enumerate(tasks) if isinstance(task, Task)}
+    tasks = [built(Task, row) for row in request.tasks]
+    indices = {task.task_id: index for index, task in enumerate(tasks) if isinstance(task, Task)}
     double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
     good: Numbered = []
     bad: list[tuple[int, Verdict]] = []
-    for place, row in enumerate(asked.attempts):
-        given = dict(row) if isinstance(row, dict) else row
-        number = given.pop("task", None) if isinstance(given, dict) else None
-        attempt = built(Attempt, given)
+    for index, row in enumerate(request.attempts):
+        fields = dict(row) if isinstance(row, dict) else row
+        number = fields.pop("task", None) if isinstance(fields, dict) else None
+        attempt = built(Attempt, fields)
         if isinstance(attempt, str):
-            bad.append((place, refused(row, f"attempt: {attempt}")))
+            bad.append((index, refused(row, f"attempt: {attempt}")))
             continue
-        named = places.get(attempt.task_id) if number is None else number
+        named = indices.get(attempt.task_id) if number is None else number
         if number is None and attempt.task_id in double:
-            bad.append((place, refused(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
+            bad.append((index, refused(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
             continue
         task = task_at(tasks, named, attempt.task_id)
         if isinstance(task, str):
-            bad.append((place, refused(row, f"task: {task}")))
+            bad.append((index, refused(row, f"task: {task}")))
         else:
-            good.append((place, (task, attempt)))
+            good.append((index, (task, attempt)))
     return good, bad
 
 
-def task_at(tasks: Sequence[Any], place: Any, name: str) -> Task | str:
+def task_at(tasks: Sequence[Any], index: Any, name: str) -> Task | str:
     """Return the task at an index, or why there is none."""
-    if place is None:
+    if index is None:
         return f"no task of this request is called {name}"
-    if not isinstance(place, int) or not 0 <= place < len(tasks):
-        return f"{place!r} is no place among the {len(tasks)} tasks"
-    return tasks[place]
+    if not isinstance(index, int) or not 0 <= index < len(tasks):
+        return f"{index!r} is not an index into `tasks`, which has {len(tasks)} items"
+    return tasks[index]
 
 
 def built(kind: type[R], row: Any) -> R | str:
@@ -99,6 +99,6 @@ def built(kind: type[R], row: Any) -> R | str:
 
 def refused(row: Any, problem: str) -> Verdict:
     """Return the unscored verdict for an invalid record."""
-    given = row if isinstance(row, dict) else {}
-    parts = [str(given.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]
+    fields = row if isinstance(row, dict) else {}
+    parts = [str(fields.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]
     return Verdict(content_id(*parts), Status.UNSCORED, judge=JUDGE, error_message=problem[:500])

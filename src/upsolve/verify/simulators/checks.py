@@ -67,7 +67,7 @@ def all_checks(data: Any, domain: Domain) -> Check:
 def parse_check(data: Any, domain: Domain) -> Check:
     """Parse a check into a predicate; raise ValueError with the path of the invalid part."""
     if not isinstance(data, dict) or len(data) != 1:
-        raise ValueError(f"a check has one key, of {', '.join(CHECKS)}; not {shown(data)}")
+        raise ValueError(f"a check is a mapping with one key, one of {', '.join(CHECKS)}; got {shown(data)}")
     ((name, body),) = data.items()
     if name not in CHECKS:
         raise ValueError(f"unknown check {name!r}; known: {', '.join(CHECKS)}")
@@ -91,10 +91,10 @@ def never(data: Any, domain: Domain) -> Check:
 
 def count(data: Any, domain: Domain) -> Check:
     """The number of steps that match the event is n, or in [low, high]."""
-    wanted, number = two_of(data)
-    event, (low, high) = parse_event(wanted, domain), number if isinstance(number, list) else (number, number)
+    event_data, number = two_of(data)
+    event, (low, high) = parse_event(event_data, domain), number if isinstance(number, list) else (number, number)
     if type(low) is not int or type(high) is not int or not 0 <= low <= high:
-        raise ValueError(f"a count must be a number >= 0 or [low, high], got {shown(number)}")
+        raise ValueError(f"a count must be an integer >= 0, or [low, high] with 0 <= low <= high; got {shown(number)}")
     return lambda trace: low <= sum(map(event, trace.steps)) <= high
 
 
@@ -103,8 +103,8 @@ def before(data: Any, domain: Domain) -> Check:
     first, second = (parse_event(event, domain) for event in two_of(data))
 
     def check(trace: Trace) -> bool:
-        place = next((place for place, step in enumerate(trace.steps) if second(step)), 0)
-        return any(map(first, trace.steps[:place]))
+        index = next((index for index, step in enumerate(trace.steps) if second(step)), 0)
+        return any(map(first, trace.steps[:index]))
 
     return check
 
@@ -114,8 +114,8 @@ def after(data: Any, domain: Domain) -> Check:
     first, second = (parse_event(event, domain) for event in two_of(data))
 
     def check(trace: Trace) -> bool:
-        places = [place for place, step in enumerate(trace.steps) if first(step)]
-        return bool(places) and any(map(second, trace.steps[places[-1] + 1 :]))
+        indices = [index for index, step in enumerate(trace.steps) if first(step)]
+        return bool(indices) and any(map(second, trace.steps[indices[-1] + 1 :]))
 
     return check
 
@@ -161,7 +161,7 @@ CHECKS: Mapping[str, Callable[[Any, Domain], Check]] = {
 def some_checks(data: Any, domain: Domain) -> list[Check]:
     """Parse a non-empty list of checks."""
     if not isinstance(data, list) or not data:
-        raise ValueError(f"needs a list of checks, not {shown(data)}")
+        raise ValueError(f"needs a list of at least one check; got {shown(data)}")
     checks: list[Check] = []
     for number, item in enumerate(data, start=1):
         try:
@@ -172,9 +172,9 @@ def some_checks(data: Any, domain: Domain) -> list[Check]:
 
 
 def two_of(data: Any) -> tuple[Any, Any]:
-    """Return the items of a list of two."""
+    """Return both items of a list; raise ValueError if it does not have two."""
     if not isinstance(data, list) or len(data) != 2:
-        raise ValueError(f"needs a list of two, not {shown(data)}")
+        raise ValueError(f"needs a list of two items; got {shown(data)}")
     return data[0], data[1]
 
 
@@ -183,15 +183,19 @@ def parse_event(data: Any, domain: Domain) -> Event:
     actions = domain.arities
     names = [name for name in data if name in actions] if isinstance(data, dict) else []
     if len(names) != 1 or data.keys() - {*names, "gives", "raises", "when"}:
-        raise ValueError(f"an event has one action of {', '.join(actions)}, and gives, raises or when; not {shown(data)}")
+        raise ValueError(
+            f"an event names one action, one of {', '.join(actions)}, and may have gives, raises and when; got {shown(data)}"
+        )
     (name,) = names
     args = data[name]
     if args is not None and (not isinstance(args, list) or len(args) != actions[name]):
-        raise ValueError(f"{name} has {actions[name]} arguments, a list or ~; not {shown(args)}")
+        raise ValueError(
+            f"{name} takes {actions[name]} arguments: give a list of as many patterns, or ~ for any; got {shown(args)}"
+        )
     matches, gives = parse_pattern(args), parse_pattern(data.get("gives"))
     failure, state = data.get("raises", ""), parse_state(data.get("when", {}))
     if failure not in ("", *domain.failures):
-        raise ValueError(f"raises is one of {', '.join(domain.failures)}, not {shown(failure)}")
+        raise ValueError(f"raises must be one of {', '.join(domain.failures)}; got {shown(failure)}")
 
     def event(step: Step) -> bool:
         same = step.action == name and step.failure == failure
@@ -203,7 +207,7 @@ def parse_event(data: Any, domain: Domain) -> Event:
 def parse_state(data: Any) -> Pattern:
     """Parse the pattern of a state into a predicate."""
     if not isinstance(data, dict):
-        raise ValueError(f"a state is a mapping, not {shown(data)}")
+        raise ValueError(f"a state must be a mapping such as {{location: hall}}; got {shown(data)}")
     return parse_pattern(data)
 
 
@@ -221,11 +225,11 @@ def parse_pattern(data: Any) -> Pattern:
     if data.keys() == {"has"}:
         words = [data["has"]] if isinstance(data["has"], str) else data["has"]
         if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
-            raise ValueError(f"has: needs a word or a list of words, not {shown(words)}")
+            raise ValueError(f"has: needs a word or a list of at least one word; got {shown(words)}")
         return lambda value: isinstance(value, str) and all(word.casefold() in value.casefold() for word in words)
     if data.keys() == {"one_of"}:
         if not isinstance(data["one_of"], list):
-            raise ValueError(f"one_of: needs a list, not {shown(data['one_of'])}")
+            raise ValueError(f"one_of: needs a list of patterns; got {shown(data['one_of'])}")
         choices = [parse_pattern(item) for item in data["one_of"]]
         return lambda value: any(choice(value) for choice in choices)
     parts = {key: parse_pattern(item) for key, item in data.items()}

@@ -101,20 +101,20 @@ def domain_of(source: str) -> Domain:
         tree = ast.parse(source)
         code = compile(source, "<world>", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
-        raise ValueError(f"not valid Python: {error}") from error
+        raise ValueError(f"it is not valid Python: {error}") from error
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if "World" not in classes:
-        raise ValueError("class World is missing")
+        raise ValueError("class World is missing; define it (docs/simulators.md)")
     methods = {node.name: node for node in classes["World"].body if isinstance(node, ast.FunctionDef)}
     for name in ("__init__", "state"):
         if name not in methods:
-            raise ValueError(f"World has no method {name}")
-    about = ast.get_docstring(classes["World"])
-    if not about:
-        raise ValueError("World has no docstring")
+            raise ValueError(f"World has no method {name}; define it (docs/simulators.md)")
+    description = ast.get_docstring(classes["World"])
+    if not description:
+        raise ValueError("World has no docstring; add one that describes the world in prompts")
     actions = tuple(action_of(name, methods) for name in names_of_actions(tree))
     failures = tuple(name for name, node in classes.items() if "Exception" in map(ast.unparse, node.bases))
-    return Domain(code, " ".join(about.split()), actions, failures)
+    return Domain(code, " ".join(description.split()), actions, failures)
 
 
 def names_of_actions(tree: ast.Module) -> Iterator[str]:
@@ -127,23 +127,25 @@ def names_of_actions(tree: ast.Module) -> Iterator[str]:
     try:
         (names,) = map(ast.literal_eval, values)
     except ValueError:
-        raise ValueError("ACTIONS must be set once, to a tuple of names") from None
+        raise ValueError(f"ACTIONS is set {len(values)} times; set it once, to a tuple such as ('go_to',)") from None
     if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError("ACTIONS must be a tuple of names")
+        raise ValueError(f"ACTIONS is {names!r}; it must be a tuple of method names such as ('go_to',)")
     yield from names
 
 
 def action_of(name: str, methods: Mapping[str, ast.FunctionDef]) -> Action:
     """Return the action of a method; raise ValueError if its signature or docstring is invalid."""
     if name not in methods or name.startswith("_"):
-        raise ValueError(f"World has no method {name}, which ACTIONS names")
+        raise ValueError(f"World has no public method {name!r}, which ACTIONS lists; define it, or remove it from ACTIONS")
     node = methods[name]
-    about, rest = ast.get_docstring(node), node.args
-    if not about:
-        raise ValueError(f"World.{name} has no docstring")
+    description, rest = ast.get_docstring(node), node.args
+    if not description:
+        raise ValueError(f"World.{name} has no docstring; add one that describes the action in prompts")
     if rest.posonlyargs or rest.kwonlyargs or rest.vararg or rest.kwarg or rest.defaults or not rest.args:
-        raise ValueError(f"World.{name}: actions take plain arguments without defaults")
+        raise ValueError(f"World.{name}({ast.unparse(rest)}): an action takes self and positional arguments without defaults")
     params = {arg.arg: ast.unparse(arg.annotation) if arg.annotation else "" for arg in rest.args[1:]}
     if odd := [param for param, kind in params.items() if kind not in TYPES]:
-        raise ValueError(f"World.{name}: {odd[0]} must be one of {', '.join(TYPES)}")
-    return Action(name, params, ast.unparse(node.returns) if node.returns else "None", " ".join(about.split()))
+        raise ValueError(
+            f"World.{name}: the type of {odd[0]} must be one of {', '.join(TYPES)}; got {params[odd[0]] or 'none'}"
+        )
+    return Action(name, params, ast.unparse(node.returns) if node.returns else "None", " ".join(description.split()))

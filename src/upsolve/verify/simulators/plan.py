@@ -63,8 +63,8 @@ def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job,
     for record in end.records:
         if "world" in record:
             raise JudgeError(f"the world of task {task.task_id} broke: {': '.join(record['world'][:2])}")
-    found = traces(task, end)
-    reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], found, strict=True)]
+    results = traces(task, end)
+    reached = [trace is not None and check(trace) for check, trace in zip(parsed(task)[1], results, strict=True)]
     records = tuple({**record, "reached": reached[record["test"]]} if "final" in record else record for record in end.records)
     return verdict(task, attempt, function_outcomes(task, end, "", records), ends=[end], label="simulation")
 

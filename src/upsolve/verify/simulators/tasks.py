@@ -73,7 +73,7 @@ def read(path: Path) -> Iterator[Task]:
         domain = domain_of(source)
     except (OSError, ValueError) as error:
         raise SourceError(f"{path / 'world.py'}: {error}") from error
-    seen: set[str] = set()
+    task_ids: set[str] = set()
     for file in sorted(path.glob("*.yaml")):
         for row in rows(file):
             try:
@@ -81,12 +81,12 @@ def read(path: Path) -> Iterator[Task]:
             except ValueError as error:
                 name = row.get("name", "?") if isinstance(row, dict) else "?"
                 raise SourceError(f"{file}: task {name}: {reason(error)}") from error
-            if task.task_id in seen:
-                raise SourceError(f"{file}: task {task.task_id} is defined twice")
-            seen.add(task.task_id)
+            if task.task_id in task_ids:
+                raise SourceError(f"{file}: task {task.task_id} is defined twice; rename one of them")
+            task_ids.add(task.task_id)
             yield task
-    if not seen:
-        raise SourceError(f"{path}: no tasks in *.yaml")
+    if not task_ids:
+        raise SourceError(f"{path}: no tasks; add a .yaml file with a list of tasks (docs/simulators.md)")
 
 
 def rows(file: Path) -> list[Any]:
@@ -98,7 +98,7 @@ def rows(file: Path) -> list[Any]:
     except (OSError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {error}") from error
     if not isinstance(data, list):
-        raise SourceError(f"{file}: must be a list of tasks")
+        raise SourceError(f"{file}: must be a list of tasks (docs/simulators.md); got a {type(data).__name__}")
     return data
 
 

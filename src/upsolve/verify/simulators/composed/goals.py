@@ -114,8 +114,8 @@ def choose(names: Names) -> Goal:
     people, where = {person: (start,)}, dict.fromkeys(things, (store,))
 
     def outcome(world: World) -> Outcome:
-        wanted = world.answers[person][word]
-        return Outcome([[asked(person, word)], [placed(wanted, start)]], {wanted: start})
+        chosen_thing = world.answers[person][word]
+        return Outcome([[asked(person, word)], [placed(chosen_thing, start)]], {chosen_thing: start})
 
     return Goal("choose", text, code, Scene((start, store), people, where, {person: (word, things)}), outcome)
 

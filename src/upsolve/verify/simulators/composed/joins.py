@@ -128,14 +128,14 @@ def joined(
     """Return the joined goal; its scene is that of the join and of both goals."""
     one, two = goals
     first = "\n".join(dict.fromkeys(goal.first for goal in goals if goal.first))
-    whole = (scene or Scene()) + one.scene + two.scene
-    return Goal(f"{name}({one.name},{two.name})", text, code, whole, outcome, first, branches=2 if scene else 1)
+    whole_scene = (scene or Scene()) + one.scene + two.scene
+    return Goal(f"{name}({one.name},{two.name})", text, code, whole_scene, outcome, first, branches=2 if scene else 1)
 
 
 def chosen(one: Goal, two: Goal, world: World, holds: bool, before: Sequence[Event] = ()) -> Outcome:
     """Return the outcome of the goal selected by the condition, after the events of the join."""
-    found = (one if holds else two).outcome(world)
-    return Outcome([before, *found.stages] if before else found.stages, found.moved, branch=int(holds))
+    outcome = (one if holds else two).outcome(world)
+    return Outcome([before, *outcome.stages] if before else outcome.stages, outcome.moved, branch=int(holds))
 
 
 def block(goal: Goal) -> str:

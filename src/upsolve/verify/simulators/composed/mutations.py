@@ -19,10 +19,10 @@ def mutated(code: str, kind: str, rng: Random) -> str:
     if kind == MALFORMED:
         return malformed(code, rng)
     tree = ast.parse(code)
-    places = [*MUTATIONS[kind](tree, rng)]
-    if not places:
+    changes = [*MUTATIONS[kind](tree, rng)]
+    if not changes:
         return ""
-    rng.choice(places)()
+    rng.choice(changes)()
     text = printed(tree)
     return text if text != code else ""
 
@@ -30,15 +30,15 @@ def mutated(code: str, kind: str, rng: Random) -> str:
 def malformed(code: str, rng: Random) -> str:
     """Return a program with a syntax error: a line without its final colon or parenthesis."""
     lines = code.splitlines(keepends=True)
-    place = rng.choice([number for number, line in enumerate(lines) if line.rstrip().endswith((":", ")"))])
-    lines[place] = lines[place].rstrip()[:-1] + "\n"
+    line_number = rng.choice([number for number, line in enumerate(lines) if line.rstrip().endswith((":", ")"))])
+    lines[line_number] = lines[line_number].rstrip()[:-1] + "\n"
     return "".join(lines)
 
 
 def calls(tree: ast.Module, *names: str) -> Iterator[ast.Call]:
     """Yield the calls of these methods of the robot, in source order."""
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and method_of(node) in names]
-    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+    result = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and method_of(node) in names]
+    yield from sorted(result, key=lambda node: (node.lineno, node.col_offset))
 
 
 def method_of(node: ast.expr) -> str:
@@ -57,9 +57,9 @@ def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield block
 
 
-def setting(place: ast.AST, name: str, value: object) -> Callable[[], None]:
+def setting(node: ast.AST, name: str, value: object) -> Callable[[], None]:
     """Return the change that sets a field of a node."""
-    return lambda: setattr(place, name, value)
+    return lambda: setattr(node, name, value)
 
 
 def replacing(block: list[ast.stmt], start: int, end: int, *new: ast.stmt) -> Callable[[], None]:
@@ -80,10 +80,10 @@ def texts(call: ast.Call) -> list[ast.Constant]:
 
 def wrong_room(tree: ast.Module, rng: Random) -> Places:
     """Go to another room, if possible one that the program visits."""
-    known = sorted({str(text.value) for call in calls(tree, "go_to") for text in texts(call)})
+    rooms = sorted({str(text.value) for call in calls(tree, "go_to") for text in texts(call)})
     for call in calls(tree, "go_to"):
         for text in texts(call):
-            others = [room for room in known if room != text.value] or [room for room in ROOMS if room != text.value]
+            others = [room for room in rooms if room != text.value] or [room for room in ROOMS if room != text.value]
             yield setting(text, "value", rng.choice(others))
 
 

@@ -79,6 +79,6 @@ class Names:
         return self.rng.choice(ways)
 
 
-def shuffled(some: Sequence[T], rng: Random) -> list[T]:
+def shuffled(items: Sequence[T], rng: Random) -> list[T]:
     """Return the items in random order."""
-    return rng.sample(some, len(some))
+    return rng.sample(items, len(items))

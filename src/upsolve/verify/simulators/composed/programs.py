@@ -28,8 +28,10 @@ def plain(goal: Goal) -> str:
 def printed(tree: ast.Module) -> str:
     """Return the source of a program, with strings in double quotes."""
     lines = ast.unparse(ast.fix_missing_locations(tree)).splitlines(keepends=True)
-    found = [token for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline) if token.type == tokenize.STRING]
-    for token in reversed(found):
+    strings = [
+        token for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline) if token.type == tokenize.STRING
+    ]
+    for token in reversed(strings):
         row, (left, right) = token.start[0] - 1, (token.start[1], token.end[1])
         text = json.dumps(ast.literal_eval(token.string), ensure_ascii=False)
         lines[row] = lines[row][:left] + text + lines[row][right:]
@@ -158,16 +160,16 @@ class Helper:
 
     def calls(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Return a block in which calls of the function replace its actions."""
-        made: list[ast.stmt] = []
+        result: list[ast.stmt] = []
         while body:
             run, rest = body[: len(self.actions)], body[len(self.actions) :]
             if [done(node)[0] for node in run] == [action for action, _ in self.actions]:
-                given = {word: done(node)[1] for node, (_, word) in zip(run, self.actions, strict=True)}
-                made += ast.parse(f"{self.name}({', '.join(given[word] for word in self.params)})").body
+                arguments = {word: done(node)[1] for node, (_, word) in zip(run, self.actions, strict=True)}
+                result += ast.parse(f"{self.name}({', '.join(arguments[word] for word in self.params)})").body
                 body = rest
             else:
-                made, body = [*made, body[0]], body[1:]
-        return made
+                result, body = [*result, body[0]], body[1:]
+        return result
 
     @property
     def code(self) -> str:
@@ -189,14 +191,14 @@ HELPERS = (
 def helpers(tree: ast.Module) -> ast.Module:
     """Extract repeated carrying, and saying in rooms, into helper functions."""
     (function,) = functions(tree)
-    made: list[ast.stmt] = []
+    definitions: list[ast.stmt] = []
     for helper in HELPERS:
         body = everywhere(deepcopy(function.body), helper.calls)
         used = [node for part in body for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == helper.name]
         if len(used) > 1:
             function.body = body
-            made += ast.parse(helper.code).body
-    function.body = [*made, *function.body]
+            definitions += ast.parse(helper.code).body
+    function.body = [*definitions, *function.body]
     return tree
 
 

@@ -49,11 +49,11 @@ class Rehearsal:
         try:
             answer = getattr(self.world, action)(*args)
         except Exception as error:
-            failure, said = type(error).__name__, str(error)
+            failure, message = type(error).__name__, str(error)
             if self.failures.get(failure) is not type(error):
                 raise
             self.steps.append(Step(action, [*args], None, failure, self.world.state()))
-            return failure, said
+            return failure, message
         self.steps.append(Step(action, [*args], answer, failure, self.world.state()))
         if len(self.steps) > MOST_ACTIONS:
             raise ActionLimitError

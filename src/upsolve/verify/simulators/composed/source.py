@@ -60,15 +60,15 @@ class Composition:
 
     def goal(self, names: Names) -> Goal:
         """Return the goal with names sampled from ``names``."""
-        made = [goal(names) for goal in self.goals]
-        return self.join(names, made[0], made[1]) if self.join else made[0]
+        goals = [goal(names) for goal in self.goals]
+        return self.join(names, goals[0], goals[1]) if self.join else goals[0]
 
     def split(self, seed: int) -> str:
         """Return the split: ``train`` for single goals, ``test`` for hard ones, else by a hash of seed and name."""
         if self.hard or not self.join:
             return "test" if self.hard else "train"
-        place = int(content_id(str(seed), self.name), 16) / 16**20
-        return "test" if place < TEST else "dev" if place < TEST + DEV else "train"
+        position = int(content_id(str(seed), self.name), 16) / 16**20
+        return "test" if position < TEST else "dev" if position < TEST + DEV else "train"
 
 
 def compositions(seed: int) -> Iterator[tuple[Composition, int]]:
@@ -79,15 +79,15 @@ def compositions(seed: int) -> Iterator[tuple[Composition, int]]:
     hard += [
         Composition((a, b), join, hard=True) for join, a, b in product(HELD_OUT_JOINS, GOALS, GOALS) if can_join(join, a, b)
     ]
-    streams = [repeated(some, Random(f"{seed}/{number}")) for number, some in enumerate((single, hard, pairs))]
+    streams = [repeated(group, Random(f"{seed}/{number}")) for number, group in enumerate((single, hard, pairs))]
     while True:
         for number in (0, 1, *(2,) * 10):
             yield next(streams[number])
 
 
-def repeated(some: Sequence[Composition], rng: Random) -> Iterator[tuple[Composition, int]]:
+def repeated(items: Sequence[Composition], rng: Random) -> Iterator[tuple[Composition, int]]:
     """Yield compositions in a random order, endlessly, each with the number of the pass, from 0."""
-    order = rng.sample(some, len(some))
+    order = rng.sample(items, len(items))
     yield from ((one, number) for number in count() for one in order)
 
 
@@ -114,11 +114,11 @@ def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none") -> 
             f"composed: the domain must be robot, tasks >= 1, docs one of {', '.join(DOCS)}; got {path.name}, {tasks}, {docs}"
         )
     source = (path / "world.py").read_text(encoding="utf-8")
-    about, made = described(domain_of(source), docs), compositions(seed)
+    description, sequence = described(domain_of(source), docs), compositions(seed)
     for _ in range(tasks):
-        composition, number = next(made)
+        composition, number = next(sequence)
         rng = Random(f"{seed}/{composition.name}/{number}")
-        task = task_of(composition.goal(Names(rng)), rng, source=source, about=about)
+        task = task_of(composition.goal(Names(rng)), rng, source=source, description=description)
         extra = {"composition": composition.name, "calls": calls_of(task.reference), "split": composition.split(seed)}
         name = "-".join(composition.name.replace(")", "").replace("(", ",").split(","))
         task = replace(task, task_id=f"robot/{name}-{number}", difficulty=composition.difficulty, extra=json.dumps(extra))
@@ -136,14 +136,14 @@ def described(domain: Domain, docs: str) -> str:
     return f"You program a service robot in a building. Methods of `robot`: {methods}. Failures: {', '.join(domain.failures)}."
 
 
-def task_of(goal: Goal, rng: Random, *, source: str, about: str) -> Task:
+def task_of(goal: Goal, rng: Random, *, source: str, description: str) -> Task:
     """Return the task of a goal; its worlds cover every branch of the goal."""
     tests = tuple(
         TestCase(TestKind.SIMULATION, json.dumps(start(world)), json.dumps(checks(goal.outcome(world), world)), hidden=True)
         for world in worlds(goal, rng)
     )
     text = goal.text if goal.text.endswith(".") else f"{capital(goal.text)}."
-    prompt = f"{about}\n\nTask: {text}\n\nWrite a Python function `{ENTRY_POINT}(robot)` that does it."
+    prompt = f"{description}\n\nTask: {text}\n\nWrite a Python function `{ENTRY_POINT}(robot)` that does it."
     return Task("", prompt, tests, ENTRY_POINT, source="robot", reference=plain(goal), setup=source)
 
 

@@ -18,10 +18,10 @@ WORLDS = 4
 def worlds(goal: Goal, rng: Random) -> list[World]:
     """Return the worlds of a task: they cover every branch of the goal, and no two are equal."""
     while True:
-        made = [world(goal, number, rng) for number in range(WORLDS)]
-        ways = {goal.outcome(one).branch for one in made}
-        if len(ways) == goal.branches and all(a != b for a, b in itertools.combinations(made, 2)):
-            return made
+        candidates = [world(goal, number, rng) for number in range(WORLDS)]
+        ways = {goal.outcome(one).branch for one in candidates}
+        if len(ways) == goal.branches and all(a != b for a, b in itertools.combinations(candidates, 2)):
+            return candidates
 
 
 def world(goal: Goal, number: int, rng: Random) -> World:
@@ -66,13 +66,13 @@ def start(world: World) -> dict[str, Any]:
 def checks(outcome: Outcome, world: World) -> list[dict[str, Any]]:
     """Return the checks of a world: number of each message, required questions, order of stages, final rooms of things."""
     events = [event for stage in outcome.stages for event in stage]
-    said = [event for event in events if "say" in event]
-    found: list[dict[str, Any]] = [{"count": [{"say": None}, len(said)]} if said else {"never": {"say": None}}]
-    found += [{"count": [event, times]} for event, times in counted(said)]
-    found += [{"exists": event} for event in events if "ask" in event]
+    messages = [event for event in events if "say" in event]
+    result: list[dict[str, Any]] = [{"count": [{"say": None}, len(messages)]} if messages else {"never": {"say": None}}]
+    result += [{"count": [event, times]} for event, times in counted(messages)]
+    result += [{"exists": event} for event in events if "ask" in event]
     for early, late in itertools.pairwise(outcome.stages):
-        found += [{"before": [one, two]} for one in unique(early) for two in unique(late) if one != two]
-    return [*found, {"terminal": {"holding": "", "at": {**world.things, **outcome.moved}}}]
+        result += [{"before": [one, two]} for one in unique(early) for two in unique(late) if one != two]
+    return [*result, {"terminal": {"holding": "", "at": {**world.things, **outcome.moved}}}]
 
 
 def counted(events: Sequence[Event]) -> list[tuple[Event, int]]:
