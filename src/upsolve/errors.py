@@ -3,13 +3,13 @@
     UpsolveError                expected errors; the command line prints them without a traceback
     |-- ConfigError             a recipe or an option is wrong: names the key and the fix
     |-- ArchiveError            the store cannot be read or written: names the file
-    |   `-- SchemaError         the store was written by a version this one does not know
-    |-- SourceError             an import cannot start: wrong path or layout (a bad row is kept aside, not raised)
+    |   `-- SchemaError         the store has a schema version that this version of upsolve does not know
+    |-- SourceError             an import cannot start: wrong path or layout (a bad row is set aside, not raised)
     |-- JudgeError              the judge broke: the attempt is unscored, never failed
-    |   `-- IsolationError      a required layer of the sandbox is missing here
+    |   `-- IsolationError      a required layer of the sandbox is missing on this machine
     |-- MissingExtraError       an optional dependency is not installed: names the extra (also an ImportError)
     |-- ModelError              a model or tokenizer cannot be loaded or used
-    `-- TrainingError           a run cannot go on
+    `-- TrainingError           a run cannot continue
         `-- CollapseError       the policy collapsed: names the monitor, the step and the last good checkpoint
 
 A wrong argument of a library function is a plain ValueError.
@@ -43,7 +43,7 @@ class ArchiveError(UpsolveError):
 
 
 class SchemaError(ArchiveError):
-    """The archive has a schema version this program does not know."""
+    """The archive has an unknown schema version."""
 
 
 class SourceError(UpsolveError):
@@ -67,7 +67,7 @@ class ModelError(UpsolveError):
 
 
 class TrainingError(UpsolveError):
-    """A training run cannot go on."""
+    """A training run cannot continue."""
 
 
 class CollapseError(TrainingError):

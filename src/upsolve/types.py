@@ -1,4 +1,4 @@
-"""The records that cross the stages; nothing else does.
+"""The records that cross stage boundaries.
 
 Legend: an axis or a unit stands in the name (``wall_seconds``, ``memory_bytes``, ``rewards_G``); ``line`` is 1-based;
 log-probabilities and entropies are in nats.
@@ -40,7 +40,7 @@ class Status(StrEnum):
 
 
 class TestKind(StrEnum):
-    """How a test is put to an attempt."""
+    """How an attempt is tested."""
 
     __test__ = False  # not a pytest class
 
@@ -55,12 +55,12 @@ class TestKind(StrEnum):
 
 
 class Record:
-    """What crosses between processes: pickled as its fields in their order, three times as fast as dataclasses do it."""
+    """Base class of the records: pickled as a tuple of their fields, which is three times as fast as the default of dataclasses."""
 
     __slots__: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make it again."""
+        """Return the class and the values of its fields, for pickle."""
         return type(self), attrgetter(*self.__slots__)(self)
 
 
@@ -100,13 +100,13 @@ class Task(Record):
     tests: tuple[TestCase, ...] = ()
     """All tests, visible and hidden, in order."""
     entry_point: str = ""
-    """Name of the function asked for; empty for a program that reads standard input."""
+    """Name of the required function; empty for a program that reads standard input."""
     language: str = "python"
-    """Language wanted, lower case; empty for any."""
+    """Required language, lower case; empty for any."""
     difficulty: str = ""
     """A label such as ``easy``; empty if unknown."""
     source: str = ""
-    """Where the task is from, such as ``mbpp``."""
+    """Source of the task, such as ``mbpp``."""
     reference: str = ""
     """A correct program, empty if unknown."""
     setup: str = ""
@@ -116,7 +116,7 @@ class Task(Record):
     checker: str = ""
     """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
     official: bool = False
-    """True where the tests are the very ones that recorded verdicts come from, so that our own verdict may replace a recorded one."""
+    """True if the recorded verdicts come from these tests, so that a verdict of upsolve may replace a recorded one."""
     extra: str = ""
     """JSON object of the source's other fields; empty if none."""
     requires: tuple[str, ...] = ()
@@ -125,18 +125,18 @@ class Task(Record):
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Record):
-    """One try at a task by a person or a model. The same record for a submission of 2014 and a rollout of this step."""
+    """An attempt at a task by a person or a model: a submission of 2014 and a rollout of the current step are the same record."""
 
     task_id: str
-    """The task tried."""
+    """Id of the task."""
     code: str
     """The program as judged."""
     language: str = "python"
     """Language of the code, lower case."""
     author: str = ""
-    """Who wrote it: a user, or a model's name."""
+    """Author: a user, or a model's name."""
     created: str = ""
-    """When, ISO 8601; empty if unknown."""
+    """Time of writing, ISO 8601; empty if unknown."""
     parent_id: str = ""
     """``attempt_id`` of the attempt this one repairs; empty if none."""
     behavior_logp: float | None = None
@@ -148,7 +148,7 @@ class Attempt(Record):
     truncated: bool = False
     """True when sampling stopped at the token limit."""
     count: int = 1
-    """How often this very content was seen, >= 1."""
+    """How often this content occurs, >= 1."""
     token_ids: tuple[int, ...] | None = None
     """The sampled tokens, which in one case of twenty differ from how the tokenizer writes the code; None if unknown."""
     token_logps: tuple[float, ...] | None = None
@@ -170,14 +170,14 @@ class Attempt(Record):
 
 @dataclass(frozen=True, slots=True)
 class Finding(Record):
-    """Something an analysis or a judge can point at in the code."""
+    """A finding of an analysis or of the judge, with its position in the code."""
 
     kind: str
-    """``traceback``, ``compile``, ``flaky``, ``analysis`` (it broke on this code), or what an analysis is called: ``lint``, ``types``."""
+    """``traceback``, ``compile``, ``flaky``, ``analysis`` (an analysis failed on this code), or the name of an analysis: ``lint``, ``types``."""
     rule: str
     """Rule code or exception name."""
     message: str
-    """One line for a person."""
+    """Message, one line."""
     line: int
     """First line, >= 1."""
     column: int = 1
@@ -187,17 +187,17 @@ class Finding(Record):
     end_column: int | None = None
     """Column after the last; None means the end of the line."""
     value: float | None = None
-    """A figure, where the kind has one: complexity; confidence; share of the code before a syntax error. Else None."""
+    """Number, for kinds that have one: complexity; confidence; share of the code before a syntax error. Else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Record):
-    """What a judge found out about one attempt."""
+    """The result of judging one attempt."""
 
     attempt_id: str
-    """The attempt judged."""
+    """Id of the judged attempt."""
     status: Status
-    """Outcome over all tests: the first that did not pass decides."""
+    """Outcome over all tests: that of the first test that did not pass, else ``PASSED``."""
     passed: int = 0
     """Tests passed, 0..total."""
     total: int = 0
@@ -205,7 +205,7 @@ class Verdict(Record):
     outcomes: tuple[Status, ...] = ()
     """Outcome of every test in order; empty when not recorded; ``UNSCORED`` for a test that was not reached."""
     judge: str = ""
-    """Name and version of what judged: ``upsolve-1``, or ``recorded:<source>``."""
+    """Name and version of the judge: ``upsolve-1``, or ``recorded:<source>``."""
     isolation: str = ""
     """Layers that were active, comma separated; ``in_process`` marks tests run in the attempt's own process."""
     wall_seconds: float | None = None
@@ -225,11 +225,11 @@ class Verdict(Record):
     stderr_head: str = ""
     """First 1,000 characters of standard error."""
     findings: tuple[Finding, ...] = ()
-    """Everything that can be pointed at."""
+    """Findings of the judge and of analyses."""
     executed_lines: tuple[int, ...] | None = None
-    """Lines of the attempt that ran, where that was asked for and is known; else None."""
+    """Executed lines of the attempt; None if they were not recorded."""
     analyses: tuple[str, ...] = ()
-    """What looked at the code, with versions: ``lint: ruff 0.17.5``."""
+    """Analyses that were run, with tool and version: ``lint: ruff 0.17.5``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TaskScore:
-    """How one task went in an evaluation."""
+    """Results of one task in an evaluation."""
 
     task_id: str
     """The task."""
@@ -269,7 +269,7 @@ class TaskScore:
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of samples by exception name."""
     truncated: int = 0
-    """Samples cut at the token limit."""
+    """Samples truncated at the token limit."""
     linted: int = 0
     """Samples that Ruff could read: Python that parses."""
     findings: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -278,7 +278,7 @@ class TaskScore:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A model on a set of tasks, with all that is needed to run it again."""
+    """Evaluation of a model on a set of tasks, with the settings that reproduce it."""
 
     name: str
     """Label in tables and pictures, such as ``base``."""
@@ -295,6 +295,6 @@ class Evaluation:
     max_tokens: int
     """Completion limit, tokens."""
     scores: tuple[TaskScore, ...]
-    """One a task, in a fixed order."""
+    """One score per task, in a fixed order."""
     wall_seconds: float = 0.0
     """Time for sampling and judging."""

@@ -303,7 +303,7 @@ def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_mo
     config, model = CONFIG.model_copy(update={"engine": "server", "batch": 1, "server": there}), ModelConfig(name=tiny_model)
     server.faults, server.always = [None] * 4, "drop"
     with pytest.raises(
-        ModelError, match=r"127.0.0.1.* asked 2 times .* task b .*Start the server and run the same command again"
+        ModelError, match=r"127.0.0.1.* 2 requests failed .* task b .*Start the server and run the same command again"
     ):
         sample_attempts(archive, config, model=model)
     assert sum(a.count for a in archive.attempts()) == 4  # three at a, one at b

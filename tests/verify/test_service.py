@@ -120,7 +120,7 @@ def test_a_bad_record_is_one_unscored_verdict(server):
         ({**good, "languge": "c"}, "languge"),
         ({**good, "code": None}, "code is missing"),
         ({"task_id": "t"}, "code"),
-        (7, "no object"),
+        (7, "not an object"),
         ({**good, "task_id": "none"}, "called none"),
         ({**good, "task_id": "bad"}, "called bad"),
         ({**good, "task": 1}, "odd"),

@@ -161,10 +161,10 @@ def test_the_contract_finds_what_is_wrong():
     (nothing, *_) = broken([replace(CUP, tests=tuple(easy))])
     assert "passes in a world" in nothing
     (weak,) = broken([with_domain("if not thing or self.hand", "if len(thing) > 99:\n            1 / 0\n        if self.hand")])
-    assert "odd arguments break its world" in weak and "ZeroDivisionError" in weak
+    assert "unusual arguments break its world" in weak and "ZeroDivisionError" in weak
     same = replace(CUP, tests=(CUP.tests[1],) * 3)
     assert [problem.rpartition(": ")[2] for problem in broken([same])] == [
-        f"what is done in world {number} passes in all" for number in (1, 2, 3)
+        f"the reference's actions in world {number} pass in every world" for number in (1, 2, 3)
     ]
 
 
@@ -437,7 +437,8 @@ def test_tasks_that_are_there_twice_or_not_at_all(tmp_path):
     [
         ("class World", "class Word", "class World is missing"),
         ('("add",)', '("add", "sub")', "no public method 'sub', which ACTIONS lists"),
-        ('("add",)', '"add"', "tuple of names"),
+        ('("add",)', '"add"', "ACTIONS is 'add'; it must be a tuple of method names"),
+        ('("add",)', "(add,)", "tuple of method names"),
         ("ACTIONS =", "ACTS =", "set it once"),
         ("by: int", "by", "the type of by must be one of str, int"),
         ("by: int", "by: int = 1", "without defaults"),

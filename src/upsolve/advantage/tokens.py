@@ -11,7 +11,7 @@ from upsolve.advantage.group import Floats, check
 __all__ = ["LOGRATIO_LIMIT", "gae", "less_kl", "whiten"]
 
 LOGRATIO_LIMIT = 20.0
-"""Log-ratios are clamped to +-20 nats before exp (e^20 = 4.9e8), so that no ratio is infinite; the same as in ``objective.ratio``."""
+"""Log-ratios are clamped to +-20 nats before exp (e^20 = 4.9e8), as in ``objective.ratio``, so that no ratio is infinite."""
 
 
 def less_kl(rewards_R: Floats, logratio_R: Floats, *, beta: float) -> Floats:

@@ -109,7 +109,7 @@ class Names:
 
 
 def is_own_call(node: ast.expr, names: Names) -> bool:
-    """Return whether an expression is ``f(...)`` or ``C(...).f(...)`` of the attempt's own ``f`` on values it has no part in.
+    """Return whether an expression is ``f(...)`` or ``C(...).f(...)``: a call of the attempt's ``f`` on values that it cannot influence.
 
     Only such an expression may be evaluated in the attempt's process: a builtin or a helper around the call (``all``, ``bool``,
     ``isclose``) could be replaced there by one that always agrees.

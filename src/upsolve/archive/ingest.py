@@ -46,8 +46,8 @@ SOURCES: Mapping[str, Source] = {
         codenet.read,
         "the folder Project_CodeNet",
         (
-            Option("language", str, "language as CodeNet spells it, empty for all; Python unless told"),
-            Option("most_correct", int, "accepted submissions kept a problem; 50 unless told"),
+            Option("language", str, "language as CodeNet spells it, empty for all (default: Python)"),
+            Option("most_correct", int, "accepted submissions kept per problem (default: 50)"),
         ),
     ),
     "codet": Source(codet.read, "a folder with *_code_solution.jsonl"),
@@ -55,14 +55,14 @@ SOURCES: Mapping[str, Source] = {
         read_composed,
         "`robot`",
         (
-            Option("tasks", int, "number of tasks; 480 unless told"),
-            Option("seed", int, "seed of everything random; 0 unless told"),
-            Option("docs", str, "what prompts say of the robot's methods: none, names or full; none unless told"),
+            Option("tasks", int, "number of tasks (default: 480)"),
+            Option("seed", int, "random seed (default: 0)"),
+            Option("docs", str, "description of the robot's methods in prompts: none, names or full (default: none)"),
         ),
         locate=locate_simulator,
     ),
     "humaneval": Source(humaneval.read, "HumanEval.jsonl or HumanEval.jsonl.gz"),
-    "jsonl": Source(jsonl.read, "a .jsonl or .jsonl.gz file of our own records"),
+    "jsonl": Source(jsonl.read, "a .jsonl or .jsonl.gz file of upsolve's records"),
     "ldb": Source(ldb.read, "a folder with seed_*.jsonl and debug_*.jsonl"),
     "mbpp": Source(mbpp.read, "mbpp.jsonl or sanitized-mbpp.json"),
     "refactory": Source(refactory.read, "data.zip"),
@@ -71,16 +71,16 @@ SOURCES: Mapping[str, Source] = {
         spider.read,
         "a folder in the layout of Spider or BIRD",
         (
-            Option("max_kb", int, f"kilobytes of the script of a database that is used; {spider.MAX_KB} unless told"),
-            Option("max_databases", int, f"databases used of each schema; {spider.MAX_DATABASES} unless told"),
+            Option("max_kb", int, f"maximum size of a database's script, kilobytes (default: {spider.MAX_KB})"),
+            Option("max_databases", int, f"maximum number of databases per schema (default: {spider.MAX_DATABASES})"),
         ),
     ),
     "table": Source(
         table.read,
-        "a .jsonl, .csv, .tsv or .parquet file, a row an attempt",
+        "a .jsonl, .csv, .tsv or .parquet file with one attempt per row",
         (
-            Option("map", str, "YAML file with `columns` (field: column) and `statuses` (word: status)"),
-            Option("name", str, "prefix of task ids; the file's name unless told"),
+            Option("map", str, "YAML file with the tables `columns` (field: column) and `statuses` (word: status)"),
+            Option("name", str, "prefix of task ids (default: the file's name)"),
             *(Option(name, str, f"column that holds {name}") for name in table.FIELDS),
         ),
     ),
@@ -112,7 +112,7 @@ class IngestReport:
     def text(self) -> str:
         """Return the report as text, a few lines."""
         if self.known:
-            return "this import is in already, nothing was added"
+            return "already imported; nothing was added"
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
         kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
         lines = [
@@ -123,7 +123,7 @@ class IngestReport:
         lines += [f"{count} {what}" for what, count in self.orphans.items() if count]
         if self.too_many:
             lines.append(
-                "too many were set aside: mend the file and import it again (it replaces this import), or raise --max-rejected"
+                "too many were set aside: fix the file and import it again (it replaces this import), or raise --max-rejected"
             )
         return "\n".join(lines)
 
@@ -132,7 +132,7 @@ def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
     """Return an id of a source, its options and its files: names, sizes and times of a folder, the content of a file.
 
     Raises:
-        SourceError: the path is not there.
+        SourceError: the path does not exist.
     """
     digest = sha256(json.dumps([source, sorted(options.items())]).encode())
     if path.is_file():
@@ -248,7 +248,7 @@ class Import:
         stored = self.tasks.setdefault(task.task_id, "")
         self.tasks[task.task_id] = stored or content
         if stored and stored != content:
-            reason = f"task {task.task_id} is stored with another content; give one of them a new id"
+            reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
             self.bad.append(BadRow(str(self.path), 0, reason, str(task)[:500]))
         elif stored:
             report.added["repeated"] += 1

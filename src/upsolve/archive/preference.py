@@ -12,7 +12,7 @@ OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
 
 
 def recorded(verdict: Verdict) -> bool:
-    """Return whether a verdict was imported with the data, not made by upsolve."""
+    """Return whether a verdict was imported with the data instead of given by upsolve."""
     return verdict.judge.startswith("recorded")
 
 

@@ -38,7 +38,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Yield the objects of a .jsonl file (.gz too), bad lines as ``BadRow``.
 
     Raises:
-        SourceError: the file is not there or cannot be read.
+        SourceError: the file does not exist or cannot be read.
     """
     import gzip
 
@@ -56,7 +56,7 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
     try:
         row = json.loads(line)
         if not isinstance(row, dict):
-            raise ValueError("not an object")
+            raise ValueError("the line is not a JSON object")
     except (ValueError, RecursionError) as error:
         return BadRow(str(path), number, str(error), line[:500].decode("utf-8", "replace"))
     return row

@@ -49,7 +49,7 @@ def parse_options(name: str, source: Source, options: Mapping[str, Any]) -> dict
     for key, value in options.items():
         if key not in declared:
             close = get_close_matches(key, declared, n=1)
-            has = f"did you mean {close[0]}?" if close else f"its options: {', '.join(declared) or 'none'}"
+            has = f"did you mean {close[0]}?" if close else f"its options are: {', '.join(declared) or 'none'}"
             raise SourceError(f"source {name} has no option {key}; {has}")
         try:
             values[key] = declared[key].kind(value)

@@ -93,7 +93,8 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     tests, noise, leaks = plan.tests, plan.noise, plan.leaks
     wrong = f"{noise.false_passes} wrong passes, {noise.false_failures} wrong failures, {noise.unscored} not judged"
     twins = [
-        (f"tasks of {name} with a twin in training", f"{n} of {leaks.sizes[name]}", "") for name, n in leaks.counts.items()
+        (f"tasks of {name} with a near-duplicate in training", f"{n} of {leaks.sizes[name]}", "")
+        for name, n in leaks.counts.items()
     ]
     return [
         ("tests per task, median", f"{tests.median:g}", f"{tests.fewest} to {tests.most}"),

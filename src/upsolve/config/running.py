@@ -1,4 +1,4 @@
-"""What a run works with: model, groups, optimiser, monitors, sampler, judge."""
+"""Configuration of model, data, optimiser, monitors, sampler and judge."""
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 

@@ -63,8 +63,8 @@ def leaking(plan: Plan) -> str:
     if leaks.counts[worst] <= LEAKED * leaks.sizes[worst]:
         return ""
     return (
-        f"Remove twins before training: {leaks.counts[worst]} of {leaks.sizes[worst]} tasks of {worst} are nearly the same as a "
-        "training task, so a gain there would be partly memory."
+        f"Remove near-duplicates before training: {leaks.counts[worst]} of {leaks.sizes[worst]} tasks of {worst} are nearly the same as a "
+        "training task, so a gain there would be partly memorisation."
     )
 
 
@@ -115,7 +115,7 @@ def strange(plan: Plan) -> str:
     own = plan.likelihood.own
     return (
         f"Imitate first (`--recipe sft`): passed attempts have {plan.likelihood.passed.mean:.2f} nats per token under the model and its "
-        f"own samples {own.mean if own else 0:.2f}, so they are strangers' and hold what it does not know."
+        f"own samples {own.mean if own else 0:.2f}, so they differ from its samples and can teach it something new."
     )
 
 

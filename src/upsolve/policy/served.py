@@ -187,7 +187,7 @@ class Server:
             if over.is_set():
                 break
         raise ModelError(
-            f"{self.url}: {why}; asked {tries} times for an attempt at task {request.task.task_id} of model {self.server.model or self.model}. "
+            f"{self.url}: {why}; {tries} requests failed for an attempt at task {request.task.task_id} of model {self.server.model or self.model}. "
             "Start the server and run the same command again: samples received so far are in the archive"
         )
 

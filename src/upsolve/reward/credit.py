@@ -158,7 +158,7 @@ def signed(bad_R: Bools, code_R: Bools) -> Floats:
 
 
 def by_last(inputs: CreditInput) -> Floats:
-    """Put the value on the last token."""
+    """Assign the value to the last token."""
     return last(inputs.part.value, len(inputs.offsets))
 
 
@@ -195,18 +195,18 @@ def costs_of(inputs: CreditInput) -> list[tuple[Finding, float]]:
 
 
 def by_each(inputs: CreditInput) -> Floats:
-    """Put the whole value on every code token."""
+    """Assign the full value to every code token."""
     return np.where(inputs.code_R, inputs.part.value, 0.0)
 
 
 def by_lines(inputs: CreditInput) -> Floats:
-    """Put -1 on the lines with a finding of lint, security or syntax, +1 on all others."""
+    """Assign -1 to the lines with a finding of lint, security or syntax, +1 to all others."""
     findings = findings_of(inputs.judged.verdict, "lint", "security", "syntax")
     return signed(inputs.tokens_at(findings, whole_lines=True), inputs.code_R)
 
 
 def by_prefix(inputs: CreditInput) -> Floats:
-    """Put +1 on the tokens before the first syntax error, -1 from there on."""
+    """Assign +1 to the tokens before the first syntax error, -1 to all others."""
     code = inputs.judged.attempt.code
     bad_N = np.arange(len(code.rstrip())) >= valid_characters(code, inputs.judged.verdict)
     return signed(tokens(code, bad_N, inputs.offsets), inputs.code_R)

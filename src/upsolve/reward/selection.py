@@ -168,7 +168,7 @@ def weight_of(value: Any, expression: str) -> float:
 
 
 def select_attempts(rewarded: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
-    """Return a group with the attempts at these indices and their weights; the others are counted in ``left_out``."""
+    """Return a group of the attempts at these indices, with their weights; the others are counted in ``left_out``."""
     left_out = rewarded.left_out + Counter({"select.attempts": len(rewarded.rewards_G) - len(indices)})
     return replace(
         rewarded,

@@ -61,7 +61,7 @@ class TrainGroups:
     """Scored attempts that are truncated or that a detector flagged, by its name."""
 
     def __add__(self, other: "TrainGroups") -> "TrainGroups":
-        """Return both together."""
+        """Return the union of both, with their counts added."""
         return TrainGroups(self.groups + other.groups, self.left_out + other.left_out, self.flagged + other.flagged)
 
     def shuffled(self, random: np.random.Generator) -> "TrainGroups":

@@ -90,7 +90,7 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, max_pai
 
 
 def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> TrainGroups:
-    """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; others in every epoch."""
+    """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; different pairs in every epoch."""
     random = np.random.default_rng([data.seed, epoch])
     result = counts_of(rewarded)
     for one in rewarded:

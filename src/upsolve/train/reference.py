@@ -46,7 +46,7 @@ def read_attempts(
 
 
 def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
-    """Write arrays by name, whole or not at all."""
+    """Write arrays by name, atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
     np.savez(temporary, **arrays)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def layers(how: Judging) -> list[Check]:
             return [Check("layers", "sandbox", ok=False, required=True, detail=f"{verdict.status} {verdict.error_message}")]
     active = set[str].intersection(*(set(verdict.isolation.split(",")) for verdict in verdicts))
     results = [
-        Check("layers", name, name in active, name in REQUIRED, "active" if name in active else "not to be had here")
+        Check("layers", name, name in active, name in REQUIRED, "active" if name in active else "not available here")
         for name in (*REQUIRED, *OPTIONAL)
     ]
     return [*results, own_kernel(how)]

@@ -1,1 +1,1 @@
-"""One small file a source; each has ``read(path)``, which yields rows."""
+"""One module per source; each has a function ``read(path)`` that yields rows."""

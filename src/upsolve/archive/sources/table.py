@@ -1,6 +1,6 @@
-"""Rows of any table: JSONL, CSV or Parquet, each an attempt with its task and, where it is recorded, its outcome.
+"""Importer for any table (JSONL, CSV or Parquet): each row is an attempt with its task and, if recorded, its outcome.
 
-A map says which column holds what (``FIELDS``); without one, a column of the field's own name does. Other columns are kept as JSON
+A map names the column of each field (``FIELDS``); without a map, columns have the names of the fields. Other columns are kept as JSON
 in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
 """
 
@@ -24,7 +24,7 @@ TASK_FIELDS = ("task_id", "prompt", "tests", "entry_point", "difficulty", "refer
 ATTEMPT_FIELDS = ("code", "language", "author", "created", "id", "parent")
 FIELDS = (*TASK_FIELDS, *ATTEMPT_FIELDS, *OUTCOME_FIELDS)
 """What a column can hold. ``id`` and ``parent`` are the table's own names of attempts; ``tests`` are asserts, pairs of input and
-output (``{"inputs": [...], "outputs": [...]}``), or tests as our JSONL has them."""
+output (``{"inputs": [...], "outputs": [...]}``), or tests as in upsolve's JSONL."""
 SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
 
@@ -119,7 +119,7 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
 
     Args:
         path: ``.jsonl``, ``.jsonl.gz``, ``.csv``, ``.tsv`` or ``.parquet``.
-        name: prefix of task ids; the file's name unless told.
+        name: prefix of task ids; default: the file's name.
         columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: status of ours), over
             whose columns those given here win.
 

@@ -152,11 +152,11 @@ class Try:
         allowed = {*self.attack.kinds[self.kind]}
         if "gvisor" in first.isolation.split(","):
             allowed |= {"timeout", *self.attack.own_kernel}  # gVisor's system calls are slower, too
-        violations = [] if first.status.value in allowed else [said(first)]
-        return violations + [f"the next attempt: {said(verdict)}" for verdict in after if verdict.status is not Status.PASSED]
+        violations = [] if first.status.value in allowed else [outcome_text(first)]
+        return violations + [f"the next attempt: {outcome_text(verdict)}" for verdict in after if verdict.status is not Status.PASSED]
 
 
-def said(verdict: Verdict) -> str:
+def outcome_text(verdict: Verdict) -> str:
     """Return status, error and output of a verdict in one line."""
     parts = (
         verdict.status.value,

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from upsolve import __version__
 from upsolve.errors import ConfigError, JudgeError
-from upsolve.verify.service.auth_middleware import Door, RefusedError
+from upsolve.verify.service.auth_middleware import AuthMiddleware, RefusedError
 from upsolve.verify.service.sandbox_fusion import CodeRequest
 from upsolve.verify.service.scheduler import Service
 from upsolve.verify.service.schemas import Asked
@@ -22,7 +22,7 @@ MOST_DESCRIPTORS = 8192
 """Soft limit of open files, if the hard limit allows it: for connections, and a few per worker."""
 
 
-def application(service: Service) -> Door:
+def application(service: Service) -> AuthMiddleware:
     """Return the service as an ASGI application."""
     from fastapi import FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
@@ -54,7 +54,7 @@ def application(service: Service) -> Door:
     app.add_api_route("/run_code", run_code, methods=["POST"])
     app.add_exception_handler(RefusedError, refuse)
     app.add_exception_handler(RequestValidationError, refuse)
-    return Door(app, service.token, service.bounds.body_bytes)
+    return AuthMiddleware(app, service.token, service.bounds.body_bytes)
 
 
 def faults(error: Any) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def faults(error: Any) -> list[dict[str, Any]]:
     return [{name: fault[name] for name in ("loc", "msg", "type")} for fault in error.errors()]
 
 
-def stopping(app: Door, service: Service) -> Any:
+def stopping(app: AuthMiddleware, service: Service) -> Any:
     """Return a uvicorn server that ends busy workers when stopped; uvicorn alone would wait for their answers."""
     import uvicorn
 

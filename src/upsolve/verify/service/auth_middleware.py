@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["Door", "RefusedError"]
+__all__ = ["AuthMiddleware", "RefusedError"]
 
 STALL_SECONDS = 60.0
 """Time after which a client that reads no data is disconnected, seconds."""
@@ -42,7 +42,7 @@ class RefusedError(Exception):
         return {"content-type": "application/json", **own.get(self.status, {})}
 
 
-class Door:
+class AuthMiddleware:
     """ASGI middleware around an application; see the module's docstring."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], token: bytes, most_bytes: int) -> None:
@@ -58,7 +58,7 @@ class Door:
 
         try:
             if scope["type"] == "http":
-                self.look_at(scope)
+                self.check_headers(scope)
             counted = scope["type"] == "http" and scope["path"] not in OPEN
             if counted and self.served >= MOST_REQUESTS:
                 raise RefusedError(503, f"{self.served} requests are being served; retry later")
@@ -89,7 +89,7 @@ class Door:
         finally:
             self.drained -= 1
 
-    def look_at(self, scope: dict[str, Any]) -> None:
+    def check_headers(self, scope: dict[str, Any]) -> None:
         """Raise RefusedError for a request without a valid token or with too large a body."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")

@@ -90,7 +90,7 @@ def task_at(tasks: Sequence[Any], index: Any, name: str) -> Task | str:
 def built(kind: type[R], row: Any) -> R | str:
     """Return the record of a row, or why the row is invalid."""
     if not isinstance(row, dict):
-        return "is no object"
+        return "is not an object"
     try:
         return from_row(kind, {name: value for name, value in row.items() if name != "kind"})
     except ValueError as error:

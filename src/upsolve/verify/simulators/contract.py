@@ -32,12 +32,12 @@ def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
             yield f"{task.task_id}: the reference: {good.status} {good.error_type} {good.error_message}"
             continue
         if odd.status is Status.UNSCORED:
-            yield f"{task.task_id}: odd arguments break its world: {odd.error_message}"
+            yield f"{task.task_id}: unusual arguments break its world: {odd.error_message}"
         yield from (f"{task.task_id}: this passes in a world: {code!r}" for code, v in zip(IDLE, bad, strict=True) if v.passed)
         lists = [replayed(trace) for trace in play(task, task.reference, how) if trace]
         for number, same in enumerate(judge_all([(task, Attempt(task.task_id, code)) for code in lists], how), start=1):
             if same.status is Status.PASSED:
-                yield f"{task.task_id}: what is done in world {number} passes in all"
+                yield f"{task.task_id}: the reference's actions in world {number} pass in every world"
 
 
 IDLE = ("", f"def {ENTRY_POINT}(world):\n    pass\n", f"def {ENTRY_POINT}(world):\n    raise ValueError\n")

@@ -124,12 +124,14 @@ def names_of_actions(tree: ast.Module) -> Iterator[str]:
         for node in tree.body
         if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["ACTIONS"]
     ]
+    if len(values) != 1:
+        raise ValueError(f"ACTIONS is set {len(values)} times; set it once, to a tuple such as ('go_to',)")
     try:
-        (names,) = map(ast.literal_eval, values)
+        names = ast.literal_eval(values[0])
     except ValueError:
-        raise ValueError(f"ACTIONS is set {len(values)} times; set it once, to a tuple such as ('go_to',)") from None
+        names = None
     if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"ACTIONS is {names!r}; it must be a tuple of method names such as ('go_to',)")
+        raise ValueError(f"ACTIONS is {ast.unparse(values[0])}; it must be a tuple of method names such as ('go_to',)")
     yield from names
 
 
