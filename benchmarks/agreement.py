@@ -28,7 +28,7 @@ HOW = Judging(Limits(wall_seconds=10, cpu_seconds=5))
 
 
 def kind(recorded, verdict):
-    """Name a disagreement in a few words."""
+    """Return a short description of a disagreement."""
     ours = verdict.error_type or verdict.status.value
     return f"recorded {recorded.status.value}, ours {verdict.status.value}" + (
         f" ({ours})" if ours != verdict.status.value else ""

@@ -1,8 +1,8 @@
 """Speed of the static analyses: python benchmarks/analysis.py [OUT.json] [CHECKERS_BIN]
 
 1,000 attempts of the embedded archive, one process: every analysis in runs of 8 (as the workers call it) and of 100. CHECKERS_BIN, the
-bin folder of an environment with other checkers of types (pip install mypy pyrefly), lets these and Pyright, from this environment,
-check the same 100 programs in one run, for comparison.
+bin folder of an environment with other type checkers (pip install mypy pyrefly), adds these and Pyright, from this environment, on the same
+100 programs in one run, for comparison.
 """
 
 import json

@@ -116,7 +116,7 @@ def measured(recipe, tasks, model, file):
 def run_arm(arm, name, seed, job, part="test"):
     """Train an arm with one seed; return its evaluations by (wall-clock, tokens sampled): start, intermediate (`sources` only), end.
 
-    An arm that goes on after another has no start of its own. ``part`` of the split is measured: held-out tasks, or those trained on.
+    An arm that continues another has no separate start. ``part`` of the split is measured: held-out tasks, or those trained on.
     """
     folder, recipe = job.work / job.set / arm.replace(", ", "-").replace(" ", "-") / str(seed), recipe_of(arm, name, seed, job)
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
@@ -143,7 +143,7 @@ def by_task(evaluations):
 
 
 def executing(evaluations):
-    """Return the share of samples of every task that ran to their end, right or wrong, the mean over evaluations of one way."""
+    """Return, for every task, the share of samples that ran to their end, right or wrong; mean over the evaluations of one arm."""
     return over_seeds(
         [{s.task_id: (s.passed + s.statuses.get("failed", 0)) / s.samples for s in e.scores if s.samples} for e in evaluations]
     )
@@ -155,16 +155,16 @@ def points_of(estimate):
 
 
 def figure(name, of, ends, beside):
-    """Return a share of samples by task, and how far it is from that of others."""
-    mine, theirs = of(ends), {other: of(some) for other, some in beside.items()}
+    """Return a share of samples by task, and its difference from that of other arms."""
+    own, others = of(ends), {other: of(group) for other, group in beside.items()}
     return {
-        name: points_of(mean_interval(list(mine.values()))),
-        f"{name}, difference to": {other: points_of(paired_difference(one, mine).difference) for other, one in theirs.items()},
+        name: points_of(mean_interval(list(own.values()))),
+        f"{name}, difference to": {other: points_of(paired_difference(one, own).difference) for other, one in others.items()},
     }
 
 
 def row_of(arm, runs, others):
-    """Return what an arm gave over its seeds at its end, beside where it started and beside others, and on the way against its cost."""
+    """Return the results of an arm over its seeds: at the end, compared with its start and with other arms, and at intermediate costs."""
     ends = [points[-1][2] for points in runs]
     scores = [score for e in ends for score in e.scores]
     beside = {"start": [points[0][2] for points in runs], **{name: [p[-1][2] for p in other] for name, other in others.items()}}
@@ -195,7 +195,7 @@ def rows_of(runs):
 
 
 def after(offline, online):
-    """Return the way of a seed that went offline first: what that had cost is its own cost, too."""
+    """Return the evaluations of a seed that continues an offline run, whose cost is added."""
     seconds, tokens, _ = offline[-1]
     return [*offline, *((seconds + s, tokens + t, e) for s, t, e in online)]
 
@@ -205,11 +205,11 @@ def draw(rows, file):
     plt.rcParams["svg.hashsalt"] = "upsolve"
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for number, row in enumerate(rows):
-        for place, axis in enumerate(axes):
+        for index, axis in enumerate(axes):
             for seed, path in enumerate(row["paths"]):
                 label = row["arm"] if seed == 0 else None
-                look = {"ms": 3, "lw": 1, "color": f"C{number}", "zorder": 9 - number}  # the ways of two begin alike
-                axis.plot([p[place] for p in path], [p[2] for p in path], "o-", label=label, **look)
+                look = {"ms": 3, "lw": 1, "color": f"C{number}", "zorder": 9 - number}  # two arms share their first part
+                axis.plot([p[index] for p in path], [p[2] for p in path], "o-", label=label, **look)
     axes[0].set(xlabel="wall-clock, s", ylabel="pass@1, %")
     axes[1].set(xlabel="tokens sampled")
     axes[0].legend(frameon=False)
@@ -230,12 +230,12 @@ def main(job):
     if AFTER in runs:
         runs[AFTER] = [after(*pair) for pair in zip(runs["offline"], runs[AFTER], strict=True)]
     rows = rows_of(runs)
-    said = {"machine": machine(), "set": job.set, "seeds": job.seeds, "arms": rows}
+    results = {"machine": machine(), "set": job.set, "seeds": job.seeds, "arms": rows}
     if seen:
-        said["arms, on the tasks trained on"] = rows_of(*seen)
+        results["arms, on the tasks trained on"] = rows_of(*seen)
     if not job.given:
         file = Path(__file__).parent / "results" / f"arms_{job.set}.json"
-        file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if job.set == "sources":
         draw(rows[1:], job.work / "arms_sources.svg" if job.given else ROOT / "docs" / "arms_sources.svg")
 
@@ -246,7 +246,7 @@ if __name__ == "__main__":
     parser.add_argument("work", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--arm", action="append", help="only this one; no results are written")
+    parser.add_argument("--arm", action="append", help="run only this arm; no results are written")
     parser.add_argument(
         "--set",
         dest="given",

@@ -1,7 +1,7 @@
 """Attention of a packed row on a CPU, group by group and in bundles: python benchmarks/attention_ways.py
 
 Prints forward and backward time of one layer of SmolLM2-135M's shape for groups of several sizes, about 2,000 tokens a row. The constants of
-src/upsolve/policy/layout.py follow from it: time by group = overhead + time a score, in bundles only the second.
+src/upsolve/policy/layout.py are derived from it: time per group = overhead + time per score; in bundles only the second term.
 """
 
 import time
@@ -17,7 +17,7 @@ SHAPES = ((110, 2, 25), (110, 8, 25), (300, 2, 25), (150, 8, 70), (300, 4, 100),
 
 
 def seconds_of(layout, length):
-    """Return the least of six times of a forward and backward pass, after two that are not counted."""
+    """Return the minimum time of six forward and backward passes, after two for warm-up."""
     query, key, value = (torch.randn(1, length, heads, SIZE, requires_grad=True) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
     times = []
     for _ in range(8):
@@ -39,8 +39,8 @@ def main():
         count = max(1, 2000 // one)
         row = [Place(at * one, prompt, (tokens,) * attempts) for at in range(count)]
         both = (Layout([row], []), Layout([row], bundles([row], one * count, torch.device("cpu"))))
-        apart, together = (1000 * seconds_of(layout, one * count) for layout in both)
-        print(f"{prompt:6}  {attempts:8}  {tokens:6}  {count:6}  {apart:9.1f}  {together:10.1f}")
+        single, bundled = (1000 * seconds_of(layout, one * count) for layout in both)
+        print(f"{prompt:6}  {attempts:8}  {tokens:6}  {count:6}  {single:9.1f}  {bundled:10.1f}")
 
 
 if __name__ == "__main__":

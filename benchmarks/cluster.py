@@ -26,7 +26,7 @@ HOW = Judging(Limits(wall_seconds=5, cpu_seconds=2), executor="ray")
 
 
 def attempts(number, before=""):
-    """Yield distinct attempts of which every third is wrong."""
+    """Yield distinct attempts, every third of which is wrong."""
     for k in range(number):
         yield TASK, Attempt("t", f"{before}def f(x):\n    return x * 2 if {k} % 3 else 0\n")
 

@@ -62,11 +62,11 @@ def main(job):
     epochs = [f"optim.epochs={job.epochs}", f"monitor.snapshot_every={job.every}", f"seed={job.seed}", f"data.seed={job.seed}"]
     recipe = load_recipe("rloo", [*SETTINGS, *epochs, *job.given])
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
-    tasks, place = split.tasks["test"][:TASKS], job.work / f"seed-{job.seed}"
-    trained = train(recipe, split.groups["train"], split.groups["dev"], place / "training")
+    tasks, path = split.tasks["test"][:TASKS], job.work / f"seed-{job.seed}"
+    trained = train(recipe, split.groups["train"], split.groups["dev"], path / "training")
     folders = {0: recipe.model.name}
-    folders |= {int(folder.name): folder for folder in sorted((place / "training" / "snapshots").iterdir())}
-    greedy = {step: measured(recipe, tasks, folder, place / "greedy" / f"{step:06d}.json") for step, folder in folders.items()}
+    folders |= {int(folder.name): folder for folder in sorted((path / "training" / "snapshots").iterdir())}
+    greedy = {step: measured(recipe, tasks, folder, path / "greedy" / f"{step:06d}.json") for step, folder in folders.items()}
     signals = ("heldout_logit_variance", "heldout_margin", "heldout_passed_logp", "heldout_failed_logp", "entropy")
     rows = [
         {"step": int(row["step"]), **{name: round(row[name], 4) for name in signals}}
@@ -80,10 +80,10 @@ def main(job):
         for name, limits in LIMITS.items()
         for limit in limits
     }
-    found = {"machine": machine(), "seed": job.seed, "epochs": job.epochs, "steps": trained.steps, "tasks": len(tasks)}
-    found |= {"greedy pass@1 by step, %": greedy, "stopped at step": stops, "signals": rows}
-    (job.work / f"collapse-{job.seed}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: found[name] for name in ("steps", "greedy pass@1 by step, %", "stopped at step")}, indent=1))
+    results = {"machine": machine(), "seed": job.seed, "epochs": job.epochs, "steps": trained.steps, "tasks": len(tasks)}
+    results |= {"greedy pass@1 by step, %": greedy, "stopped at step": stops, "signals": rows}
+    (job.work / f"collapse-{job.seed}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({name: results[name] for name in ("steps", "greedy pass@1 by step, %", "stopped at step")}, indent=1))
 
 
 if __name__ == "__main__":

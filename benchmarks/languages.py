@@ -58,10 +58,10 @@ print(json.dumps([one.file, dict(one.files), dict(one.environment), one.compile]
 
 
 def programs():
-    """Return a right program by language, and two that read much of a library."""
+    """Return a correct program by language, and two that import large libraries."""
     cases = json.loads((HERE.parent / "tests" / "verify" / "languages.json").read_text(encoding="utf-8"))
-    found = {name: (name, case["right"]) for name, case in cases.items()}
-    return found | {"cpp, bits/stdc++.h": ("cpp", LARGE), "go, net/http": ("go", WEB)}
+    programs_by_name = {name: (name, case["right"]) for name, case in cases.items()}
+    return programs_by_name | {"cpp, bits/stdc++.h": ("cpp", LARGE), "go, net/http": ("go", WEB)}
 
 
 def different(name, code, count):
@@ -99,26 +99,26 @@ def rates(count, before):
             if languages()[name].missing():
                 continue
             codes = different(name, code, count + 2)
-            some = codes if title not in ("go, net/http", "typescript") else codes[: max(6, count // 3)]
-            found = {arm: rate(name, some, *where) for arm, where in arms.items()}
-            assert all(passed == len(some) - 2 for _, passed in found.values()), (title, found)
-            rows.append({"program": title, "judged": len(some) - 2} | {arm: speed for arm, (speed, _) in found.items()})
+            part = codes if title not in ("go, net/http", "typescript") else codes[: max(6, count // 3)]
+            rate_by_arm = {arm: rate(name, part, *where) for arm, where in arms.items()}
+            assert all(passed == len(part) - 2 for _, passed in rate_by_arm.values()), (title, rate_by_arm)
+            rows.append({"program": title, "judged": len(part) - 2} | {arm: speed for arm, (speed, _) in rate_by_arm.items()})
             print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
 def build_seconds(name, code, tree, prepared):
     """Return the processor seconds of one build by a source tree's command, with a folder of prepared files or none."""
-    told = subprocess.run(
+    record = subprocess.run(
         [sys.executable, "-c", RECORD, name],
         env={**os.environ, "PYTHONPATH": str(tree / "src")},
         capture_output=True,
         text=True,
         check=True,
     )
-    file, files, environment, words = json.loads(told.stdout)
+    file, files, environment, words = json.loads(record.stdout)
     words = [word.replace("{prepared}", str(prepared)) for word in words if prepared or "{prepared}" not in word]
-    found = []
+    seconds = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
             for path, text in {**files, file: code}.items():
@@ -127,12 +127,12 @@ def build_seconds(name, code, tree, prepared):
             before = os.times()
             subprocess.run(words, cwd=folder, env={"PATH": SYSTEM_PATH, "HOME": folder, **own}, check=True, capture_output=True)
             after = os.times()
-            found.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    return round(min(found), 2)
+            seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return round(min(seconds), 2)
 
 
 def builds(before):
-    """Return a row for each program of a language that has something to prepare: processor seconds of a build in each arm."""
+    """Return a row for each program of a language that has files to prepare: processor seconds of a build in each arm."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["UPSOLVE_PACKAGES"] = folder
@@ -157,7 +157,7 @@ def references(file, count):
 
 
 def kind(verdict):
-    """Name a failure in a few words."""
+    """Return a short description of a failure."""
     return f"{verdict.status.value}: {verdict.error_message.strip().splitlines()[0][:90] if verdict.error_message else ''}"
 
 
@@ -181,21 +181,21 @@ def judged_references(data, count):
 
 
 def main():
-    """Measure what is asked for and write it; the other part of an earlier file is kept."""
+    """Run the requested measurements and write the results; results of the other measurements in an earlier file are kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "languages.json")
-    asked = parser.parse_args()
-    found = json.loads(asked.out.read_text(encoding="utf-8")) if asked.out.exists() else {}
-    found["machine"] = machine()
-    if asked.data:
-        found["files"] = judged_references(asked.data, asked.count)
+    options = parser.parse_args()
+    results = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    results["machine"] = machine()
+    if options.data:
+        results["files"] = judged_references(options.data, options.count)
     else:
-        found["build_seconds"] = builds(asked.before)
-        found["rates"] = rates(asked.count, asked.before) if asked.count else found.get("rates", [])
-    asked.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        results["build_seconds"] = builds(options.before)
+        results["rates"] = rates(options.count, options.before) if options.count else results.get("rates", [])
+    options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

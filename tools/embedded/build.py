@@ -26,7 +26,7 @@ VISIBLE = 5
 
 
 def load():
-    """Yield each theme and what its module registers."""
+    """Yield each theme with the tasks that its module registers."""
     for name in MODULES:
         importlib.import_module(f"about_{name}")
         yield name, list(pools.TASKS)
@@ -34,7 +34,7 @@ def load():
 
 
 def literal(value):
-    """Return source that gives the value again, or raise."""
+    """Return a literal for a value; raise ValueError if there is none."""
     text = repr(value)
     if value != set() and ast.literal_eval(text) != value:
         raise ValueError(f"{text} is not a literal")
@@ -73,8 +73,8 @@ def make_task(difficulty, function, inputs):
 
 @functools.cache
 def tasks():
-    """Return all embedded tasks, checked: ten tests at least, and no constant passes."""
-    found = []
+    """Return all embedded tasks, checked: each has at least ten tests, and no constant answer passes."""
+    result = []
     for theme, registered in load():
         for difficulty, function, inputs in registered:
             task = make_task(difficulty, function, inputs)
@@ -82,11 +82,11 @@ def tasks():
                 raise ValueError(f"{theme}: {task.task_id} has {len(task.tests)} tests")
             if len({t.expected for t in task.tests}) < 2:
                 raise ValueError(f"{task.task_id}: a constant would pass")
-            found.append(task)
-    double = [n for n, c in collections.Counter(t.task_id for t in found).items() if c > 1]
+            result.append(task)
+    double = [n for n, c in collections.Counter(t.task_id for t in result).items() if c > 1]
     if double:
         raise ValueError(f"names used twice: {double}")
-    return found
+    return result
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from upsolve.verify.limits import Judging
 from upsolve.verify.pool.pool import verify
 
 ANALYSES = ("complexity", "dead", "lint", "security", "syntax")
-"""All analyses but type checks, which need a whole program to say much."""
+"""All analyses except type checks, which find little in single functions."""
 
 
 def attempts_of(source):

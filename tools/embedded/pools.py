@@ -30,19 +30,19 @@ PAIR = [(1, 2), (5, 5), (0, -3), (10, 4), (-2, -8), (7, 0), (3, 9), (100, 1), (6
 
 
 def each(*pools):
-    """Zip pools into argument tuples, each pool turned a little so that equal pools do not go in step."""
+    """Zip pools into argument tuples; each pool is rotated, so that equal pools do not give equal arguments."""
     size = max(len(pool) for pool in pools)
     return [tuple(pool[(i * (1 + 2 * (k % 2)) + 5 * k) % len(pool)] for k, pool in enumerate(pools)) for i in range(size)]
 
 
 def unique(calls):
-    """Drop repeated argument tuples, keep the order."""
-    seen, kept = set(), []
+    """Remove repeated argument tuples; keep the order."""
+    seen, result = set(), []
     for call in calls:
         if repr(call) not in seen:
             seen.add(repr(call))
-            kept.append(call)
-    return kept
+            result.append(call)
+    return result
 
 
 def task(difficulty, *pools, calls=()):

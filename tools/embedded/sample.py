@@ -19,26 +19,26 @@ from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
 
 ENOUGH = 9
-"""Distinct attempts a task; the reference may be one of them."""
+"""Distinct attempts per task; the reference may be one of them."""
 
 
 def distinct(file):
     """Return the distinct programs of every task in a file."""
-    found = {}
+    programs = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
         row = json.loads(line)
-        found.setdefault(row["task_id"], set()).add(row["code"])
-    return found
+        programs.setdefault(row["task_id"], set()).add(row["code"])
+    return programs
 
 
 def main(file, samples):
-    """Sample the rounds."""
+    """Sample all rounds."""
     torch.set_num_threads(2)
     model, codec = load_model(BUILTIN, dtype=torch.bfloat16), load_codec(BUILTIN)
     for temperature in (0.8, 1.2, 1.5):
-        known = distinct(file)
+        programs = distinct(file)
         enough = 1 if temperature == 0.8 else ENOUGH
-        tasks = [task for task in build.tasks() if len(known.get(task.task_id, ())) < enough]
+        tasks = [task for task in build.tasks() if len(programs.get(task.task_id, ())) < enough]
         print(f"temperature {temperature}: {len(tasks)} tasks", flush=True)
         config = SampleConfig(samples=samples, max_tokens=160, seed=0, temperature=temperature)
         started = time.time()

@@ -144,12 +144,12 @@ class World:
 
     def values(self, column: Column) -> list[Any]:
         """Return the values of a column that are in at least half of the databases or, of numbers, in any; sorted."""
-        seen: dict[Any, int] = {}
+        counts: dict[Any, int] = {}
         for database in self.databases:
             for value in {row[column.name] for row in database.rows[column.table]} - {None}:
-                seen[value] = seen.get(value, 0) + 1
-        wanted = len(self.databases) / 2 if column.role in ("label", "category") else 1
-        return sorted(value for value, times in seen.items() if times >= wanted)
+                counts[value] = counts.get(value, 0) + 1
+        minimum = len(self.databases) / 2 if column.role in ("label", "category") else 1
+        return sorted(value for value, times in counts.items() if times >= minimum)
 
     def database(self, random: Random) -> Database:
         """Return one database."""
@@ -157,8 +157,8 @@ class World:
         for table in self.schema.tables:
             rows[table.name] = self.fill(table, rows, random)
         lines = [f"{self.schema.create(table, keys=True)};" for table in self.schema.tables]
-        for name, found in rows.items():
-            values = ", ".join("(" + ", ".join(cell(value) for value in row.values()) + ")" for row in found)
+        for name, table_rows in rows.items():
+            values = ", ".join("(" + ", ".join(cell(value) for value in row.values()) + ")" for row in table_rows)
             lines.append(f"INSERT INTO {name} VALUES {values};")
         return Database("\n".join(lines) + "\n", rows)
 
@@ -202,13 +202,13 @@ def choices(column: Column, random: Random) -> list[Any]:
     kind, *rest = column.values or ("",)
     if kind == "mix":
         heads, tails = (part.strip().split("|") for part in rest[0].split(" + "))
-        every = [f"{head} {tail}" for head in heads for tail in tails]
-        return sorted(random.sample(every, min(len(every), 16)))
+        combinations = [f"{head} {tail}" for head in heads for tail in tails]
+        return sorted(random.sample(combinations, min(len(combinations), 16)))
     if kind in ("names", "pick"):
         return rest[0].split("|")
     if kind == "person":
-        wanted = 16 if column.role == "label" else 6
-        return [f"{a} {b}" for a, b in zip(random.sample(FIRST, wanted), random.sample(LAST, wanted), strict=True)]
+        number = 16 if column.role == "label" else 6
+        return [f"{a} {b}" for a, b in zip(random.sample(FIRST, number), random.sample(LAST, number), strict=True)]
     pools = {"city": CITIES, "country": COUNTRIES, "first": FIRST}
     return sorted(random.sample(pools[kind], 5)) if kind in pools else []
 

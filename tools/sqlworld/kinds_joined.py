@@ -17,8 +17,8 @@ COUNT = Aggregate("COUNT")
 
 def some_link(world: World, random: Random, fits: Callable[[Link], object] = bool) -> Link | None:
     """Return a foreign key of those that fit, to a table whose rows have names."""
-    found = [link for link in world.schema.links if link.parent.role("label") and fits(link)]
-    return random.choice(found) if found else None
+    links = [link for link in world.schema.links if link.parent.role("label") and fits(link)]
+    return random.choice(links) if links else None
 
 
 def join(link: Link, *, up: bool = True, outer: bool = False) -> Join:
@@ -38,15 +38,15 @@ def restrict(world: World, random: Random, link: Link, named: float) -> tuple[Co
 
 def join_filter(world: World, random: Random) -> Question | None:
     link = some_link(world, random)
-    found = restrict(world, random, link, 0.5) if link else None
-    if not link or not found:
+    restriction = restrict(world, random, link, 0.5) if link else None
+    if not link or not restriction:
         return None
     child = link.child
     where, things = with_pick(world, random, child, 0.25)
-    query = Query((col(child.label),), child.name, (join(link),), (*where, found[0]))
-    inner = Query((col(link.parent.key),), link.parent.name, where=(found[0],))
+    query = Query((col(child.label),), child.name, (join(link),), (*where, restriction[0]))
+    inner = Query((col(link.parent.key),), link.parent.name, where=(restriction[0],))
     other = Query((col(child.label),), child.name, where=(*where, Cond(col(link.column), "IN", inner)))
-    return Question(ask_list(random, [child.label], f"{things} {found[1]}"), query, (other,))
+    return Question(ask_list(random, [child.label], f"{things} {restriction[1]}"), query, (other,))
 
 
 def join_show(world: World, random: Random) -> Question | None:
@@ -69,29 +69,29 @@ def join_show(world: World, random: Random) -> Question | None:
 
 def join_count(world: World, random: Random) -> Question | None:
     link = some_link(world, random)
-    found = restrict(world, random, link, 0.3) if link else None
-    if not link or not found:
+    restriction = restrict(world, random, link, 0.3) if link else None
+    if not link or not restriction:
         return None
     where, things = with_pick(world, random, link.child, 0.25)
-    query = Query((COUNT,), link.child.name, (join(link),), (*where, found[0]))
-    return Question(ask_count(random, f"{things} {found[1]}"), query)
+    query = Query((COUNT,), link.child.name, (join(link),), (*where, restriction[0]))
+    return Question(ask_count(random, f"{things} {restriction[1]}"), query)
 
 
 def join_aggregate(world: World, random: Random) -> Question | None:
     link = some_link(world, random, lambda one: one.child.role("number"))
-    found = restrict(world, random, link, 0.3) if link else None
-    if not link or not found:
+    restriction = restrict(world, random, link, 0.3) if link else None
+    if not link or not restriction:
         return None
     column = random.choice(link.child.role("number"))
     name, word = aggregate_of(random, column)
-    things = f"{link.child.many} {found[1]}"
+    things = f"{link.child.many} {restriction[1]}"
     frames = (
         f"What is the {word} {column.noun} of the {things}?",
         f"Find the {word} {column.noun} of all {things}.",
         f"Compute the {word} {column.noun} of the {things}.",
         f"Tell me the {word} {column.noun} of {things}.",
     )
-    query = Query((Aggregate(name, col(column)),), link.child.name, (join(link),), (found[0],))
+    query = Query((Aggregate(name, col(column)),), link.child.name, (join(link),), (restriction[0],))
     return Question(random.choice(frames), query)
 
 
@@ -201,8 +201,8 @@ def never(world: World, random: Random) -> Question | None:
     same = Cond(col(link.column), "=", key)
     inner = Query((Col(child.name, "*"),), child.name, where=(same, *where))
     query = Query((col(parent.label),), parent.name, where=(Cond(None, "NOT EXISTS", inner),))
-    known = (Cond(col(link.column), "IS NOT NULL"),) if link.column.nullable else ()
-    listed = replace(query, where=(Cond(key, "NOT IN", children_of(link, *where, *known)),))
+    not_null = (Cond(col(link.column), "IS NOT NULL"),) if link.column.nullable else ()
+    listed = replace(query, where=(Cond(key, "NOT IN", children_of(link, *where, *not_null)),))
     outer = Query((col(parent.label),), parent.name, (join(link, up=False, outer=True),), (Cond(col(child.key), "IS NULL"),))
     return Question(ask_list(random, [parent.label], random.choice(frames)), query, (listed,) if chosen else (listed, outer))
 
@@ -246,8 +246,8 @@ def two_children(world: World, random: Random, *, both: bool) -> Question | None
     child, parent, key = link.child, link.parent, col(link.parent.key)
     first, second = f"{child.one} {one.phrase}", f"{child.one} {two_words}"
     things = f"{parent.many} with {with_article(first)} {'and also ' + with_article(second) if both else f'but no {second}'}"
-    known = (Cond(col(link.column), "IS NOT NULL"),) if link.column.nullable and not both else ()
-    second_query = children_of(link, two_cond, *known)
+    not_null = (Cond(col(link.column), "IS NOT NULL"),) if link.column.nullable and not both else ()
+    second_query = children_of(link, two_cond, *not_null)
     where = (Cond(key, "IN", children_of(link, one.cond)), Cond(key, "IN" if both else "NOT IN", second_query))
     query = Query((col(parent.label),), parent.name, where=where)
     left, right = (Query((col(parent.label),), child.name, (join(link),), (c,)) for c in (one.cond, two_cond))
@@ -325,15 +325,15 @@ def three_exists(world: World, random: Random) -> Question | None:
     if not far:
         return None
     if two.child is one.child:  # authors with books in shops from France
-        asked, things = one.parent, f"{one.parent.many} that have {one.child.many} {far[1]}"
+        table, things = one.parent, f"{one.parent.many} that have {one.child.many} {far[1]}"
     else:  # the far one is asked for: authors with loans lasting 3 days
         chosen = pick_filter(random, world, one.child)
         if not chosen:
             return None
-        asked, far = two.parent, (chosen.cond, "")
+        table, far = two.parent, (chosen.cond, "")
         things = f"{two.parent.many} that have {two.child.many} with any {one.child.many} {chosen.phrase}"
-    query = Query((col(asked.label),), one.child.name, (join(one), join(two)), (far[0],), distinct=True)
-    return Question(once(ask_list(random, [asked.label], things), asked), query)
+    query = Query((col(table.label),), one.child.name, (join(one), join(two)), (far[0],), distinct=True)
+    return Question(once(ask_list(random, [table.label], things), table), query)
 
 
 def three_group(world: World, random: Random) -> Question | None:
@@ -341,7 +341,7 @@ def three_group(world: World, random: Random) -> Question | None:
     if not found:
         return None
     near, second = found
-    child, asked, label = near.child, second.parent, second.parent.label.noun
+    child, table, label = near.child, second.parent, second.parent.label.noun
     chosen = pick_filter(random, world, near.parent) if second.child is child else None
     if second.child is child and not chosen:
         return None
@@ -351,16 +351,16 @@ def three_group(world: World, random: Random) -> Question | None:
         else f"{child.many} {near.word} its {near.parent.many}"
     )
     frames = (
-        f"For each {asked.one} that has any, show the {label} and the number of {things}.",
-        f"Show the {label} and the number of {things} for every {asked.one} that has any.",
-        f"How many {things} does each {asked.one} have? Show {label} and number where there are any.",
+        f"For each {table.one} that has any, show the {label} and the number of {things}.",
+        f"Show the {label} and the number of {things} for every {table.one} that has any.",
+        f"How many {things} does each {table.one} have? Show {label} and number where there are any.",
     )
     query = Query(
-        (col(asked.label), COUNT),
+        (col(table.label), COUNT),
         child.name,
         (join(near), join(second)),
         (chosen.cond,) if chosen else (),
-        group=(col(asked.label),),
+        group=(col(table.label),),
     )
     return Question(random.choice(frames), query)
 

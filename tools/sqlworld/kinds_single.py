@@ -53,8 +53,8 @@ class Kind:
 
 def some_table(world: World, random: Random, fits: Callable[[Table], object] = bool) -> Table | None:
     """Return a table of those that fit."""
-    found = [table for table in world.schema.tables if fits(table)]
-    return random.choice(found) if found else None
+    tables = [table for table in world.schema.tables if fits(table)]
+    return random.choice(tables) if tables else None
 
 
 def with_pick(world: World, random: Random, table: Table, share: float = 0.5, *avoid: Column) -> tuple[tuple[Cond, ...], str]:

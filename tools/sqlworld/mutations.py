@@ -19,17 +19,17 @@ COUNT = Aggregate("COUNT")
 
 def conds(query: Query, change: Callable[[Cond], Cond | None]) -> Many:
     """Yield the query with one condition changed, for each that can be; HAVING counts as well."""
-    for place, cond in enumerate(query.where):
+    for index, cond in enumerate(query.where):
         new = change(cond)
         if new:
-            yield replace(query, where=(*query.where[:place], new, *query.where[place + 1 :]))
+            yield replace(query, where=(*query.where[:index], new, *query.where[index + 1 :]))
     if query.having and (new := change(query.having)):
         yield replace(query, having=new)
 
 
 def dropped_condition(query: Query, _world: World) -> Many:
-    for place in range(len(query.where)):
-        yield replace(query, where=query.where[:place] + query.where[place + 1 :])
+    for index in range(len(query.where)):
+        yield replace(query, where=query.where[:index] + query.where[index + 1 :])
     if query.having:
         yield replace(query, having=None)
 
@@ -55,8 +55,8 @@ def negation(query: Query, _world: World) -> Many:
 
 
 def null_equals(query: Query, _world: World) -> Many:
-    ways = {"IS NULL": "= NULL", "IS NOT NULL": "<> NULL"}
-    return conds(query, lambda cond: replace(cond, op=ways[cond.op]) if cond.op in ways else None)
+    replacements = {"IS NULL": "= NULL", "IS NOT NULL": "<> NULL"}
+    return conds(query, lambda cond: replace(cond, op=replacements[cond.op]) if cond.op in replacements else None)
 
 
 def like_equals(query: Query, _world: World) -> Many:
@@ -96,9 +96,9 @@ def wrong_value(query: Query, _world: World) -> Many:
 
 def aggregates(query: Query, change: Callable[[Aggregate], Aggregate | None]) -> Many:
     """Yield the query with one aggregate changed, wherever it stands."""
-    for place, one in enumerate(query.select):
+    for index, one in enumerate(query.select):
         if isinstance(one, Aggregate) and (new := change(one)):
-            yield replace(query, select=(*query.select[:place], new, *query.select[place + 1 :]))
+            yield replace(query, select=(*query.select[:index], new, *query.select[index + 1 :]))
     if isinstance(query.order, Aggregate) and (new := change(query.order)):
         yield replace(query, order=new)
     if query.having and isinstance(query.having.left, Aggregate) and (new := change(query.having.left)):
@@ -171,9 +171,9 @@ def inner_join(query: Query, _world: World) -> Many:
 
 def joins(query: Query, change: Callable[[Join], Join | None]) -> Many:
     """Yield the query with one join changed."""
-    for place, join in enumerate(query.joins):
+    for index, join in enumerate(query.joins):
         if new := change(join):
-            yield replace(query, joins=(*query.joins[:place], new, *query.joins[place + 1 :]))
+            yield replace(query, joins=(*query.joins[:index], new, *query.joins[index + 1 :]))
 
 
 def missing_join(query: Query, _world: World) -> Many:
@@ -219,7 +219,7 @@ def swapped_columns(query: Query, _world: World) -> Many:
 def missing_column(query: Query, _world: World) -> Many:
     if len(query.select) > 1:
         yield from (
-            replace(query, select=query.select[:place] + query.select[place + 1 :]) for place in range(len(query.select))
+            replace(query, select=query.select[:index] + query.select[index + 1 :]) for index in range(len(query.select))
         )
 
 
@@ -267,10 +267,10 @@ def value_instead(query: Query, _world: World) -> Many:
 
 
 def global_extreme(query: Query, _world: World) -> Many:
-    for place, cond in enumerate(query.where):
+    for index, cond in enumerate(query.where):
         if query.alias and isinstance(cond.right, Query):
             free = replace(cond, right=replace(cond.right, where=()))
-            yield replace(query, where=(*query.where[:place], free, *query.where[place + 1 :]))
+            yield replace(query, where=(*query.where[:index], free, *query.where[index + 1 :]))
 
 
 def one_row(query: Query, _world: World) -> Many:
@@ -291,20 +291,20 @@ def one_row(query: Query, _world: World) -> Many:
 
 def not_in_null(query: Query, world: World) -> Many:
     """Use NOT IN where the list has a missing value, so that no row is left."""
-    for place, cond in enumerate(query.where):
+    for index, cond in enumerate(query.where):
         if cond.op == "NOT EXISTS" and isinstance(cond.right, Query):
             first = cond.right.where[0]
             assert isinstance(first.left, Col)
             if next(c for c in table_of(world, first.left.table).columns if c.name == first.left.name).nullable:
                 listed = replace(cond.right, select=(first.left,), where=cond.right.where[1:])
                 new = Cond(first.right, "NOT IN", listed)  # type: ignore[arg-type]
-                yield replace(query, where=(*query.where[:place], new, *query.where[place + 1 :]))
+                yield replace(query, where=(*query.where[:index], new, *query.where[index + 1 :]))
 
 
 def other_set(query: Query | Compound, _world: World) -> Many:
     if isinstance(query, Compound):
-        ways = {"UNION": ("UNION ALL", "INTERSECT"), "-": ("-",), "INTERSECT": ("UNION",), "EXCEPT": ("UNION",)}
-        yield from (Compound(op, query.right, query.left) for op in ways[query.op])
+        replacements = {"UNION": ("UNION ALL", "INTERSECT"), "-": ("-",), "INTERSECT": ("UNION",), "EXCEPT": ("UNION",)}
+        yield from (Compound(op, query.right, query.left) for op in replacements[query.op])
         yield query.left
 
 
@@ -406,13 +406,13 @@ TYPICAL: Mapping[str, tuple[str, ...]] = {
 
 def mutants(query: Query | Compound, world: World, random: Random) -> dict[str, Query | Compound]:
     """Return one query for each structural mutation that applies, other than the query itself."""
-    found: dict[str, Query | Compound] = {}
+    result: dict[str, Query | Compound] = {}
     for name, mutate in STRUCTURAL.items():
-        made: list[Query | Compound] = []
+        changed: list[Query | Compound] = []
         for part, put in each_query(query):
-            made += [put(new) for new in mutate(part, world) if isinstance(new, Query) and new != part]
-        if made:
-            found[name] = random.choice(made)
-    if made := [new for new in other_set(query, world) if new != query]:
-        found["other_set"] = made[0] if random.random() < 0.7 else made[-1]
-    return found
+            changed += [put(new) for new in mutate(part, world) if isinstance(new, Query) and new != part]
+        if changed:
+            result[name] = random.choice(changed)
+    if changed := [new for new in other_set(query, world) if new != query]:
+        result["other_set"] = changed[0] if random.random() < 0.7 else changed[-1]
+    return result

@@ -108,10 +108,10 @@ def pick_filter(random: Random, world: World, table: Table, *, avoid: Sequence[C
 
 def filters(random: Random, world: World, table: Table) -> list[Filter]:
     """Return a condition for each column that can have one."""
-    found = [equals(random, world, column) for column in table.role("category")]
-    found += [numeric_filter(random, world, column) for column in table.role("number")]
-    found += [time_filter(random, world, column) for column in table.role("year", "date")]
-    return [one for one in found if one]
+    result = [equals(random, world, column) for column in table.role("category")]
+    result += [numeric_filter(random, world, column) for column in table.role("number")]
+    result += [time_filter(random, world, column) for column in table.role("year", "date")]
+    return [one for one in result if one]
 
 
 def equals(random: Random, world: World, column: Column) -> Filter | None:

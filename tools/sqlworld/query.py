@@ -184,17 +184,17 @@ def short_names(query: Query) -> dict[str, str]:
 
 
 def each_query(query: Query | Compound) -> Iterator[tuple[Query, Callable[[Query], Query | Compound]]]:
-    """Yield the SELECTs of a query, subqueries included, each with a function that puts another one in its place."""
+    """Yield the SELECTs of a query, subqueries included, each with a function that replaces it."""
     if isinstance(query, Compound):
         yield query.left, lambda new: replace(query, left=new)
         yield query.right, lambda new: replace(query, right=new)
         return
     yield query, lambda new: new
-    for place, cond in enumerate(query.where):
+    for index, cond in enumerate(query.where):
         if isinstance(cond.right, Query):
 
-            def put(new: Query, place: int = place, cond: Cond = cond) -> Query:
-                where = (*query.where[:place], replace(cond, right=new), *query.where[place + 1 :])
+            def put(new: Query, index: int = index, cond: Cond = cond) -> Query:
+                where = (*query.where[:index], replace(cond, right=new), *query.where[index + 1 :])
                 return replace(query, where=where)
 
             yield cond.right, put

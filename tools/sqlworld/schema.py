@@ -48,7 +48,7 @@ class Column:
     """Kind of values and what the kind needs."""
     nullable: bool = False
     noun: str = ""
-    """What it is called."""
+    """Noun for its values."""
     phrase: str = ""
     """Condition on it, ``{}`` for the value: ``costing {} euros``."""
     most: str = ""
@@ -63,7 +63,7 @@ class Column:
 
     @property
     def additive(self) -> bool:
-        """Whether a sum of its values means something."""
+        """Whether a sum of its values is meaningful."""
         return self.values[:1] in (("count",), ("money",))
 
 
@@ -85,7 +85,7 @@ class Table:
 
     @property
     def label(self) -> Column:
-        """What a person calls a row by: its name or title, else the key."""
+        """Column that identifies a row for people: name or title, else the key."""
         return next((column for column in self.columns if column.role == "label"), self.key)
 
     def role(self, *roles: str) -> list[Column]:
@@ -103,7 +103,7 @@ class Link:
     word: str
     """Between them: ``books`` *by* ``the author``."""
     deed: str
-    """What a parent with children has done: ``written a book``; empty if nothing is declared."""
+    """Phrase for a parent with children: ``written a book``; empty if not declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Draft:
 
     @staticmethod
     def valued(table: Table, name: str, spec: str, words: list[str], nullable: bool) -> Column:
-        """Return a column that is no key."""
+        """Return a column that is not a key."""
         kind, _, rest = spec.partition(" ")
         values = (kind, *([rest] if kind in ("mix", "names", "pick") else rest.split()))
         first = kind in LABELS and not table.role("label")
@@ -188,16 +188,16 @@ class Draft:
 
 def read_schemas() -> Mapping[str, Schema]:
     """Return all schemas by name."""
-    found: dict[str, Schema] = {}
+    schemas: dict[str, Schema] = {}
     for split in SPLITS:
         draft: Draft | None = None
         for line in [*(FOLDER / f"{split}.txt").read_text(encoding="utf-8").splitlines(), "== "]:
             if line.startswith("== "):
                 if draft:
-                    found[draft.name] = draft.done(split)
+                    schemas[draft.name] = draft.done(split)
                 draft = Draft(line[3:].strip())
             elif draft and line.startswith("  "):
                 draft.column(line)
             elif draft and line.strip():
                 draft.table(line)
-    return found
+    return schemas

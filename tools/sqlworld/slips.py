@@ -22,7 +22,7 @@ def average_outside(text: str, _world: World, _random: Random) -> str:
 
 
 def broken_clause(text: str, _world: World, random: Random) -> str:
-    ways = [
+    orders = [
         text.replace(" WHERE ", " ", 1),
         text.replace(" GROUP BY ", " GROUP ", 1),
         text.replace(" ORDER BY ", " ORDER ", 1),
@@ -31,7 +31,7 @@ def broken_clause(text: str, _world: World, random: Random) -> str:
         text.replace(" ON ", " WHERE ", 1) if " WHERE " in text else text,
         text.replace(" FROM ", " ", 1),
     ]
-    return random.choice([way for way in ways if way != text])
+    return random.choice([order for order in orders if order != text])
 
 
 def unquoted(text: str, _world: World, _random: Random) -> str:
@@ -39,20 +39,20 @@ def unquoted(text: str, _world: World, _random: Random) -> str:
 
 
 def unknown_column(text: str, world: World, random: Random) -> str:
-    """Put a plausible name in the place of a column."""
-    known = {column.name: column for table in world.schema.tables for column in table.columns}
-    places = [m for m in WORDS.finditer(text) if m[0].rpartition(".")[2] in known and not m[0].startswith("'")]
-    if not places:
+    """Replace a column by a plausible name that does not exist."""
+    columns = {column.name: column for table in world.schema.tables for column in table.columns}
+    matches = [m for m in WORDS.finditer(text) if m[0].rpartition(".")[2] in columns and not m[0].startswith("'")]
+    if not matches:
         return text
-    place = random.choice(places)
-    table, dot, name = place[0].rpartition(".")
-    column = known[name]
+    match = random.choice(matches)
+    table, dot, name = match[0].rpartition(".")
+    column = columns[name]
     table_name = column.table.removesuffix("s")
     made_up = [f"{table_name}_{name}", column.noun.replace(" ", "_")] + (
         [plural(name)] if column.role != "id" else [f"id_{table_name}"]
     )
-    chosen = random.choice([one for one in made_up if one not in known] or [f"{name}_value"])
-    return f"{text[: place.start()]}{table}{dot}{chosen}{text[place.end() :]}"
+    chosen = random.choice([one for one in made_up if one not in columns] or [f"{name}_value"])
+    return f"{text[: match.start()]}{table}{dot}{chosen}{text[match.end() :]}"
 
 
 def unknown_table(text: str, world: World, random: Random) -> str:
@@ -71,7 +71,7 @@ SLIPS: Mapping[str, Callable[[str, World, Random], str]] = {
 
 def slips(text: str, world: World, random: Random) -> dict[str, str]:
     """Return the mistakes in spelling a query that apply, by name."""
-    return {name: made for name, slip in SLIPS.items() if (made := slip(text, world, random)) != text}
+    return {name: changed for name, slip in SLIPS.items() if (changed := slip(text, world, random)) != text}
 
 
 def condition(cond: Cond, row: str) -> str:
