@@ -177,7 +177,7 @@ def test_capability_stands_beside_temperature():
     assert rows["pass@1, T 1"] == ("25.0", "62.5", "+37.5 [+37.5, +37.5]")
     assert rows["pass@8, each at its own best temperature"] == ("100.0 (T 1)", "100.0 (T 1)", "+0.0 [+0.0, +0.0]")
     assert rows["tasks solved in 8 samples"] == ("20", "20", "0 gained, 0 lost; McNemar p = 1.000")
-    assert rows["log-probability of held-out passed programs, nats a token"] == ("-0.500", "-0.250", "+0.250")
+    assert rows["log-probability of held-out passed programs, nats per token"] == ("-0.500", "-0.250", "+0.250")
     assert rows["entropy of the samples, T 1, nats"] == ("0.400", "0.400", "+0.000")
     by_temperature = temperature_table([chosen("base", FEW, COLD), single(BETTER)])
     assert by_temperature.rows == (("greedy", "100.0 (no interval)", "–"), ("T 1", "25.0 (no interval)", "–"))

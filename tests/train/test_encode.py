@@ -99,7 +99,7 @@ def test_drift_is_a_mean_over_known_tokens_and_warned_of():
     row = drift_metrics(tally)
     assert row == pytest.approx({"drift": 0.4, "drift_k3": 0.05, "drift_max": 0.75, "sampler_known": 0.4, "corrected": 0.2})
     assert drift_metrics(Tally(tokens=10)) == {}
-    with pytest.warns(UserWarning, match="step 3: sampler and trainer differ by 0.400 nats a token"):
+    with pytest.warns(UserWarning, match="step 3: sampler and trainer differ by 0.400 nats per token"):
         warn_of_drift({"step": 3.0, **row}, MonitorConfig(max_drift=0.3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -33,7 +33,7 @@ def test_the_gap_counts_only_where_failed_attempts_fell():
     check(limit, heldout_margin=0.9, heldout_failed_logp=-0.9)  # passed attempts rose by 0.8
     check(limit, heldout_margin=0.7, heldout_failed_logp=-1.5)  # 0.5 wider, which is not more
     with pytest.raises(
-        CollapseError, match="failed attempts fell by 0.800 nats a token and the gap to passed ones grew by 0.600"
+        CollapseError, match="failed attempts fell by 0.800 nats per token and the gap to passed ones grew by 0.600"
     ):
         check(limit, heldout_margin=0.8, heldout_failed_logp=-1.8)
     check(MonitorConfig(), heldout_margin=9.0, heldout_failed_logp=-9.0)

@@ -91,7 +91,7 @@ def test_a_checker_decides_where_many_answers_are_right():
     task = stdio(("10", ""), ("7", ""), compare="checker", checker=CHECKER)
     assert run(task, "n = int(input())\nprint(2, n - 2)\n").status is Status.PASSED
     wrong = run(task, "n = int(input())\nprint(n - 2, 2)\n")
-    assert (wrong.status, wrong.error_message) == (Status.FAILED, "test 1: the checker refuses the output")
+    assert (wrong.status, wrong.error_message) == (Status.FAILED, "test 1: the checker rejects the output")
 
 
 RAISES = "print('no numbers')\n"
@@ -118,7 +118,7 @@ def test_a_checker_that_fails_on_an_output_refuses_it_unless_it_is_at_fault(chec
     task = stdio(("10", expected), compare="checker", checker=checker, reference=reference)
     verdict = run(task, code, Judging(Limits(wall_seconds=3, cpu_seconds=1)))
     assert verdict.status.value == status, verdict
-    assert status == "failed" or "check() gave no True or False" in verdict.error_message
+    assert status == "failed" or "check() must return True or False" in verdict.error_message
 
 
 def test_a_checker_that_is_none_leaves_the_attempt_unscored():

@@ -190,8 +190,8 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
 def sharing(
     runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
 ) -> list[tuple[Task, frozenset[Run]]]:
-    """Return the prompts that can overlap enough: at most a share 1 - threshold of a prompt's runs may be missing in the other, so of the
-    rarest runs, one more than that, the other has at least one."""
+    """Return the prompts that may overlap enough: those that share one of the k + 1 rarest runs, where k = (1 - threshold) * len(runs) is the
+    number of runs that may be missing in the other prompt."""
     most_missing = int((1 - threshold) * len(runs) + 1e-9)
     rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
     return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]

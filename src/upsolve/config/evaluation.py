@@ -17,12 +17,12 @@ class EvalConfig(Strict):
     tasks: int = Field(default=0, ge=0)
     """Most tasks to measure on; 0: all of the split."""
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.2, 0.6, 1.0)
-    """Sampling temperatures; 0: greedy, one sample a task. Each model's best one is chosen on dev tasks; with a single one, nothing is
+    """Sampling temperatures; 0: greedy, one sample per task. Each model's best one is chosen on dev tasks; with a single one, nothing is
     chosen, and a change of capability cannot be told from one of temperature."""
     dev_tasks: int = Field(default=64, ge=0)
     """Most dev tasks on which the best temperatures are chosen; 0: all of the split."""
     dev_samples: int = Field(default=4, ge=1)
-    """Samples a dev task at each temperature above 0; ``sample.samples`` is their number on the tasks that are measured."""
+    """Samples per dev task at each temperature above 0; ``sample.samples`` is their number on the tasks that are measured."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4, 8)
     """The k of pass@k."""
     likelihood_tasks: int = Field(default=64, ge=0)

@@ -73,7 +73,7 @@ class DataConfig(Strict):
     dev: float = Field(default=0.10, gt=0, lt=1)
     """Share of tasks for monitors and the choice of a checkpoint; the rest is the test split."""
     split: Literal["hash", "ranked"] = "hash"
-    """``hash``: a task keeps its split when the archive grows. ``ranked``: exact shares a difficulty, for archives that do not grow;
+    """``hash``: a task keeps its split when the archive grows. ``ranked``: exact shares per difficulty, for archives that do not grow;
     ``embedded`` does not, and is always split so."""
     split_by: str = ""
     """Field of the tasks' ``extra`` to split by, such as ``schema``: tasks that share its value share their split (by composition).
@@ -89,7 +89,7 @@ class DataConfig(Strict):
     """Judge whose verdicts are used, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored
     one, and ours before a recorded one only if it is based on as many tests."""
     group_size: int = Field(default=4, ge=2)
-    """G, attempts a group (2605.28409 found 8 worse than 4)."""
+    """G, attempts per group (2605.28409 found 8 worse than 4)."""
     groups_per_task: int = Field(default=1, ge=1)
     """Most groups sampled from the attempts of a task in one epoch."""
     authors: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class MonitorConfig(Strict):
     stop_on_collapse: bool = True
     """Stop the run when one of the limits below is exceeded, or the loss is not finite."""
     max_likelihood_drop: float = Field(default=0.5, gt=0)
-    """A collapse: mean log-probability of held-out passed attempts fell by more than this, nats a token, since the start."""
+    """A collapse: mean log-probability of held-out passed attempts fell by more than this, nats per token, since the start."""
     min_entropy: float = Field(default=0.02, ge=0)
     """A collapse: mean token entropy of a step below this, nats."""
     max_logit_variance: float | None = Field(default=None, gt=1)
@@ -151,7 +151,7 @@ class MonitorConfig(Strict):
     at the start (a sign of 2609.11956); null: no limit, since no value is known to fit all models."""
     max_negative_gap: float | None = Field(default=None, gt=0)
     """Stop before a collapse, with the last weights: held-out failed attempts lost more log-probability, relative to passed ones, than this
-    since the start, nats a token (a sign of 2609.11956); null: no limit."""
+    since the start, nats per token (a sign of 2609.11956); null: no limit."""
     max_drift: float = Field(default=0.5, gt=0)
     """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
     keep: Literal["last", "best"] = "last"

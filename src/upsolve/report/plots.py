@@ -38,17 +38,17 @@ DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
 INK = "#010203"
 """Placeholder for the page's text colour while matplotlib draws."""
 SCHEME = "<style>svg { color: #1d2329 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ec } }</style>"
-"""Text colours of the page, for a plot in a file of its own."""
+"""Text colours of the page, for a plot in a separate file."""
 THEME: Any = {f"{name}color": INK for name in ("text.", "axes.edge", "axes.label", "axes.title", "xtick.", "ytick.")}
 CURVES = {
     "loss": "loss",
     "entropy": "entropy, nats",
-    "logp_up": "log-likelihood, A > 0, nats a token",
-    "logp_down": "log-likelihood, A < 0, nats a token",
-    "heldout_passed_logp": "held-out passed attempts, nats a token",
+    "logp_up": "log-likelihood, A > 0, nats per token",
+    "logp_down": "log-likelihood, A < 0, nats per token",
+    "heldout_passed_logp": "held-out passed attempts, nats per token",
     "grad_norm": "gradient norm",
     "ess": "effective sample size",
-    "tokens_per_second": "tokens a second",
+    "tokens_per_second": "tokens per second",
 }
 
 

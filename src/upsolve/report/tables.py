@@ -128,7 +128,7 @@ def capability_table(change: Capability) -> Table:
         [weighted_mean(e.hot.scores, "mean_entropy") for e in (before, after)],
     )
     if None not in logps:
-        rows.append(number_row("log-probability of held-out passed programs, nats a token", *logps))
+        rows.append(number_row("log-probability of held-out passed programs, nats per token", *logps))
     rows.append(number_row(f"entropy of the samples, {temperature_name(after.hot.temperature)}, nats", *entropies))
     header = ("measure", before.name, after.name, "difference, with 95 % interval over tasks")
     return Table("Capability and temperature, %", header, tuple(rows))

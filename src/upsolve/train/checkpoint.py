@@ -22,7 +22,7 @@ class Progress:
     step: int = 0
     """Optimizer steps done."""
     best: float = -float("inf")
-    """Largest held-out margin so far, nats a token."""
+    """Largest held-out margin so far, nats per token."""
     best_step: int = 0
     """Step of the largest held-out margin."""
     start: dict[str, float] | None = None

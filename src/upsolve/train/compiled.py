@@ -58,7 +58,7 @@ class CompiledScorer:
 
 
 def worth_compiling(model: Any, tokens: float) -> bool:
-    """Return whether a run over so many tokens is expected to end earlier with compiled layers; only on CPUs with a C++ compiler."""
+    """Return whether a run over this number of tokens is expected to be faster with compiled layers; only on CPUs with a C++ compiler."""
     size = sum(parameter.numel() for parameter in model.parameters())
     return model.device.type == "cpu" and size * tokens >= WORTH and has_compiler()
 

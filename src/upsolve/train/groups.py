@@ -1,6 +1,6 @@
 """Rewarded groups -> groups with advantages: whole groups of new samples, or groups sampled from the stored attempts of a task.
 
-Legend: G attempts a group.
+Legend: G attempts per group.
 """
 
 from collections import Counter

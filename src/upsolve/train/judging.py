@@ -92,7 +92,7 @@ class Rollouts:
     archive: Archive
     """Stores samples and verdicts, tagged by round."""
     config: SampleConfig
-    """How the policy is sampled; ``samples`` attempts a task."""
+    """How the policy is sampled; ``samples`` attempts per task."""
     how: Judging
     """How attempts are judged."""
     reward: Callable[[Group], Rewarded]

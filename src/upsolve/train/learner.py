@@ -107,7 +107,7 @@ class Learner:
         return checkpoint.restore(folder, self.placed, self.example)
 
     def compiles(self, tokens: float) -> bool:
-        """Return whether the layers are to be compiled for a run of so many tokens."""
+        """Return whether to compile the layers for a run over this number of tokens."""
         choice, sharded = self.config.compile, self.config.shard != "none" and self.processes.count > 1
         return not sharded and (choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens)))
 

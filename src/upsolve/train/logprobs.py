@@ -86,8 +86,8 @@ def masks(model: Any, batch: PackedBatch, device: torch.device) -> Any:
     return make(window=window)
 
 
-def longer(batch: PackedBatch, multiple: int) -> PackedBatch:
-    """Return a batch whose rows are padded to a multiple of so many tokens; ``source_T`` still counts the tokens of the shorter rows."""
+def pad_rows(batch: PackedBatch, multiple: int) -> PackedBatch:
+    """Return a batch whose rows are padded to a multiple of ``multiple`` tokens; ``source_T`` still refers to the shorter rows."""
     extra = ((0, 0), (0, -batch.ids_BL.shape[1] % multiple))
     empty = {"ids_BL": 0, "positions_BL": 0, "group_BL": -1, "prefix_BL": -2, "attempt_BL": 0}
     return replace(batch, **{name: np.pad(getattr(batch, name), extra, constant_values=value) for name, value in empty.items()})
@@ -110,7 +110,7 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     """Return the last hidden states [B, L, D] of packed rows."""
     device, length = next(model.parameters()).device, batch.ids_BL.shape[1]
     if device.type == "cpu":
-        batch = longer(batch, ROW)
+        batch = pad_rows(batch, ROW)
     ids, positions = (torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL))
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None

@@ -114,7 +114,7 @@ def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
     """Warn when log-probabilities of sampler and trainer differ by more than ``monitor.max_drift``."""
     if row.get("drift", 0.0) > config.max_drift:
         warnings.warn(
-            f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats a token, more than monitor.max_drift "
+            f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats per token, more than monitor.max_drift "
             f"{config.max_drift}; set objective.correction.kind (tis, icepop), or sample in the trainer's precision",
             stacklevel=2,
         )
@@ -140,7 +140,7 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
     now, then = row.get("heldout_passed_logp"), start.get("heldout_passed_logp")
     if now is not None and then is not None and then - now > config.max_likelihood_drop:
         raise CollapseError(
-            f"step {step}: held-out passed attempts fell from {then:.3f} to {now:.3f} nats a token, "
+            f"step {step}: held-out passed attempts fell from {then:.3f} to {now:.3f} nats per token, "
             f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
         )
     check_signals(row, start, config)
@@ -166,7 +166,7 @@ def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: 
     )
     if config.max_negative_gap is not None and failed < 0 and gap > config.max_negative_gap:
         raise CollapseError(
-            f"step {step}: held-out failed attempts fell by {-failed:.3f} nats a token and the gap to passed ones grew by {gap:.3f}, "
+            f"step {step}: held-out failed attempts fell by {-failed:.3f} nats per token and the gap to passed ones grew by {gap:.3f}, "
             f"more than monitor.max_negative_gap {config.max_negative_gap}",
             ahead=True,
         )

@@ -63,7 +63,7 @@ def advantages_of(
         fresh: samples of the policy, in groups; for an objective on pairs, pairs are sampled from them.
         stored: all attempts of tasks; groups or pairs are sampled from them.
         taken: number of the round (seeds the sampling), and the most groups of ``stored``; None: no limit.
-        data: group size, groups a task, seed.
+        data: group size, groups per task, seed.
         advantage: the estimator.
         objective: says whether it takes pairs.
         select: which groups and attempts to keep, their weights and their order.

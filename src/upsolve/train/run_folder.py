@@ -106,7 +106,7 @@ def within(key: str, keys: Sequence[str]) -> bool:
     return any(key == each or key.startswith(f"{each}.") for each in keys)
 
 
-def longer(key: str, old: Any, new: Any) -> bool:
+def makes_longer(key: str, old: Any, new: Any) -> bool:
     """Return whether a change of this key makes a run longer."""
     zero_is_all = key == "optim.max_steps"
     return key in LENGTHS and bool(old) and (new > old or (zero_is_all and new == 0))
@@ -114,7 +114,7 @@ def longer(key: str, old: Any, new: Any) -> bool:
 
 def may_change(key: str, old: Any, new: Any) -> bool:
     """Return whether a started run may continue with another value of this key."""
-    return within(key, FREE) or longer(key, old, new)
+    return within(key, FREE) or makes_longer(key, old, new)
 
 
 def claim(
@@ -166,7 +166,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
     done = load_trained(folder)
     if done is None or before is None or done.collapsed:
         return done
-    grown = [key for key, values in changed_keys(before, recipe).items() if longer(key, *values)]
+    grown = [key for key, values in changed_keys(before, recipe).items() if makes_longer(key, *values)]
     if not grown:
         return done
     if not (folder / CHECKPOINT).exists():

@@ -38,15 +38,15 @@ class Parts:
     learner: Learner
     """The policy in training, its scorer chosen."""
     source: Source
-    """Where groups come from."""
+    """Source of groups."""
     judge: Callable[[RoundGroups], RoundGroups]
-    """Samples the tasks of a round and judges the attempts; groups that are judged are returned unchanged."""
+    """Samples the tasks of a round and judges the attempts; judged groups are returned unchanged."""
     reward: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
     form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], TrainGroups]
-    """Selects from new samples and stored attempts of a round, and gives those that stay advantages."""
+    """Selects among the new samples and stored attempts of a round, and computes the advantages of the selected ones."""
     score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
-    """Takes a round's number and groups; returns the groups (with token advantages, if from values) and their frozen scores."""
+    """Takes a round's number and groups; returns the groups (with token advantages if these come from values) and their frozen scores."""
     encoding: Encoding
     """How attempts are encoded."""
     online: bool
@@ -122,7 +122,7 @@ def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Non
 
 
 def unchanged(groups: RoundGroups) -> RoundGroups:
-    """Return stored groups unchanged: they are judged."""
+    """Return stored groups unchanged, because they are judged already."""
     return groups
 
 

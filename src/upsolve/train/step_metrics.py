@@ -120,7 +120,7 @@ def step_metrics(tally: Tally, *, grad_norm: float, seconds: float) -> dict[str,
 def drift_metrics(tally: Tally) -> dict[str, float]:
     """Return the drift of sampler and trainer at the start of the round, over tokens with the sampler's log-probability; {} without any.
 
-    ``drift``: mean |log pi_old/mu|, nats; ``drift_k3``: estimate of KL(mu || pi_old), nats a token; ``drift_max``: the largest
+    ``drift``: mean |log pi_old/mu|, nats; ``drift_k3``: estimate of KL(mu || pi_old), nats per token; ``drift_max``: the largest
     |log pi_old/mu|; ``sampler_known``: share of tokens; ``corrected``: share of all tokens whose weight was truncated or masked.
     """
     known = sum(one.tokens for one in tally.drifts)

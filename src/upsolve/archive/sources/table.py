@@ -120,8 +120,8 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
     Args:
         path: ``.jsonl``, ``.jsonl.gz``, ``.csv``, ``.tsv`` or ``.parquet``.
         name: prefix of task ids; default: the file's name.
-        columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: status of ours), over
-            whose columns those given here win.
+        columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status);
+            columns given here override those of the map.
 
     Raises:
         SourceError: the file or the map cannot be read.

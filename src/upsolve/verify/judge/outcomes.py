@@ -136,7 +136,7 @@ def reported_outcome(record: Mapping[str, Any]) -> tuple[Status, list[Any]]:
         message = record["timeout"]
         return Status.TIMEOUT, [
             "Timeout",
-            message[:MOST_MESSAGE] if isinstance(message, str) else "ran into the time limit of a test",
+            message[:MOST_MESSAGE] if isinstance(message, str) else "exceeded the time limit of a test",
             None,
         ]
     error = error_of(record.get("error"))
@@ -156,10 +156,10 @@ def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
     if end.out_of_memory:
         return Status.MEMORY_LIMIT, ["OutOfMemory", "its processes used more memory than the limit", None]
     if end.timed_out or end.signal == 24:
-        return Status.TIMEOUT, ["Timeout", "ran into the time limit", None]
+        return Status.TIMEOUT, ["Timeout", "exceeded the time limit", None]
     if end.signal:
         return Status.RUNTIME_ERROR, [f"Signal{end.signal}", f"killed by signal {end.signal}", None]
-    return Status.RUNTIME_ERROR, ["EarlyExit", f"left with exit code {end.returncode} before its tests", None]
+    return Status.RUNTIME_ERROR, ["EarlyExit", f"exited with code {end.returncode} before its tests ended", None]
 
 
 def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
@@ -172,7 +172,7 @@ def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) ->
     if end.returncode != 0:
         return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
     if accepted is not None:
-        refused = "wrong output" if test.hidden else "the checker refuses the output"
+        refused = "wrong output" if test.hidden else "the checker rejects the output"
         return (Status.PASSED, None) if accepted else (Status.FAILED, ["", about(index, test, refused), None])
     if test.kind is TestKind.CODE:
         return Status.PASSED, None

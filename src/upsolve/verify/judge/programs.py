@@ -82,7 +82,9 @@ def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, E
         works = works and not any(error_name(record) in BROKEN_CHECKER for record in end_of_checker.records)
     if not works:
         raise JudgeError(
-            f"task {task.task_id}: check() gave no True or False for test {index + 1}: {[*end_of_checker.records][:1]}"[:500]
+            f"task {task.task_id}: check() must return True or False; for test {index + 1} it gave {[*end_of_checker.records][:1]}"[
+                :500
+            ]
         )
     return False
 

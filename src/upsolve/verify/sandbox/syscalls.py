@@ -1,11 +1,11 @@
-"""The system calls an attempt may make, as a seccomp filter in the kernel's own bytes.
+"""The system calls that an attempt may make, as a seccomp filter in BPF bytecode.
 
-Standard library only. Everything that is not in the table is refused: with ENOSYS when it is newer than the table (programs then
-take the older call), with EPERM otherwise. Some are allowed for some arguments only: see ``ARGUMENTS``.
+Standard library only. Calls that are not in the table are refused: with ENOSYS if they are newer than the table (programs then use the
+older call), else with EPERM. Some calls are allowed only with certain arguments: see ``ARGUMENTS``.
 
-Not in the table, on purpose: ptrace, process_vm_*, pidfd_getfd, kcmp, perf_event_open, bpf, userfaultfd, io_uring_*, keyctl and its
-kin, mount and its kin, chroot, setns, unshare, System V and POSIX message queues and shared memory (they outlive a process), splice
-and its kin, personality, every administrative call.
+Left out on purpose: ptrace, process_vm_*, pidfd_getfd, kcmp, perf_event_open, bpf, userfaultfd, io_uring_*, the keyctl, mount and splice
+families, chroot, setns, unshare, System V and POSIX message queues and shared memory (they outlive a process), personality, and all
+administrative calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["seccomp_filter"]
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Machine: column of the table, AUDIT_ARCH."""
 NEWEST = 456
-"""Numbers of calls are the same on all machines from 424 on; those above this were not known when the table was made."""
+"""Largest call number known when the table was written; from 424 on, numbers are the same on all machines."""
 X32 = 0x40000000
 EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000

@@ -50,7 +50,7 @@ def play(job: dict[str, Any], channel: Any) -> None:
                 goes_on = one_world(index, world, channel)
                 clock(0)
             except child.TestTimeout:  # the attempt's process is still busy and cannot answer
-                messages.report_error(test=index, timeout="ran into the time limit of a world")
+                messages.report_error(test=index, timeout="exceeded the time limit of a world")
                 return
             except ActionLimitError:
                 messages.report_error(test=index, timeout=f"more than {MOST_ACTIONS} actions, or too long ones, in one world")
