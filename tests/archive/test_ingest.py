@@ -53,7 +53,7 @@ def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path):
         (row["line"], row["reason"].partition(":")[0]) for row in map(json.loads, report.rejected.read_text().splitlines())
     }
     assert {(4, "tests.0.expected"), (7, "code is missing"), (8, "author")} <= reasons
-    assert any("another content" in reason for _, reason in reasons)
+    assert any("different content" in reason for _, reason in reasons)
     assert "11 records read = 2 stored (1 tasks, 1 attempts, 0 verdicts) + 2 repeated + 7 set aside" in report.text()
     assert f"{tmp_path / 'in.jsonl'}, line 4: tests.0.expected: Input should be a valid string, not '4'" in report.text()
 

@@ -169,10 +169,8 @@ def run_again(job: Job, running: Server, limits: Limits) -> Exit:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
 
     tester = patient(job.tester) if job.tester else None
-    repeated_job = replace(
-        job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False
-    )
-    return run_part(server(job.profile, gvisor=running.gvisor), [repeated_job], limits)[0]
+    longer = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False)
+    return run_part(server(job.profile, gvisor=running.gvisor), [longer], limits)[0]
 
 
 def demand_layers(running: Server, how: Judging) -> None:
