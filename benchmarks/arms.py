@@ -159,7 +159,9 @@ def figure(name, of, ends, beside):
     own, others = of(ends), {other: of(group) for other, group in beside.items()}
     return {
         name: points_of(mean_interval(list(own.values()))),
-        f"{name}, difference to": {other: points_of(paired_difference(one, own).difference) for other, one in others.items()},
+        f"{name}, difference to": {
+            other: points_of(paired_difference(values, own).difference) for other, values in others.items()
+        },
     }
 
 

@@ -35,11 +35,11 @@ def main():
     torch.set_num_threads(1)
     print("prompt  attempts  tokens  groups   by group  in bundles    (ms; one thread)")
     for prompt, attempts, tokens in SHAPES:
-        one = prompt + attempts * tokens
-        count = max(1, 2000 // one)
-        row = [Place(at * one, prompt, (tokens,) * attempts) for at in range(count)]
-        both = (Layout([row], []), Layout([row], bundles([row], one * count, torch.device("cpu"))))
-        single, bundled = (1000 * seconds_of(layout, one * count) for layout in both)
+        length = prompt + attempts * tokens
+        count = max(1, 2000 // length)
+        row = [Place(at * length, prompt, (tokens,) * attempts) for at in range(count)]
+        both = (Layout([row], []), Layout([row], bundles([row], length * count, torch.device("cpu"))))
+        single, bundled = (1000 * seconds_of(layout, length * count) for layout in both)
         print(f"{prompt:6}  {attempts:8}  {tokens:6}  {count:6}  {single:9.1f}  {bundled:10.1f}")
 
 

@@ -151,7 +151,9 @@ def random_policy(name, config):
         blank = AutoModelForCausalLM.from_config(qwen_config(name))
         blank.tie_weights()
         blank = rounded(with_adapters(blank, config, seed=0), config)
-    weights = (torch.empty(one.shape, dtype=one.dtype, device=DEVICE).normal_(std=0.02) for one in blank.parameters())
+    weights = (
+        torch.empty(parameter.shape, dtype=parameter.dtype, device=DEVICE).normal_(std=0.02) for parameter in blank.parameters()
+    )
     model = with_weights(blank, weights)
     decoder = model.get_decoder()
     with torch.device(DEVICE):
@@ -181,8 +183,8 @@ def one_step(name, config, prompt, attempt):
     model = random_policy(name, config)
     model.set_attn_implementation(packed_scorers(model)[0][0])
     optimizer = torch.optim.AdamW(trainable(model), lr=1e-5)
-    one = EncodedAttempt(tuple(range(3, 3 + attempt)), torch.zeros(attempt).numpy())
-    batch = pack([[EncodedGroup(tuple(range(3, 3 + prompt)), (one,) * 4)]])
+    encoded = EncodedAttempt(tuple(range(3, 3 + attempt)), torch.zeros(attempt).numpy())
+    batch = pack([[EncodedGroup(tuple(range(3, 3 + prompt)), (encoded,) * 4)]])
     for _ in range(2):
         with torch.autocast(DEVICE, dtype=torch.bfloat16, cache_enabled=not config.gradient_checkpointing):
             loss = token_scores(model, batch).logp_T.mean()

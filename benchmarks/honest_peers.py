@@ -46,14 +46,14 @@ SHOWN = 40
 def honest():
     """Return (form, name, task, attempt) of every honest program, in its original form, the first of its modes."""
     first = {}
-    for one in programs():
-        first.setdefault((one.name, one.mode == "stdio"), one)
-    return [(FORMS[one.tests[0].kind], one.name, *one.pair) for one in first.values()]
+    for program in programs():
+        first.setdefault((program.name, program.mode == "stdio"), program)
+    return [(FORMS[program.tests[0].kind], program.name, *program.pair) for program in first.values()]
 
 
 def cheats():
     """Return (form, name, task, attempt) of every harmless Python attack whose goal is a fake pass, for each kind of tests."""
-    attacks = [one for one in tries() if one.attack.wants == "fake pass" and one.attack.language == "python"]
+    attacks = [trial for trial in tries() if trial.attack.wants == "fake pass" and trial.attack.language == "python"]
     return [(FORMS[one.pairs()[0][0].tests[0].kind], one.name, *one.pairs()[0]) for one in attacks]
 
 

@@ -91,8 +91,8 @@ def rates(count, before):
     rows = []
     with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as prepared:
         os.environ["UPSOLVE_PACKAGES"] = str(Path(prepared) / "python")
-        for one in preparable():
-            prepare(one)
+        for language in preparable():
+            prepare(language)
         arms = {"before": (before, empty)} if before else {}
         arms |= {"now": (HERE.parent, empty), "now, prepared": (HERE.parent, os.environ["UPSOLVE_PACKAGES"])}
         for title, (name, code) in programs().items():
@@ -136,7 +136,7 @@ def builds(before):
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["UPSOLVE_PACKAGES"] = folder
-        ready = {one.name: prepare(one) for one in preparable()}
+        ready = {language.name: prepare(language) for language in preparable()}
         for title, (name, code) in programs().items():
             if name not in ready:
                 continue

@@ -179,7 +179,7 @@ def own_samples(work, start):
     )
     if not path.exists():
         copy_archive(open_archive(recipe.data.archive), path)
-    Archive(path).append(attempts=[replace(one, author="own") for one in attempts], verdicts=verdicts)
+    Archive(path).append(attempts=[replace(attempt, author="own") for attempt in attempts], verdicts=verdicts)
     (path / "seconds").write_text(str(evaluation.wall_seconds))
     return path
 
@@ -299,7 +299,7 @@ def table(domain):
         control = cells.get(placebo_of(name), {}) if name != "base" else {}
         both = control if name != "base" and runs.keys() <= control.keys() else {}
         cost = [json.loads((path / f"{slug(name)}-{seed}.cost.json").read_text()) for seed in runs] if name != "base" else []
-        seconds = [one["seconds"] for one in cost]
+        seconds = [part["seconds"] for part in cost]
         rows.append(
             {
                 "method": name,

@@ -98,18 +98,18 @@ def trainer_logps(attempts, job, *, bf16):
     learner = Learner(ModelConfig(name=MODEL, bf16=bf16), objective, optim, seed=0)
     tasks = {task.task_id: task for task in tasks_of(job)}
     learner.choose_scorer(probe(learner.codec, next(iter(tasks.values()))))
-    of_task = {name: [one for one in attempts if one.task_id == name] for name in tasks}
+    of_task = {name: [attempt for attempt in attempts if attempt.task_id == name] for name in tasks}
     groups = {name: encoded(learner.codec.prompt(task).ids_P, of_task[name]) for name, task in tasks.items()}
     logps = learner.start_logps([batch for step in plan_steps([*groups.values()], optim) for batch in step])
     keys = {name: iter(group.attempt_keys()) for name, group in groups.items()}
-    return [logps[next(keys[one.task_id])] for one in attempts]
+    return [logps[next(keys[attempt.task_id])] for attempt in attempts]
 
 
 def encoded(prompt_P, attempts):
     """Return a group of attempts at one prompt."""
     ones = [np.ones(len(attempt.token_ids), dtype=np.float32) for attempt in attempts]
     return EncodedGroup(
-        prompt_P, tuple(EncodedAttempt(one.token_ids, ones_R) for one, ones_R in zip(attempts, ones, strict=True))
+        prompt_P, tuple(EncodedAttempt(attempt.token_ids, ones_R) for attempt, ones_R in zip(attempts, ones, strict=True))
     )
 
 
@@ -144,7 +144,7 @@ def scores(job):
     rows = []
     for trainer, bf16 in (("bfloat16", True), ("float32", False)):
         scored = {name: samples for name, samples in attempts.items() if bf16 or not SAMPLERS[name][1]}
-        logps = iter(trainer_logps([one for samples in scored.values() for one in samples], job, bf16=bf16))
+        logps = iter(trainer_logps([sample for samples in scored.values() for sample in samples], job, bf16=bf16))
         for name, samples in scored.items():
             rows.append({"sampler": name, "trainer": trainer, **difference(samples, [next(logps) for _ in samples])})
             print(rows[-1], flush=True)
@@ -169,8 +169,8 @@ def run_arm(name, seed, job):
     reward_of = partial(reward, config=recipe.reward)
     archive = open_archive(folder / "training" / "rollouts")
     rewarded = [reward_of(group) for group in archive.groups()]
-    rewards = np.concatenate([one.rewards_G for one in rewarded])
-    counts = [attempt.count for one in rewarded for attempt in one.group.attempts]
+    rewards = np.concatenate([item.rewards_G for item in rewarded])
+    counts = [attempt.count for item in rewarded for attempt in item.group.attempts]
     steps = [{key: row[key] for key in LOGGED if key in row} for row in trained.metrics if "loss" in row]
     (folder / "rows.json").write_text(
         json.dumps({"steps": steps, "mean reward of all rounds": float(np.average(rewards, weights=counts))})

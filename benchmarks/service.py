@@ -54,7 +54,7 @@ def load(url, client):
     """Judge one client's share; return its counts."""
     remote, counts = Counting(url), Counter()
     expected = [pair(client, number) for number in range(EACH)]
-    for index, verdict in remote.judged((one for one, _ in expected), Judging(LIMITS)):
+    for index, verdict in remote.judged((sent for sent, _ in expected), Judging(LIMITS)):
         want, got = expected[index][1], verdict.status.value
         counts["as expected" if got == want else f"{got}, not {want}"] += 1
     counts["lost"] = sum(remote.seen[index] == 0 for index in range(EACH))

@@ -59,7 +59,7 @@ def soak(count):
     statuses, started, each = Counter(), time.monotonic(), count // PARTS
     for part in range(PARTS):
         attempts = [attempt(number) for number in range(part * each, (part + 1) * each)]
-        verdicts = dict(pool.judged([(TASK, one) for one, _ in attempts], Judging(LIMITS)))
+        verdicts = dict(pool.judged([(TASK, pair) for pair, _ in attempts], Judging(LIMITS)))
         for index, (_, expected) in enumerate(attempts):
             status = verdicts[index].status.value if index in verdicts else "lost"
             statuses[status] += 1

@@ -188,17 +188,19 @@ def theirs(job, model, groups, codec):
     batches = []
     for group in groups:
         prompts, prompt_mask = padded_ids([group.prompt_P] * len(group.attempts), left=True)
-        attempts, attempt_mask = padded_ids([one.ids_R for one in group.attempts], left=False)
+        attempts, attempt_mask = padded_ids([attempt.ids_R for attempt in group.attempts], left=False)
         inputs = {
             "prompt_ids": prompts,
             "prompt_mask": prompt_mask,
             "completion_ids": attempts,
             "completion_mask": attempt_mask,
         }
-        inputs |= {"advantages": torch.tensor([one.advantages_R[0] for one in group.attempts], device=DEVICE)}
-        inputs |= {"num_items_in_batch": torch.tensor(sum(len(one.ids_R) for g in groups for one in g.attempts), device=DEVICE)}
+        inputs |= {"advantages": torch.tensor([attempt.advantages_R[0] for attempt in group.attempts], device=DEVICE)}
+        inputs |= {
+            "num_items_in_batch": torch.tensor(sum(len(attempt.ids_R) for g in groups for attempt in g.attempts), device=DEVICE)
+        }
         if job["way"] == "trl sft":
-            ids, mask = padded_ids([(*group.prompt_P, *one.ids_R) for one in group.attempts], left=False)
+            ids, mask = padded_ids([(*group.prompt_P, *attempt.ids_R) for attempt in group.attempts], left=False)
             inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
         batches.append(inputs)
 

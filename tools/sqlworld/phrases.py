@@ -102,7 +102,7 @@ def of_parent(random: Random, link: Link, name: str) -> str:
 
 def pick_filter(random: Random, world: World, table: Table, *, avoid: Sequence[Col] = ()) -> Filter | None:
     """Return a condition on a table, on a column that is not to be avoided."""
-    found = [one for one in filters(random, world, table) if one.column not in avoid]
+    found = [condition for condition in filters(random, world, table) if condition.column not in avoid]
     return random.choice(found) if found else None
 
 
@@ -111,7 +111,7 @@ def filters(random: Random, world: World, table: Table) -> list[Filter]:
     result = [equals(random, world, column) for column in table.role("category")]
     result += [numeric_filter(random, world, column) for column in table.role("number")]
     result += [time_filter(random, world, column) for column in table.role("year", "date")]
-    return [one for one in result if one]
+    return [condition for condition in result if condition]
 
 
 def equals(random: Random, world: World, column: Column) -> Filter | None:

@@ -51,7 +51,7 @@ def unknown_column(text: str, world: World, random: Random) -> str:
     made_up = [f"{table_name}_{name}", column.noun.replace(" ", "_")] + (
         [plural(name)] if column.role != "id" else [f"id_{table_name}"]
     )
-    chosen = random.choice([one for one in made_up if one not in columns] or [f"{name}_value"])
+    chosen = random.choice([name for name in made_up if name not in columns] or [f"{name}_value"])
     return f"{text[: match.start()]}{table}{dot}{chosen}{text[match.end() :]}"
 
 

@@ -67,7 +67,7 @@ def recorded_verdict(
     if "status" in values:
         status = status_of(values.pop("status"), words)
     elif outcomes:
-        status = next((one for one in outcomes if one is not Status.PASSED), Status.PASSED)
+        status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
     else:
         return None
     counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}

@@ -71,7 +71,7 @@ def build_each(
             yield row
             continue
         try:
-            records = [one if isinstance(one, BadRow) else checked(one) for one in build(row)]
+            records = [record if isinstance(record, BadRow) else checked(record) for record in build(row)]
         except ODD as error:
             name = "" if type(error) is ValueError else f"{type(error).__name__}: "
             records = [BadRow(str(file), number, f"{name}{error}", str(row)[:500])]

@@ -30,8 +30,10 @@ def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotat
     if not names and not prepared:
         typer.echo(str(folder))
         subprocess.run([sys.executable, "-m", "pip", "list", "--path", str(folder)], check=False)
-        for one in preparable():
-            typer.echo(f"language {one.name}: {'prepared' if is_prepared(one) else 'slow, run `upsolve packages --prepare`'}")
+        for language in preparable():
+            typer.echo(
+                f"language {language.name}: {'prepared' if is_prepared(language) else 'slow, run `upsolve packages --prepare`'}"
+            )
 
 
 def prepare_all() -> None:
@@ -41,9 +43,9 @@ def prepare_all() -> None:
         ConfigError: some failed; names them and says what their tools printed.
     """
     failed: list[str] = []
-    for one in preparable():
+    for language in preparable():
         try:
-            typer.echo(str(prepare(one)))
+            typer.echo(str(prepare(language)))
         except ConfigError as error:
             failed.append(str(error))
     if failed:

@@ -120,7 +120,7 @@ def likelihood_rows(plan: "Plan") -> list[tuple[str, str, str]]:
         ("failed attempts", likelihood.failed),
         ("its own samples", likelihood.own),
     )
-    rows = [(f"log-probability of {name}", nats(one), "nats per token") for name, one in named]
+    rows = [(f"log-probability of {name}", nats(mean), "nats per token") for name, mean in named]
     return [*rows, ("attempts by this model", shown(likelihood.by_model), "")]
 
 

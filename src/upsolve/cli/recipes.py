@@ -69,7 +69,7 @@ def load_evaluated(
             raise ConfigError(f"evaluations ignore sample.temperature: set evaluate.temperatures=[{value.strip()}]")
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     if loaded.sample.temperature != type(loaded.sample)().temperature:
-        temperatures = ", ".join(f"{one:g}" for one in loaded.evaluate.temperatures)
+        temperatures = ", ".join(f"{temperature:g}" for temperature in loaded.evaluate.temperatures)
         typer.echo(
             f"{recipe}: evaluations ignore sample.temperature and use evaluate.temperatures: {temperatures}",
             err=True,

@@ -93,7 +93,7 @@ def describe(model: type[BaseModel], key: str) -> str:
     field = parent.model_fields[name]
     if is_model(field.annotation):
         inner: Any = field.annotation
-        lines = [f"  {key}.{one}: {summary(inner, one)}" for one in inner.model_fields]
+        lines = [f"  {key}.{field}: {summary(inner, field)}" for field in inner.model_fields]
         return "\n".join([f"{key}: {(inspect.getdoc(inner) or '').splitlines()[0]}", *lines])
     plain = to_jsonable_python(field.get_default(call_default_factory=True))
     default = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).replace("\n...", "").strip()
@@ -118,7 +118,10 @@ def allowed(model: type[BaseModel], name: str) -> str:
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(map(str, get_args(field.annotation)))}"
     bounds = [
-        f"{sign} {getattr(one, at)}" for one in field.metadata for kind, (at, sign) in BOUNDS.items() if isinstance(one, kind)
+        f"{sign} {getattr(bound, at)}"
+        for bound in field.metadata
+        for kind, (at, sign) in BOUNDS.items()
+        if isinstance(bound, kind)
     ]
     return ", ".join([written, *bounds])
 

@@ -136,7 +136,7 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        lines = [f"  {said(one)}" for one in error.errors()]
+        lines = [f"  {said(problem)}" for problem in error.errors()]
         raise ConfigError(f"{path or 'recipe'}: {len(lines)} invalid\n" + "\n".join(lines)) from error
     try:
         check_recipe(recipe)

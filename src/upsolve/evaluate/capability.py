@@ -141,7 +141,7 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Co
 
 def solved(before: Evaluation, after: Evaluation) -> Solved:
     """Count the tasks that at least one sample of each model solves, over the tasks with scored samples in both evaluations."""
-    first, second = ({score.task_id: score for score in one.scores if score.samples} for one in (before, after))
+    first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
     pairs = [(first[name], second[name]) for name in first if name in second]
     return Solved(
         before=sum(a.passed > 0 for a, _ in pairs),

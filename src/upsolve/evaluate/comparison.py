@@ -150,9 +150,11 @@ def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str
     """Return a sentence for each difficulty in which pass@k falls by ``DROP`` or more for some k; it names the largest such k."""
     sentences: list[str] = []
     for label in dict.fromkeys(score.difficulty for score in before.scores):
-        one, other = (replace(run, scores=tuple(s for s in run.scores if s.difficulty == label)) for run in (before, after))
+        first_run, second_run = (
+            replace(run, scores=tuple(s for s in run.scores if s.difficulty == label)) for run in (before, after)
+        )
         for k in sorted(ks, reverse=True):
-            change = compare(one, other, k)
+            change = compare(first_run, second_run, k)
             if change.paired and change.paired.difference.mean <= -DROP:
                 first, second = (100 * mean for mean in change.means)
                 where = f"on {label} tasks" if label else "on tasks without a difficulty"

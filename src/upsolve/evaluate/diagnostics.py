@@ -27,7 +27,7 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
     tokens = [attempt.tokens for attempt, _ in judged if attempt.tokens is not None]
     entropies = [attempt.entropy for attempt, _ in judged if attempt.entropy is not None]
     linted = [verdict for attempt, verdict in judged if attempt.language in PYTHON and read_by_ruff(verdict)]
-    findings = [one for verdict in linted for one in findings_of(verdict, "lint", "security")]
+    findings = [finding for verdict in linted for finding in findings_of(verdict, "lint", "security")]
     return TaskScore(
         task_id=task.task_id,
         difficulty=task.difficulty,
@@ -39,7 +39,7 @@ def score(task: Task, judged: Sequence[tuple[Attempt, Verdict]]) -> TaskScore:
         errors=dict(Counter(verdict.error_type for _, verdict in judged if verdict.error_type)),
         truncated=sum(attempt.truncated for attempt, _ in judged),
         linted=len(linted),
-        findings=dict(Counter(f"{one.kind}:{one.rule}" for one in findings)),
+        findings=dict(Counter(f"{finding.kind}:{finding.rule}" for finding in findings)),
     )
 
 

@@ -52,4 +52,4 @@ def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, max_tasks
 
 def first_passed(group: Group) -> Attempt | None:
     """Return the first attempt of a group that passed; None if none did."""
-    return next((one for one, verdict in zip(group.attempts, group.verdicts, strict=True) if passed(verdict)), None)
+    return next((attempt for attempt, verdict in zip(group.attempts, group.verdicts, strict=True) if passed(verdict)), None)

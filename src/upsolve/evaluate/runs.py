@@ -46,11 +46,11 @@ def load_evaluation(path: str | Path) -> Evaluation:
 def save_sweep(sweep: Sweep, path: str | Path) -> None:
     """Write a sweep, atomically."""
     evaluations = {part: getattr(sweep, part) for part in PARTS}
-    test = [*{id(one): one for one in evaluations.values() if one is not None}.values()]
+    test = [*{id(evaluation): evaluation for evaluation in evaluations.values() if evaluation is not None}.values()]
     data = {
         "version": SWEEP_VERSION,
         "name": sweep.name,
-        "dev": [asdict(one) for one in sweep.dev],
+        "dev": [asdict(evaluation) for evaluation in sweep.dev],
         "test": [asdict(one) for one in test],
         **{part: None if one is None else next(i for i, e in enumerate(test) if e is one) for part, one in evaluations.items()},
         "heldout_logp": sweep.heldout_logp,
@@ -69,9 +69,9 @@ def load_sweep(path: str | Path) -> Sweep:
     if data.get("version") != SWEEP_VERSION:
         return single(load_evaluation(path))
     try:
-        test = [evaluation_of(one) for one in data["test"]]
+        test = [evaluation_of(row) for row in data["test"]]
         evaluations: dict[str, Any] = {part: None if data[part] is None else test[data[part]] for part in PARTS}
-        dev = tuple(evaluation_of(one) for one in data["dev"])
+        dev = tuple(evaluation_of(row) for row in data["dev"])
         logp, tasks = data["heldout_logp"], data["heldout_tasks"]
         return Sweep(data["name"], dev, heldout_logp=logp, heldout_tasks=tasks, **evaluations)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:

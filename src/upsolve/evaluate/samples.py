@@ -56,13 +56,13 @@ class SampledModel:
         for start in range(0, len(missing), PORTION):
             before, sampled = len(by_task) * config.samples, dict[str, list[Attempt]]()
             try:
-                for one in self.sampler(
+                for sample in self.sampler(
                     missing[start : start + PORTION],
                     config=config,
                     author=self.model.name,
                     on_done=lambda done, before=before: report("sample", before + done, total),
                 ):
-                    sampled.setdefault(one.task_id, []).append(replace(one, token_ids=None, token_logps=None))
+                    sampled.setdefault(sample.task_id, []).append(replace(sample, token_ids=None, token_logps=None))
             finally:
                 complete = {name: samples for name, samples in sampled.items() if len(samples) == config.samples}
                 by_task |= complete

@@ -38,9 +38,9 @@ def best_temperature(evaluations: Sequence[Evaluation], k: int = 1) -> float:
     the lowest temperature is returned.
     """
     means: dict[float, float] = {}
-    for one in sorted(evaluations, key=lambda one: one.temperature or 0.0):
-        if values := task_pass_at_k(one.scores, k):
-            means[one.temperature or 0.0] = sum(values.values()) / len(values)
+    for evaluation in sorted(evaluations, key=lambda evaluation: evaluation.temperature or 0.0):
+        if values := task_pass_at_k(evaluation.scores, k):
+            means[evaluation.temperature or 0.0] = sum(values.values()) / len(values)
     return max(means, key=lambda temperature: means[temperature]) if means else min(e.temperature or 0.0 for e in evaluations)
 
 
@@ -59,17 +59,17 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
         ValueError: there are no sweeps, a sweep has other temperatures than the first, or a test task is in two sweeps.
     """
     first = sweeps[0] if sweeps else None
-    if first is None or any([e.temperature for e in one.dev] != [e.temperature for e in first.dev] for one in sweeps):
+    if first is None or any([e.temperature for e in sweep.dev] != [e.temperature for e in first.dev] for sweep in sweeps):
         raise ValueError("folds must have been measured at the same temperatures" if sweeps else "no folds to pool")
-    logps = [(one.heldout_logp, one.heldout_tasks) for one in sweeps if one.heldout_logp is not None]
+    logps = [(sweep.heldout_logp, sweep.heldout_tasks) for sweep in sweeps if sweep.heldout_logp is not None]
     tasks = sum(count for _, count in logps)
-    greedy = [one.greedy for one in sweeps if one.greedy is not None]
+    greedy = [sweep.greedy for sweep in sweeps if sweep.greedy is not None]
     return Sweep(
         name=first.name,
-        dev=tuple(joined([one.dev[index] for one in sweeps], distinct=False) for index in range(len(first.dev))),
-        best=joined([one.best for one in sweeps]),
-        many=joined([one.many for one in sweeps]),
-        hot=joined([one.hot for one in sweeps]),
+        dev=tuple(joined([sweep.dev[index] for sweep in sweeps], distinct=False) for index in range(len(first.dev))),
+        best=joined([sweep.best for sweep in sweeps]),
+        many=joined([sweep.many for sweep in sweeps]),
+        hot=joined([sweep.hot for sweep in sweeps]),
         greedy=joined(greedy) if len(greedy) == len(sweeps) else None,
         heldout_logp=sum(logp * count for logp, count in logps) / tasks if tasks else None,
         heldout_tasks=tasks,
@@ -78,22 +78,22 @@ def pooled(sweeps: Sequence[Sweep]) -> Sweep:
 
 def joined(evaluations: Sequence[Evaluation], *, distinct: bool = True) -> Evaluation:
     """Return one evaluation with the scores of several; with ``distinct``, a task in two of them is an error (ValueError)."""
-    scores = tuple(score for one in evaluations for score in one.scores)
+    scores = tuple(score for evaluation in evaluations for score in evaluation.scores)
     names = [score.task_id for score in scores]
     if distinct and len(names) != len(set(names)):
         raise ValueError("a test task is in two folds: were they split with the same data.split_seed?")
-    temperatures = {one.temperature for one in evaluations}
+    temperatures = {evaluation.temperature for evaluation in evaluations}
     return replace(
         evaluations[0],
         scores=scores,
         temperature=temperatures.pop() if len(temperatures) == 1 else None,
-        wall_seconds=sum(one.wall_seconds for one in evaluations),
+        wall_seconds=sum(evaluation.wall_seconds for evaluation in evaluations),
     )
 
 
 def defined_ks(sweeps: Sequence[Sweep], ks: Sequence[int]) -> tuple[int, ...]:
     """Return the k for which every sweep has enough samples for pass@k at its best temperature; (1,) if there are none."""
-    max_k = min((max((score.samples for score in one.many.scores), default=1) for one in sweeps), default=1)
+    max_k = min((max((score.samples for score in sweep.many.scores), default=1) for sweep in sweeps), default=1)
     return tuple(k for k in ks if k <= max_k) or (1,)
 
 

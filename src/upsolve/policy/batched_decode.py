@@ -73,10 +73,12 @@ class BatchedCache:
         self.reserve(tokens + 1)
         for layer, prefilled in prompt.items():
             if layer not in self.layers:
-                key, value = (one.new_zeros(len(self.length_B), one.shape[1], self.tokens, one.shape[3]) for one in prefilled)
+                key, value = (
+                    tensor.new_zeros(len(self.length_B), tensor.shape[1], self.tokens, tensor.shape[3]) for tensor in prefilled
+                )
                 self.layers[layer] = (key, value)
-            for cached, one in zip(self.layers[layer], prefilled, strict=True):
-                cached[slot, :, :tokens] = one[0]
+            for cached, prefix in zip(self.layers[layer], prefilled, strict=True):
+                cached[slot, :, :tokens] = prefix[0]
         self.length_B[slot] = tokens
 
     def keep(self, slots: list[int]) -> None:

@@ -115,7 +115,7 @@ def no_progress_bar() -> Generator[None]:
 
 def prune(models: Path) -> None:
     """Remove all but the ``KEPT`` most recently used conversions, and the temporary folders of conversions that were killed."""
-    folders = sorted((one for one in models.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime, reverse=True)
-    conversions = [one for one in folders if one.suffix != ".tmp"]
-    for old in [*conversions[KEPT:], *(one for one in folders if one.suffix == ".tmp")]:
+    folders = sorted((path for path in models.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime, reverse=True)
+    conversions = [folder for folder in folders if folder.suffix != ".tmp"]
+    for old in [*conversions[KEPT:], *(folder for folder in folders if folder.suffix == ".tmp")]:
         shutil.rmtree(old, ignore_errors=True)

@@ -79,7 +79,7 @@ def is_path(name: str) -> bool:
 def hint(path: Path) -> str:
     """Return the end of an error message: similar names of models in the folder of a path."""
     beside = path.parent.iterdir() if path.parent.is_dir() else ()
-    models = {one.name: one for one in beside if one.suffix == ".gguf" or (one / "config.json").is_file()}
+    models = {file.name: file for file in beside if file.suffix == ".gguf" or (file / "config.json").is_file()}
     names = [*models, *([BUILTIN] if path.parent == Path() else [])]
     close = get_close_matches(path.name, names, n=3)
     return f"; did you mean {' or '.join(str(models.get(name, name)) for name in close)}?" if close else ""

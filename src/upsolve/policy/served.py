@@ -254,7 +254,7 @@ def ids_of(choice: Json) -> tuple[int, ...] | None:
     """Return the sampled ids if the server returns them: ``token_ids`` (vLLM), or ``content`` with an ``id`` each (llama.cpp)."""
     content = (choice.get("logprobs") or {}).get("content") or []
     ids = choice.get("token_ids") or [entry.get("id") for entry in content]
-    return tuple(ids) if ids and all(isinstance(one, int) for one in ids) else None
+    return tuple(ids) if ids and all(isinstance(token, int) for token in ids) else None
 
 
 def logps_of(logprobs: Json | None, tokens: int | None) -> tuple[float, ...] | None:

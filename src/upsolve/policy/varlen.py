@@ -83,7 +83,7 @@ def varlen_attention(
     if varlen_attn is None or options.get("softcap"):
         raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.10")
     laid, window = options["sequences"], options.get("sliding_window")
-    query_T, key_T, value_T = (one.transpose(1, 2).flatten(0, 1).to(value.dtype) for one in (query, key, value))
+    query_T, key_T, value_T = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
     out = varlen_attn(
         query_T,
         key_T.index_select(0, laid.key_S),

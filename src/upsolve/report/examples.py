@@ -78,6 +78,6 @@ def rate(samples: Iterable[Sample]) -> float:
 
 def example(task: Task, before: Mapping[str, list[Sample]], after: Mapping[str, list[Sample]], *, worse: bool) -> Example:
     """Return the example of a task: a passed and a failed program that show the change."""
-    first = next(one for one in before[task.task_id] if (one[1] == "passed") == worse)
-    second = next(one for one in after[task.task_id] if (one[1] == "passed") != worse)
+    first = next(sample for sample in before[task.task_id] if (sample[1] == "passed") == worse)
+    second = next(sample for sample in after[task.task_id] if (sample[1] == "passed") != worse)
     return Example(task.task_id, task.prompt, *first, *second)

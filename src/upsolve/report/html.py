@@ -46,9 +46,11 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
     if any(sweep.dev for sweep in sweeps):
         pictures["pass@1 by temperature"] = pass_by_temperature(sweeps)
     if sweeps:
-        pictures["pass@1 by difficulty, each at its own best temperature"] = pass_by_difficulty([one.best for one in sweeps])
+        pictures["pass@1 by difficulty, each at its own best temperature"] = pass_by_difficulty(
+            [sweep.best for sweep in sweeps]
+        )
         pictures[f"Outcomes of the samples, {temperature_name(sweeps[-1].hot.temperature)}"] = outcomes(
-            [one.hot for one in sweeps]
+            [sweep.hot for sweep in sweeps]
         )
     if len(sweeps) > 1:
         pictures["Change in pass@1, task by task, each at its own best temperature"] = change_by_task(

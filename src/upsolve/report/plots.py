@@ -108,7 +108,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
     figure = Figure(figsize=(7.2, 2.8))
     axes = figure.add_subplot()
     for index, sweep in enumerate(sweeps):
-        values = {one.temperature: list(task_pass_at_k(one.scores, 1).values()) for one in sweep.dev}
+        values = {evaluation.temperature: list(task_pass_at_k(evaluation.scores, 1).values()) for evaluation in sweep.dev}
         points = [(at, mean_interval(task_values)) for at, task_values in values.items() if task_values and at is not None]
         if not points:
             continue

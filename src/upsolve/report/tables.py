@@ -76,7 +76,8 @@ def runs_table(runs: Sequence[RunResult]) -> Table:
 def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
     """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, as text."""
     best, greedy, hot = (
-        list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in (sweep.best, sweep.greedy, sweep.hot)
+        list(task_pass_at_k(evaluation.scores, 1).values()) if evaluation else []
+        for evaluation in (sweep.best, sweep.greedy, sweep.hot)
     )
     cells = [percent(sum(values) / len(values)) if values else "–" for values in (best, greedy, hot)]
     return f"{cells[0]} ({temperature_name(sweep.best.temperature)})", cells[1], cells[2]
@@ -85,8 +86,8 @@ def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
 def worth_table(runs: Sequence[RunResult]) -> Table:
     """Return gain(method) - gain(control) in percentage points for every run and every control."""
     rows = [
-        (one.method, one.control, interval_text(one.paired.difference), f"{one.paired.p_value:.4f}")
-        for one in worth_of_verdicts(runs)
+        (worth.method, worth.control, interval_text(worth.paired.difference), f"{worth.paired.p_value:.4f}")
+        for worth in worth_of_verdicts(runs)
     ]
     header = ("run", "control", "gain beyond the control, points", "p")
     return Table("What the verdicts are worth: pass@1, each model at its best temperature", header, tuple(rows))
@@ -136,7 +137,7 @@ def capability_table(change: Capability) -> Table:
 
 def comparison_row(label: str, comparison: Comparison, *, own: bool = False) -> tuple[str, ...]:
     """Return the row of a comparison; with ``own``, it names the temperature of each model."""
-    names = [f" ({temperature_name(one)})" if own else "" for one in comparison.temperatures]
+    names = [f" ({temperature_name(temperature)})" if own else "" for temperature in comparison.temperatures]
     cells = [f"{percent(mean)}{name}" for mean, name in zip(comparison.means, names, strict=True)]
     return (label, *cells, comparison.change)
 
@@ -149,13 +150,17 @@ def number_row(label: str, before: float | None, after: float | None) -> tuple[s
 
 def temperature_table(sweeps: Sequence[Sweep]) -> Table:
     """Return pass@1 in percent on the dev tasks of each sweep at each temperature, from which the best temperatures are chosen."""
-    temperatures = sorted({one.temperature for sweep in sweeps for one in sweep.dev if one.temperature is not None})
+    temperatures = sorted(
+        {evaluation.temperature for sweep in sweeps for evaluation in sweep.dev if evaluation.temperature is not None}
+    )
     rows: list[tuple[str, ...]] = []
     for temperature in temperatures:
-        evaluations = [next((one for one in sweep.dev if one.temperature == temperature), None) for sweep in sweeps]
-        values = [list(task_pass_at_k(one.scores, 1).values()) if one else [] for one in evaluations]
+        evaluations = [
+            next((evaluation for evaluation in sweep.dev if evaluation.temperature == temperature), None) for sweep in sweeps
+        ]
+        values = [list(task_pass_at_k(evaluation.scores, 1).values()) if evaluation else [] for evaluation in evaluations]
         rows.append((temperature_name(temperature), *(cell(mean_interval(scores)) if scores else "–" for scores in values)))
-    tasks = max((len(one.scores) for sweep in sweeps for one in sweep.dev), default=0)
+    tasks = max((len(evaluation.scores) for sweep in sweeps for evaluation in sweep.dev), default=0)
     return Table(f"pass@1 on {tasks} dev tasks, %: where temperatures are chosen", ("", *(s.name for s in sweeps)), tuple(rows))
 
 
@@ -172,7 +177,7 @@ def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str 
             tasks = sum(label in ("all", s.difficulty) for s in evaluations[0].scores)
             rows.append((f"{label} ({tasks})", f"pass@{k}", *cells))
     title = "pass@k, %, with 95 % intervals over tasks" + (f", {at}" if at else "")
-    names = [f"{one.name}, {temperature_name(one.temperature)}" for one in evaluations]
+    names = [f"{evaluation.name}, {temperature_name(evaluation.temperature)}" for evaluation in evaluations]
     return Table(title, ("tasks", "measure", *names), tuple(rows))
 
 
@@ -220,7 +225,7 @@ def profile_table(evaluations: Sequence[Evaluation]) -> Table:
         for name in dict.fromkeys(name for mix in linted for name in mix)
     ]
     rows.append(("wall time, s", *(number(e.wall_seconds, 0) for e in evaluations)))
-    names = [f"{one.name}, {temperature_name(one.temperature)}" for one in evaluations]
+    names = [f"{evaluation.name}, {temperature_name(evaluation.temperature)}" for evaluation in evaluations]
     return Table("Profile of the samples", ("", *names), tuple(rows))
 
 
@@ -233,8 +238,8 @@ def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
     """Return a table of the mean reward and the mean unweighted value of each part by status, and one of attempts left out or flagged."""
     rewards: dict[Status, list[float]] = {}
     parts: dict[tuple[Status, str], list[float]] = {}
-    for one in rewarded:
-        for verdict, value, components in zip(one.group.verdicts, one.rewards_G.tolist(), one.parts, strict=True):
+    for item in rewarded:
+        for verdict, value, components in zip(item.group.verdicts, item.rewards_G.tolist(), item.parts, strict=True):
             status = verdict.status if verdict else Status.UNSCORED
             rewards.setdefault(status, []).append(value)
             for part in components:
@@ -246,9 +251,9 @@ def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
         if status in rewards
     )
     left_out, flagged = Counter[str](), Counter[str]()
-    for one in rewarded:
-        left_out.update(one.left_out)
-        flagged.update(one.flagged)
+    for item in rewarded:
+        left_out.update(item.left_out)
+        flagged.update(item.flagged)
     counts = [(f"left out: {reason}", str(count)) for reason, count in left_out.most_common()]
     counts += [(f"flagged: {reason}", str(count)) for reason, count in flagged.most_common()]
     tables = [Table("Rewards of the training attempts, means", ("status", "attempts", "reward", *names), rows)]

@@ -70,9 +70,9 @@ def asserted(tree: ast.AST) -> Iterator[Pair]:
     for node in ast.walk(tree):
         match node:
             case ast.Compare(left=ast.Call(args=arguments), comparators=[right]):
-                inputs, result = [literal(one) for one in arguments], literal(right)
+                inputs, result = [literal(argument) for argument in arguments], literal(right)
                 if result is not None and None not in inputs:
-                    yield tuple(sorted(str(one) for one in inputs)), result
+                    yield tuple(sorted(str(value) for value in inputs)), result
             case _:
                 pass
 
@@ -109,7 +109,7 @@ def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
 
 def items(node: ast.expr | None) -> list[str | None]:
     """Return the text of a key; of a tuple, the texts of its members."""
-    return [literal(one) for one in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
+    return [literal(member) for member in node.elts] if isinstance(node, ast.Tuple) else [literal(node)]
 
 
 def compared(test: ast.expr) -> list[str | None]:

@@ -104,7 +104,7 @@ def penalty(verdict: Verdict, *, names: tuple[str, ...], kind: str, cost: Callab
         return None
     if unreadable(verdict, *names):
         return -1.0
-    return 0.0 - min(1.0, math.fsum(cost(one.rule) for one in findings_of(verdict, kind)))
+    return 0.0 - min(1.0, math.fsum(cost(finding.rule) for finding in findings_of(verdict, kind)))
 
 
 def lint(verdict: Verdict, costs: Mapping[Severity, float]) -> float | None:
@@ -132,7 +132,7 @@ def clean_lines(code: str, verdict: Verdict) -> float | None:
         return None
     starts = line_starts(code)
     full = {line for line, (a, b) in enumerate(pairwise(starts), 1) if not code[a:b].isspace() and b > a}
-    bad = {line for one in findings_of(verdict, "lint", "security", "syntax") for line in lines_of(one)} & {
+    bad = {line for finding in findings_of(verdict, "lint", "security", "syntax") for line in lines_of(finding)} & {
         *range(1, len(starts))
     }
     lines = full | bad
@@ -145,7 +145,7 @@ def complexity(verdict: Verdict, free: int) -> float | None:
         return None
     if unreadable(verdict, "complexity"):
         return -1.0
-    largest = max((one.value or 1.0 for one in findings_of(verdict, "complexity")), default=1.0)
+    largest = max((finding.value or 1.0 for finding in findings_of(verdict, "complexity")), default=1.0)
     return 0.0 - min(1.0, max(0.0, (largest - free) / free))
 
 

@@ -67,6 +67,6 @@ def with_outcome(own: Verdict, outcome: Verdict, kind: str) -> Verdict:
         error_message=outcome.error_message,
         error_line=None,
         executed_lines=None,
-        findings=tuple(one for one in own.findings if one.kind not in OF_OUTCOME),
+        findings=tuple(finding for finding in own.findings if finding.kind not in OF_OUTCOME),
         judge=f"{kind}:{own.judge}",
     )

@@ -175,11 +175,11 @@ def by_blame(inputs: CreditInput) -> Floats:
 
 def by_findings(inputs: CreditInput) -> Floats:
     """Distribute the value over the component's findings, in proportion to their costs; over the syntax errors if the code does not parse."""
-    costs = costs_of(inputs) or [(one, 1.0) for one in findings_of(inputs.judged.verdict, "syntax")]
+    costs = costs_of(inputs) or [(finding, 1.0) for finding in findings_of(inputs.judged.verdict, "syntax")]
     total = sum(cost for _, cost in costs)
     if not total:
         return by_uniform(inputs)
-    shares = [distribute(inputs.part.value * cost / total, inputs.tokens_at([one]), inputs.code_R) for one, cost in costs]
+    shares = [distribute(inputs.part.value * cost / total, inputs.tokens_at([found]), inputs.code_R) for found, cost in costs]
     return np.sum(shares, axis=0)
 
 
@@ -188,10 +188,10 @@ def costs_of(inputs: CreditInput) -> list[tuple[Finding, float]]:
     name, config = inputs.part.name, inputs.config
     findings = findings_of(inputs.judged.verdict, name)
     if name == "lint":
-        return [(one, lint_cost(one.rule, config.severity)) for one in findings]
+        return [(finding, lint_cost(finding.rule, config.severity)) for finding in findings]
     if name == "complexity":
-        return [(one, max(0.0, (one.value or 0.0) - config.complexity)) for one in findings]
-    return [(one, 1.0) for one in findings]
+        return [(finding, max(0.0, (finding.value or 0.0) - config.complexity)) for finding in findings]
+    return [(finding, 1.0) for finding in findings]
 
 
 def by_each(inputs: CreditInput) -> Floats:

@@ -157,8 +157,8 @@ def printed_literals(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="print") | ast.Attribute(attr="write"), args=arguments):
-                for one in arguments:
-                    if (text := literal(one)) is not None:
+                for argument in arguments:
+                    if (text := literal(argument)) is not None:
                         yield text
             case _:
                 pass

@@ -70,7 +70,7 @@ def choose(
         answers = evaluate_queries(rewarded, config, number, seed, starts)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    everything = {(g, i) for g, one in enumerate(rewarded) for i in range(len(one.rewards_G))}
+    everything = {(g, i) for g, item in enumerate(rewarded) for i in range(len(item.rewards_G))}
     groups = {g for (g,) in answers["groups"]} if config.groups else set(range(len(rewarded)))
     selected = set(answers["attempts"]) if config.attempts else everything
     weights = {(g, i): weight_of(value, config.weight) for g, i, value in answers.get("weight", ())}
@@ -90,12 +90,12 @@ def evaluate_queries(
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
     insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
     with selection_table() as table:
-        for group_id, one in enumerate(rewarded):
-            shared = group_columns(one) | {"group_id": group_id, "round": number}
-            for i, attempt in enumerate(one.group.attempts):
+        for group_id, item in enumerate(rewarded):
+            shared = group_columns(item) | {"group_id": group_id, "round": number}
+            for i, attempt in enumerate(item.group.attempts):
                 row = (
                     shared
-                    | attempt_columns(one, i)
+                    | attempt_columns(item, i)
                     | start_columns(starts[group_id][i] if starts else None)
                     | {"place": i, "chance": chance(attempt, number, seed)}
                 )

@@ -39,10 +39,14 @@ def characters(code: str, findings: Iterable[Finding], *, whole_lines: bool) -> 
     """
     starts = line_starts(code)
     marked_N = np.zeros(starts[-1], dtype=np.bool_)
-    for one in findings:
-        last = one.end_line or one.line
-        start = position(starts, one.line, 1 if whole_lines else one.column)
-        end = position(starts, last + 1, 1) if whole_lines or one.end_column is None else position(starts, last, one.end_column)
+    for finding in findings:
+        last = finding.end_line or finding.line
+        start = position(starts, finding.line, 1 if whole_lines else finding.column)
+        end = (
+            position(starts, last + 1, 1)
+            if whole_lines or finding.end_column is None
+            else position(starts, last, finding.end_column)
+        )
         start = min(start, max(0, starts[-1] - 1))
         marked_N[start : max(end, start + 1)] = True
     return marked_N
@@ -85,7 +89,7 @@ def valid_characters(code: str, verdict: Verdict) -> int:
     not compile and has no finding that says where counts as invalid from the start.
     """
     starts = line_starts(code)
-    errors = [one for one in verdict.findings if one.kind == "syntax"]
-    measured = [one for one in errors if one.value is not None] or errors
+    errors = [finding for finding in verdict.findings if finding.kind == "syntax"]
+    measured = [error for error in errors if error.value is not None] or errors
     positions = [min(position(starts, one.line, one.column), max(0, starts[-1] - 1)) for one in measured]
     return min(positions, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])

@@ -60,7 +60,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     if recipe.objective.record.unit != "pair":
         check_group_size(selected, recipe.data)
     verdicts = [verdict for group in selected for verdict in group.verdicts if verdict is not None]
-    if recipe.reward.mask_unexecuted and not source.rounds and all(one.executed_lines is None for one in verdicts):
+    if recipe.reward.mask_unexecuted and not source.rounds and all(verdict.executed_lines is None for verdict in verdicts):
         raise ConfigError(
             f"reward.mask_unexecuted: no verdict of {recipe.data.archive} has executed lines; record them by `upsolve verify --lines`"
         )

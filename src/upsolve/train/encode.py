@@ -65,12 +65,12 @@ class EncodedGroup:
     @property
     def tokens(self) -> int:
         """P + sum of R: tokens of the group in a packed row."""
-        return len(self.prompt_P) + sum(len(one.ids_R) for one in self.attempts)
+        return len(self.prompt_P) + sum(len(attempt.ids_R) for attempt in self.attempts)
 
     def attempt_keys(self) -> list[str]:
         """Return a content key for each attempt: hash of prompt and completion ids."""
         prompt = str(self.prompt_P)
-        return [content_id(prompt, str(one.ids_R)) for one in self.attempts]
+        return [content_id(prompt, str(attempt.ids_R)) for attempt in self.attempts]
 
 
 def mean(arrays: Sequence[Floats]) -> Floats:
@@ -81,16 +81,18 @@ def mean(arrays: Sequence[Floats]) -> Floats:
 def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
     """Return each distinct attempt once, with its count, and the mean of its copies' advantages, rewards and values."""
     copies: dict[tuple[int, ...], list[EncodedAttempt]] = {}
-    for one in attempts:
-        copies.setdefault(one.ids_R, []).append(one)
+    for attempt in attempts:
+        copies.setdefault(attempt.ids_R, []).append(attempt)
     return tuple(
         replace(
             same[0],
-            advantages_R=mean([one.advantages_R for one in same]),
-            rewards_R=None if same[0].rewards_R is None else mean([one.rewards_R for one in same if one.rewards_R is not None]),
-            value=float(np.mean([one.value for one in same])),
+            advantages_R=mean([attempt.advantages_R for attempt in same]),
+            rewards_R=None
+            if same[0].rewards_R is None
+            else mean([attempt.rewards_R for attempt in same if attempt.rewards_R is not None]),
+            value=float(np.mean([attempt.value for attempt in same])),
             count=len(same),
-            sampler_logps_R=next((one.sampler_logps_R for one in same if one.sampler_logps_R is not None), None),
+            sampler_logps_R=next((attempt.sampler_logps_R for attempt in same if attempt.sampler_logps_R is not None), None),
         )
         for same in copies.values()
     )

@@ -72,9 +72,9 @@ class TrainGroups:
 def counts_of(rewarded: Sequence[Rewarded]) -> TrainGroups:
     """Return no groups, only the counts of attempts without a reward and of flagged ones."""
     left_out, flagged = Counter[str](), Counter[str]()
-    for one in rewarded:
-        left_out.update({f"attempts: {reason}": count for reason, count in one.left_out.items()})
-        flagged.update(one.flagged)
+    for item in rewarded:
+        left_out.update({f"attempts: {reason}": count for reason, count in item.left_out.items()})
+        flagged.update(item.flagged)
     return TrainGroups([], left_out, flagged)
 
 
@@ -91,7 +91,9 @@ def group_seed(group: Group, seed: int) -> int:
 
 def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
     """Return log-probabilities [G], nats, that the authors gave their attempts; nan where unknown."""
-    return np.array([np.nan if one.behavior_logp is None else one.behavior_logp for one in attempts], dtype=np.float64)
+    return np.array(
+        [np.nan if attempt.behavior_logp is None else attempt.behavior_logp for attempt in attempts], dtype=np.float64
+    )
 
 
 def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: AdvantageConfig, *, seed: int) -> TrainGroup:
@@ -108,7 +110,7 @@ def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: Advantag
 def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
     """Return groups as sampled, with advantages; groups without a reward are left out."""
     result = counts_of(rewarded)
-    usable = (one for one in rewarded if len(one.rewards_G))
+    usable = (item for item in rewarded if len(item.rewards_G))
     result.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in usable)
     return result
 
@@ -130,13 +132,13 @@ def draw_groups(
     """
     random = np.random.default_rng([data.seed, epoch])
     result = counts_of(rewarded)
-    for one in rewarded:
-        drawn = sample_mixed(one, data.group_size, data.groups_per_task, random)
-        if not drawn and config.record.selects and any(passed(verdict) for verdict in one.group.verdicts):
-            drawn = [sample_imitated(one, data.group_size, random)]
+    for item in rewarded:
+        drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
+        if not drawn and config.record.selects and any(passed(verdict) for verdict in item.group.verdicts):
+            drawn = [sample_imitated(item, data.group_size, random)]
         if not drawn:
-            result.left_out[f"tasks: {reason_left_out(one, data.group_size)}"] += 1
-        result.groups.extend(with_advantages(one, indices, config, seed=data.seed) for indices in drawn)
+            result.left_out[f"tasks: {reason_left_out(item, data.group_size)}"] += 1
+        result.groups.extend(with_advantages(item, indices, config, seed=data.seed) for indices in drawn)
     return result if in_order else result.shuffled(random)
 
 

@@ -31,8 +31,8 @@ def start_likelihoods(
         One list per group with one entry per attempt; None for attempts that are empty or too long to be trained on.
     """
     codec, groups, ids = encoding.codec, list[EncodedGroup](), list[list[tuple[int, ...]]]()
-    for one in rewarded:
-        prompt, ids_G = codec.prompt(one.group.task).ids_P, [codec.ids_of(attempt) for attempt in one.group.attempts]
+    for item in rewarded:
+        prompt, ids_G = codec.prompt(item.group.task).ids_P, [codec.ids_of(attempt) for attempt in item.group.attempts]
         fits = {ids_R for ids_R in ids_G if ids_R and len(prompt) + len(ids_R) <= encoding.max_tokens}
         attempts = tuple(EncodedAttempt(ids_R, np.zeros(len(ids_R), np.float32)) for ids_R in sorted(fits))
         groups.append(EncodedGroup(prompt, attempts))

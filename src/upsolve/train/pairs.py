@@ -93,13 +93,15 @@ def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epo
     """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; different pairs in every epoch."""
     random = np.random.default_rng([data.seed, epoch])
     result = counts_of(rewarded)
-    for one in rewarded:
-        pairs = build_pairs(one.group, kind, random, max_pairs=data.groups_per_task)
+    for item in rewarded:
+        pairs = build_pairs(item.group, kind, random, max_pairs=data.groups_per_task)
         if not pairs:
             result.left_out[f"tasks: no pair by {kind}"] += 1
         for pair in pairs:
-            parts = tuple(one.parts[i] for i in pair)
-            result.groups.append(TrainGroup(group_of(one.group, pair), one.rewards_G[list(pair)], np.array([1.0, -1.0]), parts))
+            parts = tuple(item.parts[i] for i in pair)
+            result.groups.append(
+                TrainGroup(group_of(item.group, pair), item.rewards_G[list(pair)], np.array([1.0, -1.0]), parts)
+            )
     return result.shuffled(random)
 
 

@@ -81,7 +81,8 @@ def advantages_of(
         else draw_groups(old.rewarded, data, advantage, epoch=number, in_order=ordered)
     )
     sampled, of_archive = (
-        replace(one, left_out=one.left_out + part.left_out) for one, part in ((sampled, new), (of_archive, old))
+        replace(chosen_groups, left_out=chosen_groups.left_out + part.left_out)
+        for chosen_groups, part in ((sampled, new), (of_archive, old))
     )
     if max_stored is None:
         return of_archive

@@ -123,13 +123,13 @@ def drift_metrics(tally: Tally) -> dict[str, float]:
     ``drift``: mean |log pi_old/mu|, nats; ``drift_k3``: estimate of KL(mu || pi_old), nats per token; ``drift_max``: the largest
     |log pi_old/mu|; ``sampler_known``: share of tokens; ``corrected``: share of all tokens whose weight was truncated or masked.
     """
-    known = sum(one.tokens for one in tally.drifts)
+    known = sum(drift.tokens for drift in tally.drifts)
     if not known:
         return {}
     return {
-        "drift": sum(one.absolute for one in tally.drifts) / known,
-        "drift_k3": sum(one.k3 for one in tally.drifts) / known,
-        "drift_max": max(one.most for one in tally.drifts),
+        "drift": sum(drift.absolute for drift in tally.drifts) / known,
+        "drift_k3": sum(drift.k3 for drift in tally.drifts) / known,
+        "drift_max": max(drift.most for drift in tally.drifts),
         "sampler_known": known / tally.tokens,
         "corrected": tally.corrected / tally.tokens,
     }

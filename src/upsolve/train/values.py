@@ -40,23 +40,27 @@ def with_gae(
     advantages: list[NDArray[np.float64]] = []
     weights: list[NDArray[np.float64]] = []
     returns: dict[str, Floats] = {}
-    for key, one in keyed(groups):
-        assert one.rewards_R is not None, "encoded for gae"
-        rewards_R = one.rewards_R.astype(np.float64)
+    for key, encoded in keyed(groups):
+        assert encoded.rewards_R is not None, "encoded for gae"
+        rewards_R = encoded.rewards_R.astype(np.float64)
         if kl.coefficient and kl.place == "reward" and scores.reference is not None:
             rewards_R = less_kl(rewards_R, (scores.old[key] - scores.reference[key]).astype(np.float64), beta=kl.coefficient)
         token_advantages, token_returns = gae(
             rewards_R, scores.values[key].astype(np.float64), gamma=config.gamma, decay=config.decay
         )
         advantages.append(token_advantages)
-        weights.append(one.count * (np.ones(len(token_advantages)) if one.mask_R is None else one.mask_R.astype(np.float64)))
+        weights.append(
+            encoded.count * (np.ones(len(token_advantages)) if encoded.mask_R is None else encoded.mask_R.astype(np.float64))
+        )
         returns[key] = token_returns.astype(np.float32)
     ends = np.cumsum([len(token_advantages) for token_advantages in advantages])[:-1]
     advantages_T, weights_T = np.concatenate(advantages), np.concatenate(weights)
     if config.whiten:
         advantages_T = whiten(advantages_T, weights_T)
     parts = iter(np.split(advantages_T, ends))
-    return [replace(group, attempts=tuple(masked(one, next(parts)) for one in group.attempts)) for group in groups], returns
+    return [
+        replace(group, attempts=tuple(masked(attempt, next(parts)) for attempt in group.attempts)) for group in groups
+    ], returns
 
 
 def keyed(groups: Sequence[EncodedGroup]) -> list[tuple[str, EncodedAttempt]]:
@@ -64,10 +68,10 @@ def keyed(groups: Sequence[EncodedGroup]) -> list[tuple[str, EncodedAttempt]]:
     return [pair for group in groups for pair in zip(group.attempt_keys(), group.attempts, strict=True)]
 
 
-def masked(one: EncodedAttempt, advantages_R: NDArray[np.float64]) -> EncodedAttempt:
+def masked(attempt: EncodedAttempt, advantages_R: NDArray[np.float64]) -> EncodedAttempt:
     """Return an attempt with new advantages, 0 for masked tokens."""
-    kept = advantages_R if one.mask_R is None else advantages_R * one.mask_R
-    return replace(one, advantages_R=kept.astype(np.float32))
+    kept = advantages_R if attempt.mask_R is None else advantages_R * attempt.mask_R
+    return replace(attempt, advantages_R=kept.astype(np.float32))
 
 
 def value_metrics(scores: FrozenScores) -> dict[str, float]:

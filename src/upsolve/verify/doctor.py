@@ -81,17 +81,17 @@ def first_of_each(todo: Sequence[Try]) -> list[Try]:
 
 def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None) -> Iterator[Check]:
     """Run attacks group by group, and yield a check per attack and one per group for what the attacks left behind."""
-    numbers, total = count(1), sum(len(one.pairs()) for one in todo if not one.missing())
+    numbers, total = count(1), sum(len(planned.pairs()) for planned in todo if not planned.missing())
 
     def on_done(_place: int, _verdict: Verdict) -> None:
         if progress:
             progress(next(numbers), total)
 
-    for wants, group in groupby(todo, lambda one: one.attack.wants):
+    for wants, group in groupby(todo, lambda planned: planned.attack.wants):
         before, members = traces(), [*group]
-        pairs = [pair for one in members if not one.missing() for pair in one.pairs()]
+        pairs = [pair for trial in members if not trial.missing() for pair in trial.pairs()]
         verdicts = iter(verify(pairs, how, on_done=on_done))
-        yield from (tried(one, [] if one.missing() else [next(verdicts) for _ in one.pairs()]) for one in members)
+        yield from (tried(trial, [] if trial.missing() else [next(verdicts) for _ in trial.pairs()]) for trial in members)
         left = sorted(traces() - before)
         yield Check(wants, "left behind", not left, required=True, detail=", ".join(left) or "nothing")
 

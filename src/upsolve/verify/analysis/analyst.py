@@ -77,10 +77,10 @@ def analyse(chunk: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], 
     sources = [source_of(*pair, verdict) for pair, verdict in zip(chunk, verdicts, strict=True)]
     findings: list[list[Finding]] = [[] for _ in sources]
     for name in names:
-        indices = [index for index, one in enumerate(sources) if one.language == "python" or name in ANY_LANGUAGE]
+        indices = [index for index, source in enumerate(sources) if source.language == "python" or name in ANY_LANGUAGE]
         for index, more in zip(indices, analyst().findings(name, [sources[index] for index in indices]), strict=True):
             findings[index] += limit_findings(
-                name, [one for one in more if name != "lint" or one.kind == "lint" or one.kind not in names]
+                name, [finding for finding in more if name != "lint" or finding.kind == "lint" or finding.kind not in names]
             )
     done = tools(tuple(names))
     return [
@@ -99,9 +99,9 @@ def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
 
 def merge_findings(first: Sequence[Finding], others: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return findings of the judge, then those of analyses by position; of duplicates, the one of the analysis is kept."""
-    duplicates = {(one.kind, one.rule, one.line) for one in others}
-    ordered = sorted(others, key=lambda one: (one.line, one.column, one.kind, one.rule))
-    return (*(one for one in first if (one.kind, one.rule, one.line) not in duplicates), *ordered)
+    duplicates = {(finding.kind, finding.rule, finding.line) for finding in others}
+    ordered = sorted(others, key=lambda finding: (finding.line, finding.column, finding.kind, finding.rule))
+    return (*(finding for finding in first if (finding.kind, finding.rule, finding.line) not in duplicates), *ordered)
 
 
 class Analyst:

@@ -15,10 +15,10 @@ def analysed(verdict: Verdict, *names: str) -> bool:
 
 def findings_of(verdict: Verdict, *kinds: str) -> list[Finding]:
     """Return the findings of these kinds, without Ruff's rules on how a file ends."""
-    return [one for one in verdict.findings if one.kind in kinds and one.rule not in FILE_END]
+    return [finding for finding in verdict.findings if finding.kind in kinds and finding.rule not in FILE_END]
 
 
 def unreadable(verdict: Verdict, *names: str) -> bool:
     """Return True if the findings may be incomplete: the code does not parse, an analysis crashed, or findings were dropped."""
-    crashed = any(one.kind == "analysis" and one.rule in names for one in verdict.findings)
+    crashed = any(finding.kind == "analysis" and finding.rule in names for finding in verdict.findings)
     return crashed or verdict.status is Status.COMPILE_ERROR or bool(findings_of(verdict, "syntax"))

@@ -28,7 +28,9 @@ def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
     by_program: dict[int, list[Finding]] = {}
     for row in rows:
         by_program.setdefault(int(Path(row["location"]["path"]).stem), []).append(finding(row))
-    broken = {number for number, findings in by_program.items() if any(one.rule == "invalid-syntax" for one in findings)}
+    broken = {
+        number for number, findings in by_program.items() if any(finding.rule == "invalid-syntax" for finding in findings)
+    }
     return [() if number in broken else tuple(by_program.get(number, ())) for number in range(len(sources))]
 
 

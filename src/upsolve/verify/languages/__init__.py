@@ -193,7 +193,7 @@ def languages() -> Mapping[str, Language]:
     built_in, added = (
         [read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))] for folders in ([FOLDER], own)
     )
-    return {name: one for one in (*built_in, *offered(), *added) for name in (one.name, *one.aliases)}
+    return {name: record for record in (*built_in, *offered(), *added) for name in (record.name, *record.aliases)}
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ __all__ = ["is_prepared", "preparable", "prepare"]
 
 def preparable() -> list[Language]:
     """Return the languages with a ``prepare`` script whose tools are installed."""
-    by_name = {one.name: one for one in languages().values()}
+    by_name = {language.name: language for language in languages().values()}
     return [one for one in by_name.values() if one.prepare and not one.missing()]
 
 

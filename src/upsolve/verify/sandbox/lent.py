@@ -180,7 +180,7 @@ def name_of(value: Any) -> tuple[str, str] | None:
 def getter_parts(value: Any) -> list[Any]:
     """Return the arguments that made one of GETTERS; empty if they are not plain names and numbers."""
     kind, args = value.__reduce__()[:2]
-    return [*args] if kind is type(value) and all(type(one) in (str, int) for one in args) else []
+    return [*args] if kind is type(value) and all(type(argument) in (str, int) for argument in args) else []
 
 
 def is_power(name: str) -> bool:
@@ -207,13 +207,13 @@ def imports(code: types.CodeType) -> bool:
     """Return whether code or a function defined in it imports anything."""
     import opcode  # seldom needed
 
-    inner = any(imports(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    inner = any(imports(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return inner or opcode.opmap["IMPORT_NAME"] in code.co_code[::2]
 
 
 def names_in(code: types.CodeType) -> set[str]:
     """Return the global names and attributes that code and the functions defined in it use."""
-    inner = [names_in(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    inner = [names_in(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return {*code.co_names}.union(*inner)
 
 

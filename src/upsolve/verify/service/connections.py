@@ -31,9 +31,9 @@ class BoundedProtocol(H11Protocol):
         self.since = self.loop.time()
         self.deadline = self.loop.call_later(HEAD_SECONDS, self.close_waiting)
         others: Any = self.connections
-        waiting = [one for one in others if not one.has_request]
+        waiting = [connection for connection in others if not connection.has_request]
         if len(waiting) > MOST_WAITING:
-            min(waiting, key=lambda one: one.since).close_waiting()
+            min(waiting, key=lambda connection: connection.since).close_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline."""

@@ -88,7 +88,7 @@ def compositions(seed: int) -> Iterator[tuple[Composition, int]]:
 def repeated(items: Sequence[Composition], rng: Random) -> Iterator[tuple[Composition, int]]:
     """Yield compositions in a random order, endlessly, each with the number of the pass, from 0."""
     order = rng.sample(items, len(items))
-    yield from ((one, number) for number in count() for one in order)
+    yield from ((item, number) for number in count() for item in order)
 
 
 def can_join(join: MakeJoin, *goals: MakeGoal) -> bool:

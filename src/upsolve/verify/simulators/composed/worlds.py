@@ -19,7 +19,7 @@ def worlds(goal: Goal, rng: Random) -> list[World]:
     """Return the worlds of a task: they cover every branch of the goal, and no two are equal."""
     while True:
         candidates = [world(goal, number, rng) for number in range(WORLDS)]
-        ways = {goal.outcome(one).branch for one in candidates}
+        ways = {goal.outcome(candidate).branch for candidate in candidates}
         if len(ways) == goal.branches and all(a != b for a, b in itertools.combinations(candidates, 2)):
             return candidates
 
