@@ -14,7 +14,7 @@ from upsolve.errors import ConfigError, JudgeError
 from upsolve.verify.service.auth_middleware import AuthMiddleware, RefusedError
 from upsolve.verify.service.sandbox_fusion import CodeRequest
 from upsolve.verify.service.scheduler import Service
-from upsolve.verify.service.schemas import Asked
+from upsolve.verify.service.schemas import VerifyRequest
 
 __all__ = ["application", "serve"]
 
@@ -35,7 +35,7 @@ def application(service: Service) -> AuthMiddleware:
             ):  # immediately, not at garbage collection
                 await super().stream_response(send)
 
-    async def verify(body: Asked) -> StreamingResponse:
+    async def verify(body: VerifyRequest) -> StreamingResponse:
         stream = service.verify(body)
         await anext(stream)  # raises here if the request is refused, before the answer has begun
         return Lines(stream, media_type="application/x-ndjson")

@@ -25,7 +25,7 @@ SILENCE_SECONDS = 60.0
 Pairs = dict[int, tuple[Task, Attempt]]
 
 
-class CutError(Exception):
+class IncompleteAnswerError(Exception):
     """The answer is incomplete, or the server asks for a retry; holds the delay in seconds."""
 
     def __init__(self, why: str, seconds: float = 1.0) -> None:
@@ -33,7 +33,7 @@ class CutError(Exception):
         self.seconds = seconds
 
 
-class LargeError(Exception):
+class TooLargeError(Exception):
     """The request is too large for the server."""
 
 
@@ -67,11 +67,11 @@ class Remote:
                     heard = time.monotonic()
                     if left.pop(index, None):
                         yield index, verdict
-            except CutError as error:
+            except IncompleteAnswerError as error:
                 if time.monotonic() - heard > self.patience_seconds:
                     raise JudgeError(f"{self.url}: {error}; {len(left)} attempts have no verdict") from error
                 time.sleep(error.seconds)
-            except LargeError as error:
+            except TooLargeError as error:
                 if len(left) == 1:
                     raise JudgeError(f"{self.url}: {error}") from error
                 middle = [*left][len(left) // 2]
@@ -79,7 +79,7 @@ class Remote:
                 left = {index: pair for index, pair in left.items() if index >= middle}
 
     def ask(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
-        """Send one request; raise CutError if the answer is incomplete."""
+        """Send one request; raise IncompleteAnswerError if the answer is incomplete."""
         indices = [*left]
         request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], how), self.headers)  # noqa: S310
         try:
@@ -93,8 +93,8 @@ class Remote:
                     if record:
                         yield indices[record.pop("place")], from_row(Verdict, record)
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a truncated line is not JSON
-            raise CutError(f"the connection was lost: {error!r}") from error
-        raise CutError("the answer was cut off")
+            raise IncompleteAnswerError(f"the connection was lost: {error!r}") from error
+        raise IncompleteAnswerError("the answer was cut off")
 
 
 def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Remote:
@@ -130,9 +130,9 @@ def opened(request: urllib.request.Request) -> Any:
         if 300 <= error.code < 400:
             raise JudgeError(f"{request.full_url}: redirects to {elsewhere}; name that address if you trust it") from None
         if error.code == 413:
-            raise LargeError(why) from None
+            raise TooLargeError(why) from None
         if error.code in (429, 502, 503, 504):
-            raise CutError(why, float(wait) if wait.isdigit() else 1.0) from None
+            raise IncompleteAnswerError(why, float(wait) if wait.isdigit() else 1.0) from None
         raise JudgeError(f"{request.full_url}: {why}") from None
 
 

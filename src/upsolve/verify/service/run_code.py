@@ -11,7 +11,7 @@ from upsolve.verify.limits import Judging
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
-__all__ = ["Program", "Ran", "run_program"]
+__all__ = ["Program", "ProgramResult", "run_program"]
 
 FETCH = """
 import json, os, sys
@@ -40,7 +40,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramResult:
     """How a program was built and ran."""
 
     built: Exit | None = None
@@ -51,7 +51,7 @@ class Ran:
     """The requested files that exist."""
 
 
-def run_program(program: Program, how: Judging) -> Ran:
+def run_program(program: Program, how: Judging) -> ProgramResult:
     """Build and run a program.
 
     Raises:
@@ -68,10 +68,10 @@ def run_program(program: Program, how: Judging) -> Ran:
         if compiled:
             built = finished(build_job(tools, files, seconds=program.build_seconds), how)
             if built.returncode != 0:
-                return Ran(built)
+                return ProgramResult(built)
         job = run_job(tools, None if compiled else files, program.stdin, how=how)
     ended = finished(job, how)
-    return Ran(built, ended, fetched(program.fetch, job.profile, how) if program.fetch else {})
+    return ProgramResult(built, ended, fetched(program.fetch, job.profile, how) if program.fetch else {})
 
 
 def python_job(program: Program, how: Judging) -> Job:

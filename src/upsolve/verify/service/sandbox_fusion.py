@@ -12,7 +12,7 @@ from upsolve.verify.judge.programs import COMPILE_SECONDS, encoded
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.sandbox.runner import Exit
-from upsolve.verify.service.run_code import Program, Ran
+from upsolve.verify.service.run_code import Program, ProgramResult
 
 __all__ = ["CodeRequest", "answer_of", "broken", "program_of"]
 
@@ -80,7 +80,7 @@ def decoded(name: str, data: str) -> bytes:
         raise ValueError(f"files: {name!r} is not base64: {error}") from error
 
 
-def answer_of(ran: Ran, how: Judging) -> dict[str, Any]:
+def answer_of(ran: ProgramResult, how: Judging) -> dict[str, Any]:
     """Return the answer to a request: Failed if the program fails or exceeds a limit, SandboxError if the sandbox fails."""
     ends = [end for end in (ran.built, ran.ended) if end]
     good = all(end.returncode == 0 and not end.timed_out for end in ends)

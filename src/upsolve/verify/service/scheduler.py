@@ -21,7 +21,7 @@ from upsolve.verify.sandbox.runner import LONGEST_JUDGED, demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.run_code import Program, run_program
 from upsolve.verify.service.sandbox_fusion import CodeRequest, answer_of, broken, program_of
-from upsolve.verify.service.schemas import Asked, judging_of, pairs_of
+from upsolve.verify.service.schemas import VerifyRequest, judging_of, pairs_of
 
 __all__ = ["Bounds", "Service"]
 
@@ -115,14 +115,14 @@ class Service:
             del self.batches[batch]
             batch.stop()
 
-    def read(self, request: Asked) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
+    def read(self, request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
         """Return the pairs to judge, unscored verdicts for invalid records, and the settings."""
         try:
             return *pairs_of(request), judging_of(request, self.how, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
 
-    async def verify(self, request: Asked) -> AsyncGenerator[bytes]:
+    async def verify(self, request: VerifyRequest) -> AsyncGenerator[bytes]:
         """Yield an empty chunk once a request is admitted, then verdicts as lines of JSON, and their number last."""
         pairs, bad, how = await asyncio.to_thread(self.read, request)
         with self.admitted(len(request.attempts), how) as batch:

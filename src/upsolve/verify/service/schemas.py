@@ -13,13 +13,13 @@ from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.pool import Numbered
 
-__all__ = ["Asked", "judging_of", "pairs_of"]
+__all__ = ["VerifyRequest", "judging_of", "pairs_of"]
 
 MOST_REPEATS = 10
 R = TypeVar("R", bound=Task | Attempt)
 
 
-class LimitsAsked(BaseModel, extra="forbid"):
+class RequestLimits(BaseModel, extra="forbid"):
     """Limits of an attempt; None: the server's default."""
 
     wall_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -30,18 +30,18 @@ class LimitsAsked(BaseModel, extra="forbid"):
     test_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
-class Asked(BaseModel, extra="forbid"):
+class VerifyRequest(BaseModel, extra="forbid"):
     """A request: records with the fields of types.py. An attempt may refer to its task by ``task``, an index into ``tasks``."""
 
     tasks: list[Any]
     attempts: list[Any]
-    limits: LimitsAsked = LimitsAsked()
+    limits: RequestLimits = RequestLimits()
     analyses: list[str] | None = None
     repeats: int | None = Field(default=None, ge=1, le=MOST_REPEATS)
     lines: bool | None = None
 
 
-def judging_of(request: Asked, how: Judging, caps: Limits) -> Judging:
+def judging_of(request: VerifyRequest, how: Judging, caps: Limits) -> Judging:
     """Return the settings of a request; ValueError names a setting that is unknown or above its cap."""
     limits = request.limits.model_dump(exclude_none=True)
     for name, value in limits.items():
@@ -52,7 +52,7 @@ def judging_of(request: Asked, how: Judging, caps: Limits) -> Judging:
     return replace(how, limits=replace(how.limits, **limits), **changes)
 
 
-def pairs_of(request: Asked) -> tuple[Numbered, list[tuple[int, Verdict]]]:
+def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]]]:
     """Return the pairs that can be judged, by index, and unscored verdicts for the others."""
     tasks = [built(Task, row) for row in request.tasks]
     indices = {task.task_id: index for index, task in enumerate(tasks) if isinstance(task, Task)}
