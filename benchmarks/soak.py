@@ -16,7 +16,7 @@ from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.attacks import traces
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool import pool
-from upsolve.verify.sandbox.cgroup import places
+from upsolve.verify.sandbox.cgroup import find_parents
 
 TASK = Task("soak", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 LIMITS = Limits(wall_seconds=0.3, cpu_seconds=1.0, memory_bytes=128 << 20)
@@ -50,7 +50,7 @@ def resident_mib(workers):
 
 def groups(workers):
     """Return the control groups of the workers."""
-    return [folder for parent in places()[1].values() for pid in workers for folder in parent.glob(f"upsolve-{pid}-*")]
+    return [folder for parent in find_parents()[1].values() for pid in workers for folder in parent.glob(f"upsolve-{pid}-*")]
 
 
 def soak(count):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from upsolve.advantage.group import asymre, awr, centred, exponential, leave_one_out, passed, soft_values, standardised
 from upsolve.advantage.table import ADVANTAGES, advantage
-from upsolve.advantage.tokens import gae, less_kl, whiten
+from upsolve.advantage.tokens import gae, subtract_kl, whiten
 from upsolve.config import AdvantageConfig
 
 rewards = st.lists(st.floats(-10, 10).map(lambda x: round(x, 3)), min_size=2, max_size=12).map(np.array)
@@ -36,7 +36,7 @@ def test_exponential_by_hand_and_clipped():
 def test_exponentials_do_not_overflow():
     assert exponential(np.array([1e4, 0.0]), beta=1e4, clip=None)[0] == pytest.approx(20.0)
     assert awr(np.array([1e4, 0.0]), beta=1e-3) == pytest.approx([2.0, 0.0])
-    assert np.isfinite(less_kl(np.zeros(2), np.array([-1000.0, 1000.0]), beta=1.0)).all()
+    assert np.isfinite(subtract_kl(np.zeros(2), np.array([-1000.0, 1000.0]), beta=1.0)).all()
 
 
 @given(rewards)
@@ -102,7 +102,7 @@ def test_gae_discounts():
 
 def test_less_kl_by_hand():
     # k3 of log 2: 1/2 - 1 + 0.6931472 = 0.1931472; of 0: 0
-    got = less_kl(np.array([0.5, 1.0]), np.array([np.log(2), 0.0]), beta=0.1)
+    got = subtract_kl(np.array([0.5, 1.0]), np.array([np.log(2), 0.0]), beta=0.1)
     assert got == pytest.approx([0.4806853, 1.0])
 
 

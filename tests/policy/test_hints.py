@@ -5,7 +5,7 @@ import pytest
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy import collect
-from upsolve.policy.prompt import hinted
+from upsolve.policy.prompt import with_hint
 from upsolve.types import Attempt, Status, Task, Verdict
 
 TASK = Task("t", "Add.", reference="def f(a, b):\n    c = a + b\n    return c\n")
@@ -13,13 +13,15 @@ TASK = Task("t", "Add.", reference="def f(a, b):\n    c = a + b\n    return c\n"
 
 def test_a_query_of_one_line_shows_words():
     task = Task("q", "Names?", language="sql", reference="SELECT name FROM author WHERE born > 1900")
-    assert hinted(task, 0.5).prompt == "Names?\n\nThe solution begins with these words:\n```sql\nSELECT name FROM author\n```"
-    assert hinted(task, 0.5).task_id == "q#hint4"
-    assert hinted(task, 0.1) == task and hinted(Task("q", "Names?"), 0.5) == Task("q", "Names?")
+    assert (
+        with_hint(task, 0.5).prompt == "Names?\n\nThe solution begins with these words:\n```sql\nSELECT name FROM author\n```"
+    )
+    assert with_hint(task, 0.5).task_id == "q#hint4"
+    assert with_hint(task, 0.1) == task and with_hint(Task("q", "Names?"), 0.5) == Task("q", "Names?")
 
 
 def test_the_program_may_be_somebodys():
-    other = hinted(TASK, 0.5, "def f(x, y):\n    return x + y\n")
+    other = with_hint(TASK, 0.5, "def f(x, y):\n    return x + y\n")
     assert other.prompt.endswith("these lines:\n```python\ndef f(x, y):\n```") and other.task_id == "t#hint1"
 
 

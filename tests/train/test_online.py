@@ -20,7 +20,7 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.config import GaeConfig, KlConfig, Recipe, SourceConfig
 from upsolve.errors import ConfigError, ModelError, TrainingError
 from upsolve.policy.model import load_codec
-from upsolve.policy.prompt import hinted
+from upsolve.policy.prompt import with_hint
 from upsolve.progress import no_progress
 from upsolve.reward.formula import reward
 from upsolve.train import judging
@@ -217,10 +217,10 @@ def test_bad_sources_are_refused(source, message):
 
 def test_a_hint_is_the_beginning_of_the_reference_and_never_all_of_it():
     task = Task("t", "Add.", reference="def f(a, b):\n    c = a + b\n    return c\n")
-    assert hinted(task, 0.0) == task and hinted(task, 0.3) == task
-    assert hinted(task, 0.7).prompt.endswith("```python\ndef f(a, b):\n    c = a + b\n```")
-    assert hinted(task, 1.0).prompt == hinted(task, 0.7).prompt
-    assert hinted(task, 0.7).task_id == "t#hint2"
+    assert with_hint(task, 0.0) == task and with_hint(task, 0.3) == task
+    assert with_hint(task, 0.7).prompt.endswith("```python\ndef f(a, b):\n    c = a + b\n```")
+    assert with_hint(task, 1.0).prompt == with_hint(task, 0.7).prompt
+    assert with_hint(task, 0.7).task_id == "t#hint2"
 
 
 def judged_groups(rates):

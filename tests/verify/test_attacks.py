@@ -16,7 +16,7 @@ import pytest
 from upsolve.types import Attempt, Status
 from upsolve.verify import doctor
 from upsolve.verify.attacks import HONEST_BASH, HONEST_PYTHON, LIMITS, TESTS, WANTS, Attack, Try, attacks, traces, tries
-from upsolve.verify.doctor import Check, attacked, checks
+from upsolve.verify.doctor import Check, checks, run_attacks
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import Judging
 from upsolve.verify.sandbox import runner as sandbox
@@ -41,11 +41,11 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 IN_RAY = """
 import json, sys, ray
 from upsolve.verify.attacks import LIMITS, tries
-from upsolve.verify.doctor import attacked, layers
+from upsolve.verify.doctor import run_attacks, layers
 from upsolve.verify.limits import Judging
 ray.init(address="local", num_cpus=4, log_to_driver=False, include_dashboard=False)
 how, wanted = Judging(LIMITS, executor="ray"), sys.argv[1:]
-found = layers(how) + [*attacked([one for one in tries() if one.attack.wants in wanted], how)]
+found = layers(how) + [*run_attacks([one for one in tries() if one.attack.wants in wanted], how)]
 print(json.dumps([[c.group, c.name, c.detail] for c in found if c.required and not c.ok or c.name == "left behind"]))
 """
 
@@ -142,7 +142,7 @@ def test_the_doctor_says_which_attack_works_and_what_it_left():
     with tempfile.NamedTemporaryFile(prefix="upsolve-attack", dir="/tmp", delete=False) as file:
         before = Path(file.name)
     before.unlink()
-    found = [*attacked(todo, Judging(LIMITS, workers=1), lambda _done, _total: before.touch())]
+    found = [*run_attacks(todo, Judging(LIMITS, workers=1), lambda _done, _total: before.touch())]
     before.unlink()
     assert found == [
         Check("escape", "a/call", ok=False, required=True, detail="passed"),

@@ -20,7 +20,7 @@ from upsolve.verify.pool import pool
 from upsolve.verify.pool.cache import key_of, open_cache, runtime
 from upsolve.verify.pool.pool import judged, verify
 from upsolve.verify.pool.worker import LocalWorker
-from upsolve.verify.sandbox.cgroup import places, remove_abandoned
+from upsolve.verify.sandbox.cgroup import find_parents, remove_abandoned
 
 FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2), workers=2)
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
@@ -79,7 +79,7 @@ def test_a_stream_is_read_as_workers_become_free():
 
 def test_pieces_get_smaller_towards_the_end():
     def sizes(pairs, workers):
-        found = [*pool.pieces(pairs, workers)]
+        found = [*pool.chunks_of(pairs, workers)]
         assert [*chain(*found)] == [*range(sum(map(len, found)))], "all of them, in order"
         return [*map(len, found)]
 
@@ -104,10 +104,10 @@ def test_a_stop_does_not_wait_for_what_hangs():
 
 def groups_of(workers):
     """Return the control groups of some processes; others on this machine may make and remove theirs."""
-    return {folder for parent in places()[1].values() for pid in workers for folder in parent.glob(f"upsolve-{pid}-*")}
+    return {folder for parent in find_parents()[1].values() for pid in workers for folder in parent.glob(f"upsolve-{pid}-*")}
 
 
-@pytest.mark.skipif(not places()[0], reason="no control groups here")
+@pytest.mark.skipif(not find_parents()[0], reason="no control groups here")
 @pytest.mark.parametrize("in_the_middle", [False, True])
 def test_workers_leave_no_control_group(in_the_middle):
     def stop(*_):
@@ -125,7 +125,7 @@ def test_workers_leave_no_control_group(in_the_middle):
 
 
 def test_groups_of_judges_that_were_killed_are_removed():
-    parents = tuple({*places()[1].values()})
+    parents = tuple({*find_parents()[1].values()})
     if not parents:
         pytest.skip("no control groups here")
     old, young = ([parent / f"upsolve-{2**22 + k}-0" for parent in parents] for k in (1, 2))

@@ -8,13 +8,13 @@ import numpy as np
 
 from upsolve.advantage.group import Floats, check
 
-__all__ = ["LOGRATIO_LIMIT", "gae", "less_kl", "whiten"]
+__all__ = ["LOGRATIO_LIMIT", "gae", "subtract_kl", "whiten"]
 
 LOGRATIO_LIMIT = 20.0
 """Log-ratios are clamped to +-20 nats before exp (e^20 = 4.9e8), as in ``objective.ratio``, so that no ratio is infinite."""
 
 
-def less_kl(rewards_R: Floats, logratio_R: Floats, *, beta: float) -> Floats:
+def subtract_kl(rewards_R: Floats, logratio_R: Floats, *, beta: float) -> Floats:
     """r_t - beta KL_t, KL_t = ref/pi - 1 + log pi/ref (k3), log-ratios of the policy that made the attempt (2605.21180).
 
     Log-ratios beyond +-``LOGRATIO_LIMIT`` count as the limit.

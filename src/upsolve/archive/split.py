@@ -165,7 +165,7 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
     """
     few = len(left) * len(right) <= MOST_PAIRS
     leaks: list[Leak] = []
-    others = [(task, compared(task, few=few)) for task in right]
+    others = [(task, features_of(task, few=few)) for task in right]
     by_reference = {task.reference: task for task in right if task.reference}
     by_prompt = {words: task for task, words in others if words}
     holders: dict[Run, list[int]] = {}
@@ -173,7 +173,7 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
         for run in words:
             holders.setdefault(run, []).append(index)
     for task in left:
-        runs = compared(task, few=few)
+        runs = features_of(task, few=few)
         if twin := by_reference.get(task.reference):
             leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
         elif not few and (twin := by_prompt.get(runs)):
@@ -181,13 +181,13 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
         elif few:
             leaks += [
                 Leak(task.task_id, other.task_id, "nearly the same prompt")
-                for other, other_runs in sharing(runs, others, holders, threshold)
+                for other, other_runs in similar_prompts(runs, others, holders, threshold)
                 if len(runs & other_runs) >= threshold * len(runs | other_runs)
             ]
     return leaks
 
 
-def sharing(
+def similar_prompts(
     runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
 ) -> list[tuple[Task, frozenset[Run]]]:
     """Return the prompts that may overlap enough: those that share one of the k + 1 rarest runs, where k = (1 - threshold) * len(runs) is the
@@ -197,7 +197,7 @@ def sharing(
     return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
 
 
-def compared(task: Task, *, few: bool) -> frozenset[Run]:
+def features_of(task: Task, *, few: bool) -> frozenset[Run]:
     """Return the features by which a prompt is compared: its word trigrams, or all of its words if it is shorter."""
     if any(test.kind is TestKind.SIMULATION for test in task.tests):
         return frozenset()

@@ -136,7 +136,7 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        lines = [f"  {said(problem)}" for problem in error.errors()]
+        lines = [f"  {problem_text(problem)}" for problem in error.errors()]
         raise ConfigError(f"{path or 'recipe'}: {len(lines)} invalid\n" + "\n".join(lines)) from error
     try:
         check_recipe(recipe)
@@ -145,7 +145,7 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     return recipe
 
 
-def said(error: Any) -> str:
+def problem_text(error: Any) -> str:
     """Return a pydantic error in one line: the key and the problem."""
     path = [str(part) for part in error["loc"]]
     key = ".".join(path)

@@ -163,7 +163,7 @@ def sweep_model(
         samples, seed = (evaluate.dev_samples, sample.seed + 1) if dev else (sample.samples, sample.seed)
         split = "dev" if dev else tasks.split
         report = labelled(progress or no_progress, f"{name}: {split}, {temperature_name(temperature)}")
-        config = at(sample, temperature, samples=samples, seed=seed)
+        config = at_temperature(sample, temperature, samples=samples, seed=seed)
         return measurement.evaluate(tasks.dev if dev else tasks.test, config, f"{tasks.archive}:{split}", report)[0]
 
     temperatures = usable_temperatures(evaluate, tasks.dev)
@@ -189,7 +189,7 @@ def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
     return [lowest, *others]
 
 
-def at(sample: SampleConfig, temperature: float, *, samples: int, seed: int) -> SampleConfig:
+def at_temperature(sample: SampleConfig, temperature: float, *, samples: int, seed: int) -> SampleConfig:
     """Return the settings for one temperature; at temperature 0 with one sample per task, because greedy decoding always gives the same."""
     return sample.model_copy(update={"temperature": temperature, "samples": samples if temperature else 1, "seed": seed})
 

@@ -69,12 +69,12 @@ class Capability:
     def sentence(self) -> str:
         """The conclusion in one sentence, with the numbers that decide it."""
         return {
-            "more capable": f"More capable: {told(self.best, own=True)}{self.greedily}.",
-            "surer only": f"Surer only, not more capable: {told(self.hot)}, but {told(self.best, own=True)}.",
-            "no change": f"No change in capability shown: {told(self.best, own=True)}{self.greedily}; {seen(self.best)}.",
-            "worse": f"Worse: {told(self.best, own=True)}{self.greedily}.",
+            "more capable": f"More capable: {clause_of(self.best, own=True)}{self.greedily}.",
+            "surer only": f"Surer only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}.",
+            "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}; {detectable_clause(self.best)}.",
+            "worse": f"Worse: {clause_of(self.best, own=True)}{self.greedily}.",
             "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
-            "one temperature": f"At one temperature alone, so capability cannot be told from temperature: {told(self.best)}.",
+            "one temperature": f"At one temperature alone, so capability cannot be told from temperature: {clause_of(self.best)}.",
         }[self.conclusion]
 
     @property
@@ -89,9 +89,9 @@ class Capability:
         """Reasons to doubt the conclusion, one sentence each."""
         warnings = [*self.best.doubts]
         if self.greedy and self.greedy.outcome == "loss" and self.conclusion != "worse":
-            warnings.append(f"Greedy decoding falls: {told(self.greedy)}.")
+            warnings.append(f"Greedy decoding falls: {clause_of(self.greedy)}.")
         if self.many.k > 1 and self.many.outcome == "loss":
-            warnings.append(f"pass@{self.many.k} falls: {told(self.many, own=True)}.")
+            warnings.append(f"pass@{self.many.k} falls: {clause_of(self.many, own=True)}.")
         return tuple(warnings)
 
 
@@ -152,7 +152,7 @@ def solved(before: Evaluation, after: Evaluation) -> Solved:
     )
 
 
-def told(comparison: Comparison, *, own: bool = False) -> str:
+def clause_of(comparison: Comparison, *, own: bool = False) -> str:
     """Return a comparison as a clause: both values, their temperatures, the difference with its interval."""
     first, second = (f"{100 * mean:.1f}" for mean in comparison.means)
     names = [temperature_name(temperature) for temperature in comparison.temperatures]
@@ -165,7 +165,7 @@ def told(comparison: Comparison, *, own: bool = False) -> str:
     return f"{where} pass@{comparison.k} goes from {first} to {second} %, {comparison.change} points"
 
 
-def seen(comparison: Comparison) -> str:
+def detectable_clause(comparison: Comparison) -> str:
     """Return a clause with the smallest difference that this number of tasks could have shown."""
     paired = comparison.paired
     if paired is None or not paired.deviation > 1e-9:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
-from upsolve.policy.prompt import hinted
+from upsolve.policy.prompt import with_hint
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Group, Status, Task
 
@@ -113,7 +113,7 @@ def tasks_to_hint(groups: Sequence[Group], model: str, hint: float) -> dict[str,
                 passes.append(attempt.code)
         program = min(passes, key=len, default="") or group.task.reference
         if own and not any(own) and program:
-            tasks[group.task.task_id] = hinted(group.task, hint, program)
+            tasks[group.task.task_id] = with_hint(group.task, hint, program)
     return tasks
 
 

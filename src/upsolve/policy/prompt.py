@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from upsolve.types import Task, TestCase, TestKind
 
-__all__ = ["CLOSE", "MARK", "completion_text", "extract_code", "hinted", "messages", "opening"]
+__all__ = ["CLOSE", "MARK", "completion_text", "extract_code", "messages", "opening", "with_hint"]
 
 CLOSE = "\n```"
 """Ends every completion."""
@@ -49,7 +49,7 @@ def example(test: TestCase) -> str:
     return test.input.strip()
 
 
-def hinted(task: Task, share: float, program: str = "") -> Task:
+def with_hint(task: Task, share: float, program: str = "") -> Task:
     """Return the task with the first floor(share * lines) lines of a program in the prompt, never all of its lines.
 
     After the completion subtasks of StepCoder (2402.01391), where the policy continues the lines. Here the policy repeats them, so that an

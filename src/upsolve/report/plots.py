@@ -62,7 +62,7 @@ def svg(figure: Figure) -> str:
     return f"{text[start:head]}{SCHEME}{text[head:]}".replace(INK, "currentColor")
 
 
-def bare(axes: Axes) -> None:
+def simplify_axes(axes: Axes) -> None:
     """Remove the frame on two sides and draw a faint horizontal grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis="y", color="#888888", alpha=0.25, linewidth=0.6)
@@ -98,7 +98,7 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
     axes.set_ylabel(f"pass@{k}, %")
     if axes.containers:
         axes.legend(frameon=False)
-    bare(axes)
+    simplify_axes(axes)
     return svg(figure)
 
 
@@ -134,7 +134,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
     axes.set_ylim(bottom=0)
     if axes.lines:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
-    bare(axes)
+    simplify_axes(axes)
     return svg(figure)
 
 
@@ -184,7 +184,7 @@ def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
         axes.set_title(CURVES[name], fontsize=8, loc="left")
         axes.tick_params(labelsize=7)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        bare(axes)
+        simplify_axes(axes)
     return svg(figure)
 
 
@@ -200,5 +200,5 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     axes.set_ylabel(f"change in pass@{k}, points")
     axes.set_xlabel("tasks, sorted")
     axes.set_xticks([])
-    bare(axes)
+    simplify_axes(axes)
     return svg(figure)

@@ -164,7 +164,7 @@ def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[
     fewest = 1 if config.objective.record.unit == "attempt" else 2
     for group in groups:
         prompt = config.codec.prompt(group.group.task).ids_P
-        item, ids_G = fitting(group, len(prompt), config, left_out)
+        item, ids_G = without_overlong(group, len(prompt), config, left_out)
         kept: list[EncodedAttempt] = []
         zeros: list[int] = []
         values = soft_values(item.rewards_G, beta=config.objective.beta_value) if ids_G else ()
@@ -182,7 +182,7 @@ def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[
     return encoded, left_out
 
 
-def fitting(
+def without_overlong(
     item: TrainGroup, prompt_tokens: int, config: Encoding, left_out: Counter[str]
 ) -> tuple[TrainGroup, list[tuple[int, ...]]]:
     """Return a group without empty and over-long attempts, which are counted, and the token ids of the others.

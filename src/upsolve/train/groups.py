@@ -145,9 +145,9 @@ def draw_groups(
 def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
     """Sample the indices of up to ``size`` attempts, the first of which passed."""
     attempts, free = scored.group.attempts, list(range(len(scored.group.attempts)))
-    drawn = [pick([i for i in free if passed(scored.group.verdicts[i])], attempts, random)]
+    drawn = [sample_index([i for i in free if passed(scored.group.verdicts[i])], attempts, random)]
     while len(drawn) < min(size, len(free)):
-        drawn.append(pick([i for i in free if i not in drawn], attempts, random))
+        drawn.append(sample_index([i for i in free if i not in drawn], attempts, random))
     return drawn
 
 
@@ -173,16 +173,16 @@ def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random
         others = sorted(free - set(passing))
         if not passing or not others:
             break
-        first = [pick(passing, scored.group.attempts, random), pick(others, scored.group.attempts, random)]
+        first = [sample_index(passing, scored.group.attempts, random), sample_index(others, scored.group.attempts, random)]
         free -= set(first)
         while len(first) < size:
-            first.append(pick(sorted(free), scored.group.attempts, random))
+            first.append(sample_index(sorted(free), scored.group.attempts, random))
             free.discard(first[-1])
         drawn.append([first[i] for i in random.permutation(size)])
     return drawn
 
 
-def pick(indices: Sequence[int], attempts: Sequence[Attempt], random: np.random.Generator) -> int:
+def sample_index(indices: Sequence[int], attempts: Sequence[Attempt], random: np.random.Generator) -> int:
     """Sample one index, with probability proportional to its attempt's count."""
     counts = np.array([attempts[i].count for i in indices], dtype=np.float64)
     return int(random.choice(np.array(indices), p=counts / counts.sum()))

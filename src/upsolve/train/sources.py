@@ -16,7 +16,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
-from upsolve.policy.prompt import hinted
+from upsolve.policy.prompt import with_hint
 from upsolve.train.groups import passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
@@ -156,7 +156,7 @@ class OnlineSource:
             tasks = self.by_rate[:count]
         order = np.random.default_rng([self.data.seed, number, 1]).permutation(len(tasks))
         share = source.hints * (1 - number / max(1, source.rounds - 1))
-        return [hinted(tasks[i], share) for i in order]
+        return [with_hint(tasks[i], share) for i in order]
 
     def kept(self, number: int) -> list[Group]:
         """Return the stored samples of a round with their verdicts; [] if the round was not finished."""

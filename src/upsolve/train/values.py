@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from upsolve.advantage.tokens import gae, less_kl, whiten
+from upsolve.advantage.tokens import gae, subtract_kl, whiten
 from upsolve.config import GaeConfig, KlConfig
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.step import ByAttempt, FrozenScores
@@ -44,7 +44,9 @@ def with_gae(
         assert encoded.rewards_R is not None, "encoded for gae"
         rewards_R = encoded.rewards_R.astype(np.float64)
         if kl.coefficient and kl.place == "reward" and scores.reference is not None:
-            rewards_R = less_kl(rewards_R, (scores.old[key] - scores.reference[key]).astype(np.float64), beta=kl.coefficient)
+            rewards_R = subtract_kl(
+                rewards_R, (scores.old[key] - scores.reference[key]).astype(np.float64), beta=kl.coefficient
+            )
         token_advantages, token_returns = gae(
             rewards_R, scores.values[key].astype(np.float64), gamma=config.gamma, decay=config.decay
         )

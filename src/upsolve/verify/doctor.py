@@ -13,7 +13,7 @@ from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.gvisor import find_runsc
 from upsolve.verify.sandbox.runner import REQUIRED
 
-__all__ = ["Check", "attacked", "checks", "layers"]
+__all__ = ["Check", "checks", "layers", "run_attacks"]
 
 OPTIONAL = tuple(name for name in ("read_only", "landlock", "own_uid", "cgroup") if name not in REQUIRED)
 Progress = Callable[[int, int], None]
@@ -48,7 +48,7 @@ def checks(how: Judging | None = None, *, quick: bool = False, progress: Progres
     results = layers(how)
     yield from results
     if all(check.ok or not check.required for check in results):
-        yield from attacked(first_of_each(tries()) if quick else tries(), how, progress)
+        yield from run_attacks(first_of_each(tries()) if quick else tries(), how, progress)
 
 
 def layers(how: Judging) -> list[Check]:
@@ -79,7 +79,7 @@ def first_of_each(todo: Sequence[Try]) -> list[Try]:
     return [next(group) for _, group in groupby(todo, lambda one: one.attack.wants)]
 
 
-def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None) -> Iterator[Check]:
+def run_attacks(todo: Sequence[Try], how: Judging, progress: Progress | None = None) -> Iterator[Check]:
     """Run attacks group by group, and yield a check per attack and one per group for what the attacks left behind."""
     numbers, total = count(1), sum(len(planned.pairs()) for planned in todo if not planned.missing())
 
@@ -91,12 +91,12 @@ def attacked(todo: Sequence[Try], how: Judging, progress: Progress | None = None
         before, members = traces(), [*group]
         pairs = [pair for trial in members if not trial.missing() for pair in trial.pairs()]
         verdicts = iter(verify(pairs, how, on_done=on_done))
-        yield from (tried(trial, [] if trial.missing() else [next(verdicts) for _ in trial.pairs()]) for trial in members)
+        yield from (check_of(trial, [] if trial.missing() else [next(verdicts) for _ in trial.pairs()]) for trial in members)
         left = sorted(traces() - before)
         yield Check(wants, "left behind", not left, required=True, detail=", ".join(left) or "nothing")
 
 
-def tried(trial: Try, verdicts: Sequence[Verdict]) -> Check:
+def check_of(trial: Try, verdicts: Sequence[Verdict]) -> Check:
     """Return the check of an attack by its verdicts; without verdicts, why it was not run."""
     if not verdicts:
         return Check(trial.attack.wants, trial.name, ok=True, required=False, detail=f"not tried: no {trial.missing()} here")

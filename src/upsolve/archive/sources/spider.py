@@ -128,7 +128,7 @@ def text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def opened(file: Path) -> sqlite3.Connection:
+def open_database(file: Path) -> sqlite3.Connection:
     """Open a database for reading."""
     connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.text_factory = text
@@ -137,7 +137,7 @@ def opened(file: Path) -> sqlite3.Connection:
 
 def schema_of(file: Path) -> str:
     """Return the CREATE statements of tables and views."""
-    connection = opened(file)
+    connection = open_database(file)
     try:
         rows = connection.execute(
             "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql <> '' AND name NOT LIKE 'sqlite_%'"
@@ -153,7 +153,7 @@ def script_of(file: Path, max_bytes: int) -> str:
     Raises:
         ValueError: it is longer than ``max_bytes``.
     """
-    connection, lines, size = opened(file), [], 0
+    connection, lines, size = open_database(file), [], 0
     try:
         for line in connection.iterdump():
             lines.append(line)

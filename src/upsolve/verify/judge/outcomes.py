@@ -18,7 +18,7 @@ __all__ = [
     "JUDGE",
     "ClaimError",
     "Outcomes",
-    "about",
+    "describe_test",
     "forged",
     "function_outcomes",
     "how_it_ended",
@@ -75,11 +75,11 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequenc
         else:
             outcome, error = how_it_ended(end)
         outcomes.append(outcome)
-        errors += [[error[0], about(index, test, error[1]), error[2]]] if error else []
+        errors += [[error[0], describe_test(index, test, error[1]), error[2]]] if error else []
     return outcomes, errors
 
 
-def about(index: int, test: TestCase, message: Any) -> str:
+def describe_test(index: int, test: TestCase, message: Any) -> str:
     """Prefix a message with the number of the test; of a hidden test, omit everything that would reveal its answer."""
     return f"{'hidden ' if test.hidden else ''}test {index + 1}: {message}"
 
@@ -173,7 +173,7 @@ def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) ->
         return Status.RUNTIME_ERROR, ["ExitCode", f"exit code {end.returncode}", None]
     if accepted is not None:
         refused = "wrong output" if test.hidden else "the checker rejects the output"
-        return (Status.PASSED, None) if accepted else (Status.FAILED, ["", about(index, test, refused), None])
+        return (Status.PASSED, None) if accepted else (Status.FAILED, ["", describe_test(index, test, refused), None])
     if test.kind is TestKind.CODE:
         return Status.PASSED, None
     return output_outcome(task, index, end.stdout.decode("utf-8", "replace"))
@@ -185,7 +185,7 @@ def output_outcome(task: Task, index: int, got: str) -> tuple[Status, list[Any] 
     if output_matches(got, test.expected, task.compare):
         return Status.PASSED, None
     message = "wrong output" if test.hidden else difference(got, test.expected, task.compare)
-    return Status.FAILED, ["", about(index, test, message), None]
+    return Status.FAILED, ["", describe_test(index, test, message), None]
 
 
 def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit], label: str = "") -> Verdict:

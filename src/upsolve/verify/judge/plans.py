@@ -38,7 +38,7 @@ Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
 """Maximum number of entries of ``crossing``; small, since attempts at the same task arrive together."""
 crossing: dict[tuple[Task, Judging], bool] = {}
-"""Whether the reference of a task shows that its tests can run across processes (see ``crosses``)."""
+"""Whether the reference of a task shows that its tests can run across processes (see ``can_cross``)."""
 
 
 def judge(task: Task, attempt: Attempt, how: Judging | None = None) -> Verdict:
@@ -66,7 +66,7 @@ def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict
     while True:
         while has_room(at_work) and (next_pair := next(waiting, None)):
             index, (task, attempt) = next_pair
-            at_work += advance(index, repeated(task, attempt, how), None, verdicts)
+            at_work += advance(index, judge_repeatedly(task, attempt, how), None, verdicts)
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
         ends = run_each([job for _, _, job in at_work], how)
@@ -102,12 +102,12 @@ def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
         return [end for job in jobs for end in run_each([job], how)]
 
 
-def repeated(task: Task, attempt: Attempt, how: Judging) -> Plan:
+def judge_repeatedly(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Judge ``how.repeats`` times and return the first verdict; if outcomes differ, with a finding ``flaky``."""
-    first = yield from planned(task, attempt, how)
+    first = yield from judge_with_retry(task, attempt, how)
     statuses = {(first.status, first.outcomes): first.status.value}
     for _ in range(how.repeats - 1):
-        other = yield from planned(task, attempt, how)
+        other = yield from judge_with_retry(task, attempt, how)
         statuses.setdefault((other.status, other.outcomes), other.status.value)
     if len(statuses) == 1:
         return first
@@ -115,7 +115,7 @@ def repeated(task: Task, attempt: Attempt, how: Judging) -> Plan:
     return replace(first, findings=(*first.findings, Finding("flaky", "outcome", message, 1)))
 
 
-def planned(task: Task, attempt: Attempt, how: Judging) -> Plan:
+def judge_with_retry(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Judge an attempt, and once more if judging raised an exception; then return UNSCORED."""
     problem = impossible(task, attempt)
     for _ in range(0 if problem else 2):
@@ -195,7 +195,7 @@ def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
         return (yield from run_programs(task, attempt, how))
     if needs_tester(task):
         names = called_names(task)
-        if names is not None and (yield from crosses(task, names, how)):
+        if names is not None and (yield from can_cross(task, names, how)):
             return (yield from run_across(task, attempt, names, how))
     return (yield from run_in_process(task, attempt, how))
 
@@ -251,7 +251,7 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judgin
     return verdict(task, attempt, function_outcomes(task, end, True), ends=[end], label="across")
 
 
-def crosses(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:
+def can_cross(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:
     """Return whether the tests can run across processes: False if the reference passes in process but not across."""
     key = (task, how)
     if task.reference and key not in crossing:

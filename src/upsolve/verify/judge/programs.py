@@ -17,7 +17,7 @@ from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
 
-__all__ = ["COMPILE_SECONDS", "Plan", "build_job", "encoded", "in_language", "run_job", "run_programs"]
+__all__ = ["COMPILE_SECONDS", "Plan", "build_job", "encode_text", "in_language", "run_job", "run_programs"]
 
 Plan = Generator[Job, Exit, Verdict]
 COMPILE_SECONDS = 60.0
@@ -29,12 +29,12 @@ def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
     """Run a Python program once per test."""
     base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": how.lines}
     profile = profile_of(task.requires)
-    jobs = [Job({**base, "stdin": encoded(test.input)}, profile=profile) for test in task.tests]
+    jobs = [Job({**base, "stdin": encode_text(test.input)}, profile=profile) for test in task.tests]
     result, ends = yield from within_budget(task, jobs, how)
     return verdict(task, attempt, result, ends=ends)
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Encode a text for a program's standard input."""
     return text.encode("utf-8", "surrogatepass")
 
@@ -118,7 +118,7 @@ def reference_output(task: Task, index: int, how: Judging) -> Generator[Job, Exi
     if not task.reference:
         return None
     job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}
-    end = yield Job({**job, "stdin": encoded(task.tests[index].input)}, wall_seconds=how.limits.wall_seconds)
+    end = yield Job({**job, "stdin": encode_text(task.tests[index].input)}, wall_seconds=how.limits.wall_seconds)
     return end.stdout.decode("utf-8", "replace") if end.returncode == 0 and not end.timed_out else None
 
 
@@ -130,15 +130,15 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
     """
     code = [test.input for test in task.tests if test.kind is TestKind.CODE]
     source = "\n".join([*([task.setup] if task.setup else []), attempt.code, *code]) if code or task.setup else attempt.code
-    files = {name: encoded(text) for name, text in {**tools.files, tools.file: source}.items()}
+    files = {name: encode_text(text) for name, text in {**tools.files, tools.file: source}.items()}
     if tools.compile:
         built = yield build_job(tools, files)
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
     build_task = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
-    jobs = [run_job(tools, None if tools.compile else files, encoded(test.input), how=how) for test in build_task.tests]
+    jobs = [run_job(tools, None if tools.compile else files, encode_text(test.input), how=how) for test in build_task.tests]
     (outcomes, errors), ends = yield from within_budget(build_task, jobs, how)
-    outcomes, errors = explained(tools, outcomes, errors, ends)
+    outcomes, errors = explain_first_error(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
 
@@ -189,7 +189,7 @@ def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:
     return (reasons[index].groupdict().get("message") or "")[:500] if index < len(reasons) else ""
 
 
-def explained(
+def explain_first_error(
     tools: Language, outcomes: list[Status], errors: list[list[object]], ends: Sequence[Exit]
 ) -> tuple[list[Status], list[list[object]]]:
     """Add the line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT."""

@@ -11,7 +11,7 @@ from upsolve.verify.judge.outcomes import (
     ENDED,
     ClaimError,
     Outcomes,
-    about,
+    describe_test,
     how_it_ended,
     output_outcome,
     reported_outcome,
@@ -114,7 +114,7 @@ def query_outcomes(task: Task, end: Exit) -> Outcomes:
             outcome, error = output_outcome(task, index, rows_in(end, record))
         else:
             outcome, error = reported_outcome(record)
-            error = [error[0], about(index, test, error[1]), error[2]]
+            error = [error[0], describe_test(index, test, error[1]), error[2]]
         outcomes.append(outcome)
         errors += [error] if error else []
     return outcomes, errors

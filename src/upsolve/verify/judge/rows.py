@@ -111,7 +111,7 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
     numeric = [column for column in columns if is_number(sides[0][0][column])]
     parts = [(0, side, [row[column] for column in numeric]) for side, rows in enumerate(sides) for row in rows]
     for position in range(len(numeric)):
-        parts = cut(parts, position, tolerance)
+        parts = split_parts(parts, position, tolerance)
     for _, group in groupby(parts, lambda entry: entry[0]):
         members = [*group]
         left, right = ([numbers for side, numbers in ((m[1], m[2]) for m in members) if side == index] for index in (0, 1))
@@ -123,7 +123,7 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
     return True
 
 
-def cut(parts: Sequence[tuple[int, int, Row]], column: int, tolerance: float) -> list[tuple[int, int, Row]]:
+def split_parts(parts: Sequence[tuple[int, int, Row]], column: int, tolerance: float) -> list[tuple[int, int, Row]]:
     """Sort the rows of each part by the number in ``column``, and split the part between numbers that are not near."""
     ordered = sorted(parts, key=lambda entry: (entry[0], entry[2][column]))
     result: list[tuple[int, int, Row]] = []

@@ -21,7 +21,7 @@ from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED
 
-__all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "dismiss", "judged", "look_up", "pieces", "verify", "worker_count"]
+__all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "chunks_of", "dismiss", "judged", "look_up", "verify", "worker_count"]
 
 CHUNK = 8
 """Maximum number of attempts in a chunk; small, so that an attempt that hangs delays few others."""
@@ -87,9 +87,9 @@ class Batch:
                 raise
             if len(chunk) > 1:
                 return [verdict for pair in chunk for verdict in self.work([pair])]
-            return self.again(chunk, error)
+            return self.retry(chunk, error)
 
-    def again(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
+    def retry(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
         """Retry one attempt for the last time."""
         try:
             return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
@@ -137,7 +137,7 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
         # not concurrent.futures.wait: interrupted, it may leave a future locked, and the thread that completes it would hang
         done: SimpleQueue[Future[list[Verdict]]] = SimpleQueue()
         try:
-            for part in pieces(pairs, batch.size):
+            for part in chunks_of(pairs, batch.size):
                 known, fresh = look_up([(next(indices), pair) for pair in part], cache, how)
                 yield from known
                 if fresh:
@@ -154,7 +154,7 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) ->
             raise
 
 
-def pieces(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
+def chunks_of(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
     """Yield chunks of at most CHUNK; with several workers, at most half of a worker's share of the remaining pairs."""
     left, rest = len(pairs) if workers > 1 and isinstance(pairs, Sized) else sys.maxsize, iter(pairs)
     while part := list(islice(rest, min(CHUNK, -(-left // (2 * workers))))):

@@ -12,7 +12,7 @@ import weakref
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ControlGroup", "places", "remove_abandoned"]
+__all__ = ["ControlGroup", "find_parents", "remove_abandoned"]
 
 ROOT = Path("/sys/fs/cgroup")
 NEEDED = ("memory", "pids")
@@ -23,7 +23,7 @@ number = itertools.count()
 
 
 @cache
-def places() -> tuple[int, dict[str, Path]]:
+def find_parents() -> tuple[int, dict[str, Path]]:
     """Return the version (0: none) and, by controller, the folder in which groups can be created."""
     own: dict[str, str] = {}
     with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ class ControlGroup:
     """A control group; ``active`` is False if none can be created."""
 
     def __init__(self, *, enabled: bool = True) -> None:
-        version, parents = places() if enabled else (0, {})
+        version, parents = find_parents() if enabled else (0, {})
         remove_abandoned(tuple({*parents.values()}))
         name = f"{PREFIX}{os.getpid()}-{next(number)}"
         self.folders = {controller: parent / name for controller, parent in parents.items()}

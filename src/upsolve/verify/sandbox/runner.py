@@ -218,10 +218,10 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
         forget_server(profile, gvisor=gvisor)
         if not full:
             raise
-        return [taken_along(running.layers, out_of_memory=memory)]
+        return [exit_with_server(running.layers, out_of_memory=memory)]
 
 
-def taken_along(layers: tuple[str, ...], *, out_of_memory: bool) -> Exit:
+def exit_with_server(layers: tuple[str, ...], *, out_of_memory: bool) -> Exit:
     """Return the Exit of an attempt that also ended its server: it exhausted memory or, under gVisor, processes."""
     return Exit(
         returncode=None,

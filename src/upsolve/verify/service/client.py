@@ -83,7 +83,7 @@ class Remote:
         indices = [*left]
         request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], how), self.headers)  # noqa: S310
         try:
-            with contextlib.closing(opened(request)) as answer:
+            with contextlib.closing(open_request(request)) as answer:
                 for line in answer:
                     record: dict[str, Any] = json.loads(line) if line.strip() else {}
                     if "error" in record:
@@ -117,7 +117,7 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
         """Treat a redirect as an error."""
 
 
-def opened(request: urllib.request.Request) -> Any:
+def open_request(request: urllib.request.Request) -> Any:
     """Return the response to an accepted request."""
     try:
         return urllib.request.build_opener(NoRedirects).open(request, timeout=SILENCE_SECONDS)

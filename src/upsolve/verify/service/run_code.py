@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upsolve.errors import JudgeError
-from upsolve.verify.judge.programs import COMPILE_SECONDS, build_job, encoded, run_job
+from upsolve.verify.judge.programs import COMPILE_SECONDS, build_job, encode_text, run_job
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging
 from upsolve.verify.sandbox.process import Job
@@ -63,7 +63,10 @@ def run_program(program: Program, how: Judging) -> ProgramResult:
         tools = language(program.language)
         if tools.engine:
             raise ValueError(f"language {program.language}: a query needs a database; judge it as an attempt at a task")
-        files = {**program.files, **{name: encoded(text) for name, text in {**tools.files, tools.file: program.code}.items()}}
+        files = {
+            **program.files,
+            **{name: encode_text(text) for name, text in {**tools.files, tools.file: program.code}.items()},
+        }
         compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
         if compiled:
             built = finished(build_job(tools, files, seconds=program.build_seconds), how)
@@ -76,7 +79,7 @@ def run_program(program: Program, how: Judging) -> ProgramResult:
 
 def python_job(program: Program, how: Judging) -> Job:
     """Return the job that runs a Python program in a fork of the warm interpreter."""
-    job = {"kind": "script", "code": encoded(program.code), "files": dict(program.files), "stdin": program.stdin}
+    job = {"kind": "script", "code": encode_text(program.code), "files": dict(program.files), "stdin": program.stdin}
     return Job(job, wall_seconds=how.limits.wall_seconds)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from upsolve.verify.judge.programs import COMPILE_SECONDS, encoded
+from upsolve.verify.judge.programs import COMPILE_SECONDS, encode_text
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.sandbox.runner import Exit
@@ -56,7 +56,7 @@ def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Progra
     program = Program(
         request.code,
         name,
-        encoded(request.stdin or ""),
+        encode_text(request.stdin or ""),
         {relative("files", name): decoded(name, data) for name, data in request.files.items() if data is not None},
         tuple(relative("fetch_files", name) for name in request.fetch_files),
         request.compile_timeout,

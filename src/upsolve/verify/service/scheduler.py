@@ -15,7 +15,7 @@ from upsolve.types import Verdict
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import Judging, Limits
 from upsolve.verify.pool.cache import VerdictCache
-from upsolve.verify.pool.pool import SPARE_SECONDS, Batch, Numbered, dismiss, look_up, pieces, worker_count
+from upsolve.verify.pool.pool import SPARE_SECONDS, Batch, Numbered, chunks_of, dismiss, look_up, worker_count
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED, demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
@@ -147,13 +147,13 @@ class Service:
         Threads take chunks in order of submission. A request submits one chunk at a time, and more only while the queue is no
         longer than the number of workers: so requests take turns, and a new request waits behind few chunks.
         """
-        parts = pieces(pairs, self.size)
+        parts = chunks_of(pairs, self.size)
         at_work: set[asyncio.Future[list[tuple[int, Verdict]]]] = set()
         done = at_work
         try:
             while True:
                 while (not at_work or len(self.handed_in) <= self.size) and (part := next(parts, None)):
-                    at_work.add(self.hand_in(self.work, batch, part))
+                    at_work.add(self.submit(self.work, batch, part))
                 if not at_work:
                     return
                 done, at_work = await asyncio.wait(at_work, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +163,7 @@ class Service:
                 if not future.cancel():
                     future.exception()  # retrieved, since asyncio logs exceptions that nobody retrieves
 
-    def hand_in(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    def submit(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Run a function in a thread of the pool, in order of submission."""
         future = asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
         self.handed_in.add(future)
@@ -188,7 +188,7 @@ class Service:
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
         with self.admitted(1, how) as batch:
-            work = self.hand_in(run_once, batch, program)
+            work = self.submit(run_once, batch, program)
             left = asyncio.ensure_future(until_gone(receive))
             try:
                 await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)

@@ -54,7 +54,7 @@ def judging_of(request: VerifyRequest, how: Judging, caps: Limits) -> Judging:
 
 def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]]]:
     """Return the pairs that can be judged, by index, and unscored verdicts for the others."""
-    tasks = [built(Task, row) for row in request.tasks]
+    tasks = [build_record(Task, row) for row in request.tasks]
     indices = {task.task_id: index for index, task in enumerate(tasks) if isinstance(task, Task)}
     double = {name for name, times in Counter(t.task_id for t in tasks if isinstance(t, Task)).items() if times > 1}
     good: Numbered = []
@@ -62,17 +62,17 @@ def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]
     for index, row in enumerate(request.attempts):
         fields = dict(row) if isinstance(row, dict) else row
         number = fields.pop("task", None) if isinstance(fields, dict) else None
-        attempt = built(Attempt, fields)
+        attempt = build_record(Attempt, fields)
         if isinstance(attempt, str):
-            bad.append((index, refused(row, f"attempt: {attempt}")))
+            bad.append((index, refuse_record(row, f"attempt: {attempt}")))
             continue
         named = indices.get(attempt.task_id) if number is None else number
         if number is None and attempt.task_id in double:
-            bad.append((index, refused(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
+            bad.append((index, refuse_record(row, f"two tasks are called {attempt.task_id}: say which by `task`")))
             continue
         task = task_at(tasks, named, attempt.task_id)
         if isinstance(task, str):
-            bad.append((index, refused(row, f"task: {task}")))
+            bad.append((index, refuse_record(row, f"task: {task}")))
         else:
             good.append((index, (task, attempt)))
     return good, bad
@@ -87,7 +87,7 @@ def task_at(tasks: Sequence[Any], index: Any, name: str) -> Task | str:
     return tasks[index]
 
 
-def built(kind: type[R], row: Any) -> R | str:
+def build_record(kind: type[R], row: Any) -> R | str:
     """Return the record of a row, or why the row is invalid."""
     if not isinstance(row, dict):
         return "is not an object"
@@ -97,7 +97,7 @@ def built(kind: type[R], row: Any) -> R | str:
         return str(error)[:300]
 
 
-def refused(row: Any, problem: str) -> Verdict:
+def refuse_record(row: Any, problem: str) -> Verdict:
     """Return the unscored verdict for an invalid record."""
     fields = row if isinstance(row, dict) else {}
     parts = [str(fields.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]

@@ -91,7 +91,7 @@ def never(data: Any, domain: Domain) -> Check:
 
 def count(data: Any, domain: Domain) -> Check:
     """The number of steps that match the event is n, or in [low, high]."""
-    event_data, number = two_of(data)
+    event_data, number = pair_of(data)
     event, (low, high) = parse_event(event_data, domain), number if isinstance(number, list) else (number, number)
     if type(low) is not int or type(high) is not int or not 0 <= low <= high:
         raise ValueError(f"a count must be an integer >= 0, or [low, high] with 0 <= low <= high; got {shown(number)}")
@@ -100,7 +100,7 @@ def count(data: Any, domain: Domain) -> Check:
 
 def before(data: Any, domain: Domain) -> Check:
     """The second event happens, and the first event happens before its first occurrence."""
-    first, second = (parse_event(event, domain) for event in two_of(data))
+    first, second = (parse_event(event, domain) for event in pair_of(data))
 
     def check(trace: Trace) -> bool:
         index = next((index for index, step in enumerate(trace.steps) if second(step)), 0)
@@ -111,7 +111,7 @@ def before(data: Any, domain: Domain) -> Check:
 
 def after(data: Any, domain: Domain) -> Check:
     """The first event happens, and the second event happens after its last occurrence."""
-    first, second = (parse_event(event, domain) for event in two_of(data))
+    first, second = (parse_event(event, domain) for event in pair_of(data))
 
     def check(trace: Trace) -> bool:
         indices = [index for index, step in enumerate(trace.steps) if first(step)]
@@ -138,7 +138,7 @@ def any_of(data: Any, domain: Domain) -> Check:
     return lambda trace: any(check(trace) for check in checks)
 
 
-def not_so(data: Any, domain: Domain) -> Check:
+def negation(data: Any, domain: Domain) -> Check:
     """The check does not hold."""
     check = parse_check(data, domain)
     return lambda trace: not check(trace)
@@ -153,7 +153,7 @@ CHECKS: Mapping[str, Callable[[Any, Domain], Check]] = {
     "terminal": terminal,
     "and": all_of,
     "or": any_of,
-    "not": not_so,
+    "not": negation,
 }
 """Name of a check -> parser."""
 
@@ -171,7 +171,7 @@ def some_checks(data: Any, domain: Domain) -> list[Check]:
     return checks
 
 
-def two_of(data: Any) -> tuple[Any, Any]:
+def pair_of(data: Any) -> tuple[Any, Any]:
     """Return both items of a list; raise ValueError if it does not have two."""
     if not isinstance(data, list) or len(data) != 2:
         raise ValueError(f"needs a list of two items; got {shown(data)}")

@@ -26,7 +26,7 @@ def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
     """
     how = how or Judging()
     for task in tasks:
-        codes = (task.reference, oddly(domain_of(task.setup)), *IDLE)
+        codes = (task.reference, unusual_calls(domain_of(task.setup)), *IDLE)
         good, odd, *bad = judge_all([(task, Attempt(task.task_id, code)) for code in codes], how)
         if good.status is not Status.PASSED:
             yield f"{task.task_id}: the reference: {good.status} {good.error_type} {good.error_message}"
@@ -51,7 +51,7 @@ ODD = {
 """Type -> unusual arguments."""
 
 
-def oddly(domain: Domain) -> str:
+def unusual_calls(domain: Domain) -> str:
     """Return a program that calls every action with unusual arguments and ignores failures."""
     lines = [f"def {ENTRY_POINT}(world):"]
     for action in domain.actions:

@@ -35,7 +35,7 @@ def if_here(names: Names, one: Goal, two: Goal) -> Goal:
     scene = Scene((room, other), people=where) if is_person else Scene((room, other), things=where)
 
     def outcome(world: World) -> Outcome:
-        return chosen(one, two, world, {**world.people, **world.things}[name] == room)
+        return choose_outcome(one, two, world, {**world.people, **world.things}[name] == room)
 
     return joined("if_here", (one, two), text, code, outcome, scene)
 
@@ -52,7 +52,7 @@ def if_answer(names: Names, one: Goal, two: Goal) -> Goal:
     scene = Scene((room,), people={person: (room,)}, answers={person: (word, ("yes", "no"))})
 
     def outcome(world: World) -> Outcome:
-        return chosen(one, two, world, world.answers[person][word] == "yes", [asked(person, word)])
+        return choose_outcome(one, two, world, world.answers[person][word] == "yes", [asked(person, word)])
 
     return joined("if_answer", (one, two), text, code, outcome, scene)
 
@@ -76,7 +76,7 @@ def poll(names: Names, one: Goal, two: Goal) -> Goal:
 
     def outcome(world: World) -> Outcome:
         votes = sum(world.answers[person][word] == "yes" for person in people)
-        return chosen(one, two, world, votes >= 2, [asked(person, word) for person in people])
+        return choose_outcome(one, two, world, votes >= 2, [asked(person, word) for person in people])
 
     return joined("poll", (one, two), text, code, outcome, scene)
 
@@ -91,7 +91,7 @@ def if_closed(names: Names, one: Goal, two: Goal) -> Goal:
     code = f'try:\n    robot.go_to("{room}")\nexcept DoorError:\n{block(one)}\nelse:\n{block(two)}'
 
     def outcome(world: World) -> Outcome:
-        return chosen(one, two, world, room in world.closed)
+        return choose_outcome(one, two, world, room in world.closed)
 
     return joined("if_closed", (one, two), text, code, outcome, Scene((room,), closed=(room,)))
 
@@ -111,7 +111,7 @@ def if_heavy(names: Names, one: Goal, two: Goal) -> Goal:
 
     def outcome(world: World) -> Outcome:
         heavy = thing in world.heavy
-        return chosen(one, two, world, heavy, [] if heavy else [placed(thing, room)])
+        return choose_outcome(one, two, world, heavy, [] if heavy else [placed(thing, room)])
 
     return joined("if_heavy", (one, two), text, code, outcome, Scene((room,), things={thing: (room,)}, heavy=(thing,)))
 
@@ -132,7 +132,7 @@ def joined(
     return Goal(f"{name}({one.name},{two.name})", text, code, whole_scene, outcome, first, branches=2 if scene else 1)
 
 
-def chosen(one: Goal, two: Goal, world: World, holds: bool, before: Sequence[Event] = ()) -> Outcome:
+def choose_outcome(one: Goal, two: Goal, world: World, holds: bool, before: Sequence[Event] = ()) -> Outcome:
     """Return the outcome of the goal selected by the condition, after the events of the join."""
     outcome = (one if holds else two).outcome(world)
     return Outcome([before, *outcome.stages] if before else outcome.stages, outcome.moved, branch=int(holds))
