@@ -168,8 +168,8 @@ def plan_memory(
     copies, start = 2 if model.bf16 else 4, start_bytes(shape, rounded=model.bf16)
     weights = start if shape.adapters else 4 * shape.parameters
     fixed = [
-        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes a parameter", SHARD),
-        MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes a parameter of LoRA"),
+        MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", SHARD),
+        MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes per parameter of LoRA"),
         MemoryRow(
             "optimiser", 8 * shape.trained // share, "always", "AdamW: 8 bytes a trained parameter", f"{LORA}, or {SHARD}"
         ),
@@ -261,7 +261,7 @@ def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupS
     cache = rollout.batch * length * shape.layers * 2 * shape.keys * width
     fix = "source.rollout.batch"
     return (
-        MemoryRow("sampling copy", width * shape.parameters, "sampling", f"{width} bytes a parameter"),
+        MemoryRow("sampling copy", width * shape.parameters, "sampling", f"{width} bytes per parameter"),
         MemoryRow("key-value cache", cache, "sampling", f"{rollout.batch} sequences of {length} tokens", fix),
         MemoryRow(
             "sampling logits", 4 * rollout.batch * shape.vocabulary * 4, "sampling", f"{rollout.batch} rows, float32", fix
