@@ -15,7 +15,7 @@ from machine import machine
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.types import Status
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
 SETS = (
@@ -24,7 +24,7 @@ SETS = (
     ("refactory", "refactory", "refactory/data.zip"),
     ("codet", "codet", "codet"),
 )
-HOW = Judging(Limits(wall_seconds=10, cpu_seconds=5))
+SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 
 
 def kind(recorded, verdict):
@@ -43,7 +43,7 @@ def judge_set(name, source, path):
         tasks = {task.task_id: task for task in archive.tasks()}
         attempts = archive.attempts()
         started = time.monotonic()
-        verdicts = verify([(tasks[a.task_id], a) for a in attempts], HOW)
+        verdicts = verify([(tasks[a.task_id], a) for a in attempts], SETTINGS)
         seconds = time.monotonic() - started
         recorded = {v.attempt_id: v for v in archive.verdicts()}
     ours = {v.attempt_id: v for v in verdicts}

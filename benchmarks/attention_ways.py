@@ -9,7 +9,7 @@ import time
 import torch
 
 from upsolve.policy.attention import tree_attention
-from upsolve.policy.layout import Layout, Place, bundles
+from upsolve.policy.layout import GroupSpan, Layout, bundles
 
 HEADS, KEY_HEADS, SIZE = 9, 3, 64
 SHAPES = ((110, 2, 25), (110, 8, 25), (300, 2, 25), (150, 8, 70), (300, 4, 100), (700, 8, 200), (1500, 2, 100))
@@ -23,7 +23,7 @@ def seconds_of(layout, length):
     for _ in range(8):
         started = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16):
-            laid = (one.transpose(1, 2) for one in (query, key, value.bfloat16()))
+            laid = (tensor.transpose(1, 2) for tensor in (query, key, value.bfloat16()))
             out, _ = tree_attention(None, *laid, None, scaling=SIZE**-0.5, layout=layout)
         out.float().sum().backward()
         times.append(time.perf_counter() - started)
@@ -37,7 +37,7 @@ def main():
     for prompt, attempts, tokens in SHAPES:
         length = prompt + attempts * tokens
         count = max(1, 2000 // length)
-        row = [Place(at * length, prompt, (tokens,) * attempts) for at in range(count)]
+        row = [GroupSpan(at * length, prompt, (tokens,) * attempts) for at in range(count)]
         both = (Layout([row], []), Layout([row], bundles([row], length * count, torch.device("cpu"))))
         single, bundled = (1000 * seconds_of(layout, length * count) for layout in both)
         print(f"{prompt:6}  {attempts:8}  {tokens:6}  {count:6}  {single:9.1f}  {bundled:10.1f}")

@@ -17,12 +17,12 @@ import psutil
 from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import judged
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 WORK = "import time\nend = time.process_time() + 0.02\nwhile time.process_time() < end:\n    pass\n"
-HOW = Judging(Limits(wall_seconds=5, cpu_seconds=2), executor="ray")
+SETTINGS = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2), executor="ray")
 
 
 def attempts(number, before=""):
@@ -52,11 +52,11 @@ def run(raylets, number, before, answer):
     for _ in range(raylets - 1):
         cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, log_to_driver=False)
-    warm = Counter(v.status.value for _, v in judged(attempts(64), HOW))
+    warm = Counter(v.status.value for _, v in judged(attempts(64), SETTINGS))
     assert warm["passed"] == 42, warm
     statuses, along = Counter(), []
     started = time.monotonic()
-    for done, (_, verdict) in enumerate(judged(attempts(number, before), HOW), 1):
+    for done, (_, verdict) in enumerate(judged(attempts(number, before), SETTINGS), 1):
         statuses[verdict.status.value] += 1
         if done % max(1, number // 10) == 0:
             along.append((done, *memory()))

@@ -18,7 +18,7 @@ from pathlib import Path
 from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 from upsolve.verify.resources import usable_cores
 
@@ -64,17 +64,17 @@ def busy_processes(count):
 
 def flips(count, busy):
     """Return the results with and without the additional load."""
-    todo, how, load = pairs(count), Judging(LIMITS), os.getloadavg()[0]
+    todo, settings, load = pairs(count), JudgeSettings(LIMITS), os.getloadavg()[0]
     started = time.monotonic()
-    idle = verify(todo, how)
+    idle = verify(todo, settings)
     middle = time.monotonic()
     with busy_processes(busy * usable_cores()):
-        loaded = verify(todo, how)
+        loaded = verify(todo, settings)
     seconds = {"as_it_is": round(middle - started, 1), "loaded": round(time.monotonic() - middle, 1)}
     differ = [
-        [one.attempt_id, one.status, two.status]
-        for one, two in zip(idle, loaded, strict=True)
-        if (one.status, one.outcomes) != (two.status, two.outcomes)
+        [before.attempt_id, before.status, after.status]
+        for before, after in zip(idle, loaded, strict=True)
+        if (before.status, before.outcomes) != (after.status, after.outcomes)
     ]
     return {
         "attempts": count,

@@ -80,7 +80,7 @@ class StopError(Exception):
 
 
 def weights_of(folder, recipe, stop=0):
-    """Return the weights of a run in a folder, stopped and resumed after so many steps, and the seconds of its steps."""
+    """Return the weights of a run in a folder, stopped and resumed after a number of steps, and the seconds of its steps."""
     from tests.train.test_curves import GROUPS
     from upsolve.policy.model import load_model
     from upsolve.train.loop import train
@@ -307,7 +307,7 @@ def not_done(name, result):
             yield from (f"step, {model}, {way}: {problem}" for way, problem in rows.items() if isinstance(problem, str))
     if name == "kinds":
         yield from (
-            f"kinds, {kind}: padded texts" for kind, one in result.items() if isinstance(one, dict) and not one["packed"]
+            f"kinds, {kind}: padded texts" for kind, entry in result.items() if isinstance(entry, dict) and not entry["packed"]
         )
 
 

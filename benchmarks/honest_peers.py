@@ -21,7 +21,7 @@ from verify_throughput import items
 
 from upsolve.types import Status, TestKind
 from upsolve.verify.attacks import tries
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -54,7 +54,7 @@ def honest():
 def cheats():
     """Return (form, name, task, attempt) of every harmless Python attack whose goal is a fake pass, for each kind of tests."""
     attacks = [trial for trial in tries() if trial.attack.wants == "fake pass" and trial.attack.language == "python"]
-    return [(FORMS[one.pairs()[0][0].tests[0].kind], one.name, *one.pairs()[0]) for one in attacks]
+    return [(FORMS[attack.pairs()[0][0].tests[0].kind], attack.name, *attack.pairs()[0]) for attack in attacks]
 
 
 def takes(peer, form, item):
@@ -118,8 +118,8 @@ def ask(python, peer, items):
 
 def ours(rows):
     """Return whether each attempt passes by upsolve's judge, in the order of the rows."""
-    how = Judging(Limits(wall_seconds=LIMIT, cpu_seconds=LIMIT / 2), workers=2)
-    return [verdict.status is Status.PASSED for verdict in verify([(task, attempt) for _, _, task, attempt in rows], how)]
+    settings = JudgeSettings(Limits(wall_seconds=LIMIT, cpu_seconds=LIMIT / 2), workers=2)
+    return [verdict.status is Status.PASSED for verdict in verify([(task, attempt) for _, _, task, attempt in rows], settings)]
 
 
 def count(rows, outcomes, *, wanted):
@@ -144,7 +144,10 @@ def measure(python):
             outcomes = ask(python, peer, requested) if wanted else [ask(python, peer, [item])[0] for item in requested]
             result[kind][peer] = count([row for row, _ in accepted], outcomes, wanted=wanted)
             print(
-                kind, peer, {form: f"{one['wrong']} of {one['given']}" for form, one in result[kind][peer].items()}, flush=True
+                kind,
+                peer,
+                {form: f"{count['wrong']} of {count['given']}" for form, count in result[kind][peer].items()},
+                flush=True,
             )
     return result
 

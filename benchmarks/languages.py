@@ -25,26 +25,26 @@ from machine import machine
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.languages import SYSTEM_PATH, languages
 from upsolve.verify.languages.prepare import preparable, prepare
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
 HERE = Path(__file__).parent
-HOW = Judging(Limits(wall_seconds=60, cpu_seconds=10))
+SETTINGS = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=10))
 COMMENT = {"lua": "--", "ocaml": "(* {} *)", "fortran": "!"} | dict.fromkeys(("bash", "perl", "python", "r", "ruby"), "#")
 LARGE = "#include <bits/stdc++.h>\nusing namespace std;\nint main() { map<int, int> m; int a, b; cin >> a >> b; m[a] = b; cout << a + m[a]; }\n"
 WEB = 'package main\n\nimport (\n\t"fmt"\n\t"net/http"\n)\n\nfunc main() {\n\tvar a, b int\n\tfmt.Scan(&a, &b)\n\tfmt.Println(a + b + http.StatusOK - 200)\n}\n'
 CHILD = """
 import json, sys, time
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 name, codes = json.load(sys.stdin)
-how = Judging(Limits(wall_seconds=60, cpu_seconds=10))
+settings = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=10))
 tests = tuple(TestCase(TestKind.STDIO, f"{a} {b}\\n", f"{a + b}\\n") for a, b in ((1, 2), (10, 20)))
 pairs = [(Task("sum", "", tests), Attempt("sum", code, name)) for code in codes]
-verify(pairs[:2], how)
+verify(pairs[:2], settings)
 started = time.monotonic()
-found = verify(pairs[2:], how)
+found = verify(pairs[2:], settings)
 print(json.dumps([time.monotonic() - started, sum(v.status.value == "passed" for v in found)]))
 """
 
@@ -170,7 +170,7 @@ def judged_references(data, count):
         if name not in languages() or languages()[name].missing():
             continue
         started = time.monotonic()
-        verdicts = verify(pairs, HOW)
+        verdicts = verify(pairs, SETTINGS)
         seconds = time.monotonic() - started
         failed = Counter(kind(v) for v in verdicts if v.status is not Status.PASSED)
         row = {"file": f"{file.parent.name}/{file.name}", "language": name, "judged": len(pairs)}

@@ -114,7 +114,7 @@ def summary(method, runs, base):
     if logs[0]:
         row["steps"] = len(logs[0])
         row["tokens_per_second"] = round(float(np.mean([step["tokens_per_second"] for rows in logs for step in rows])))
-        row["held-out passed, nats a token, last"] = round(
+        row["held-out passed, nats per token, last"] = round(
             float(np.mean([rows[-1]["heldout_passed_logp"] for rows in logs])), 3
         )
     return row

@@ -77,14 +77,16 @@ def tasks_of(job):
 
 def sample(name, job):
     """Sample all tasks by a sampler at temperature 1 and keep the attempts in a file."""
-    how, bf16 = SAMPLERS[name]
-    engine = "vllm" if how == "vllm" else "transformers"
+    settings, bf16 = SAMPLERS[name]
+    engine = "vllm" if settings == "vllm" else "transformers"
     settings = {"samples": job.samples, "temperature": 1.0, "top_p": 1.0, "max_tokens": job.max_tokens, "batch": 32}
     config = SampleConfig.model_validate({**settings, "engine": engine, "vllm": VLLM})
-    if how == "generate":
+    if settings == "generate":
         policy, codec = load_model(MODEL, dtype=torch.bfloat16 if bf16 else torch.float32), load_codec(MODEL)
         with torch.inference_mode():
-            attempts = [one for ended in generate_attempts(policy.eval(), codec, tasks_of(job), config) for one in ended]
+            attempts = [
+                attempt for ended in generate_attempts(policy.eval(), codec, tasks_of(job), config) for attempt in ended
+            ]
     else:
         attempts = list(sampler(config, ModelConfig(name=MODEL, bf16=bf16))(tasks_of(job), config=config))
     file = job.work / "samples" / f"{slug(name)}.json"
@@ -118,10 +120,10 @@ def difference(attempts, logps):
     ratios = [
         torch.from_numpy(logp).double() - torch.tensor(a.token_logps).double() for a, logp in zip(attempts, logps, strict=True)
     ]
-    logratio_T, how = torch.cat(ratios), CorrectionConfig()
+    logratio_T, settings = torch.cat(ratios), CorrectionConfig()
     absolute_T = logratio_T.abs()
-    capped_T = logratio_T.exp() > tis(logratio_T, cap=how.cap)
-    masked_T = icepop(logratio_T, low=how.low, high=how.high) == 0
+    capped_T = logratio_T.exp() > tis(logratio_T, cap=settings.cap)
+    masked_T = icepop(logratio_T, low=settings.low, high=settings.high) == 0
     return {
         "attempts": len(attempts),
         "tokens": len(logratio_T),
@@ -226,7 +228,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
     parser.add_argument("--tasks", type=int, default=24, help="tasks sampled by each sampler")
-    parser.add_argument("--samples", type=int, default=4, help="samples a task")
+    parser.add_argument("--samples", type=int, default=4, help="samples per task")
     parser.add_argument("--max-tokens", type=int, default=80, help="longest sample")
     parser.add_argument("--rounds", type=int, default=3, help="of an online run")
     parser.add_argument("--groups", type=int, default=4, help="groups of 8 samples a round")

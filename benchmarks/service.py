@@ -19,7 +19,7 @@ from statistics import quantiles
 from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.service.client import Remote
 
 CLIENTS, EACH = 4, 2500
@@ -35,8 +35,8 @@ class Counting(Remote):
         super().__init__(url, "", 300.0)
         self.seen = Counter()
 
-    def ask(self, left, how):
-        for index, verdict in super().ask(left, how):
+    def ask(self, left, settings):
+        for index, verdict in super().ask(left, settings):
             self.seen[index] += 1
             yield index, verdict
 
@@ -54,7 +54,7 @@ def load(url, client):
     """Judge one client's share; return its counts."""
     remote, counts = Counting(url), Counter()
     expected = [pair(client, number) for number in range(EACH)]
-    for index, verdict in remote.judged((sent for sent, _ in expected), Judging(LIMITS)):
+    for index, verdict in remote.judged((sent for sent, _ in expected), JudgeSettings(LIMITS)):
         want, got = expected[index][1], verdict.status.value
         counts["as expected" if got == want else f"{got}, not {want}"] += 1
     counts["lost"] = sum(remote.seen[index] == 0 for index in range(EACH))

@@ -14,7 +14,7 @@ from machine import machine
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.attacks import traces
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool import pool
 from upsolve.verify.sandbox.cgroup import find_parents
 
@@ -59,7 +59,7 @@ def soak(count):
     statuses, started, each = Counter(), time.monotonic(), count // PARTS
     for part in range(PARTS):
         attempts = [attempt(number) for number in range(part * each, (part + 1) * each)]
-        verdicts = dict(pool.judged([(TASK, pair) for pair, _ in attempts], Judging(LIMITS)))
+        verdicts = dict(pool.judged([(TASK, pair) for pair, _ in attempts], JudgeSettings(LIMITS)))
         for index, (_, expected) in enumerate(attempts):
             status = verdicts[index].status.value if index in verdicts else "lost"
             statuses[status] += 1

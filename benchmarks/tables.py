@@ -136,8 +136,8 @@ def throughput():
     peers = list(data["sets"][0]["milliseconds_each"])
     rows = [
         [
-            one["set"],
-            one["workers"],
+            entry["set"],
+            entry["workers"],
             *(
                 f"{each[peer]:.2f} ({each[peer] / each['upsolve']:.1f}x)" if peer in each else ""
                 for peer in peers
@@ -145,8 +145,8 @@ def throughput():
             ),
             f"{each['upsolve']:.2f}",
         ]
-        for one in data["sets"]
-        for each in [one["milliseconds_each"]]
+        for entry in data["sets"]
+        for each in [entry["milliseconds_each"]]
     ]
     prices = data["milliseconds_each_with_one_layer_off"]
     return (
@@ -208,7 +208,7 @@ def honest():
 
     def cells(kind, judge):
         counts = [data[kind][judge][form] for form in ("call", "code", "stdio")]
-        return [f"{one['wrong']} of {one['given']}" if one["given"] else "" for one in counts]
+        return [f"{count['wrong']} of {count['given']}" if count["given"] else "" for count in counts]
 
     header = [f"{form}: {what}" for what in ("honest programs failed", "cheats passed") for form in ("calls", "code", "stdin")]
     return table(["", *header], [[judge, *cells("honest", judge), *cells("cheats", judge)] for judge in data["honest"]])

@@ -19,7 +19,7 @@ from machine import machine
 from upsolve.archive.store import open_archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import dismiss, verify
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.sandbox.process import Server
@@ -105,10 +105,10 @@ def run_peer(python, peer, pairs, workers, limit):
 
 def run_ours(pairs, workers, limit):
     """Measure upsolve once, with every isolation layer."""
-    how = Judging(Limits(wall_seconds=limit + 8, cpu_seconds=limit), workers=workers)
-    verify(pairs[: 16 * workers], how)
+    settings = JudgeSettings(Limits(wall_seconds=limit + 8, cpu_seconds=limit), workers=workers)
+    verify(pairs[: 16 * workers], settings)
     started = time.monotonic()
-    verdicts = verify(pairs, how)
+    verdicts = verify(pairs, settings)
     return time.monotonic() - started, sum(v.status is Status.PASSED for v in verdicts)
 
 
@@ -146,10 +146,10 @@ def layer_prices(pairs):
             sandbox.forget_server()
             Server.setup = staticmethod(lambda name=name: setup() | {"off": [name]})
             for pair in pairs[:20]:
-                judge(*pair, Judging(isolation="best_effort"))
+                judge(*pair, JudgeSettings(isolation="best_effort"))
             started = time.monotonic()
             for pair in pairs:
-                judge(*pair, Judging(isolation="best_effort"))
+                judge(*pair, JudgeSettings(isolation="best_effort"))
             rounds.append((time.monotonic() - started) / len(pairs) * 1000)
     Server.setup = staticmethod(setup)
     sandbox.forget_server()
@@ -163,7 +163,7 @@ def main(python, plus, out):
         sets["mbpp+"] = mbpp_plus(plus)
     result = {"machine": machine(), "layers": sandbox.active_layers(), "sets": []}
     started = time.monotonic()
-    verify(sets["small"][:8], Judging(workers=1))
+    verify(sets["small"][:8], JudgeSettings(workers=1))
     result["start_of_a_worker_seconds"] = round(time.monotonic() - started, 3)
     for name, pairs in sets.items():
         for workers in (1, 2):

@@ -12,7 +12,7 @@ import upsolve
 ROOT = Path(__file__).parents[1]
 NAMES = """
     Advantage Archive Attempt Capability Comparison Component Credit Detector Engine Evaluation Finding Group
-    HeldOut Judging Language Limits Objective Recipe ReportContent Source Split Status Sweep Task TaskScore
+    HeldOut JudgeSettings Language Limits Objective Recipe ReportContent Source Split Status Sweep Task TaskScore
     TestCase TestKind Trained UpsolveError Verdict
     __version__ capability compare create_archive evaluate_model held_out ingest load_evaluation load_recipe
     load_sweep open_archive run_recipe sample_attempts save_evaluation save_sweep split_archive sweep_model

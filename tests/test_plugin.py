@@ -15,7 +15,7 @@ from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import dismiss
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -137,7 +137,7 @@ def test_a_language_may_be_a_record_a_file_or_text(installed, monkeypatch):
     for made in (text, installed / "mine.yaml", languages.read_text(text, "here")):
         monkeypatch.setattr(languages, "entry_points", lambda made=made, **_: [Point(made)])
         languages.languages.cache_clear()
-        assert judge(sums, Attempt("s", SHELL, "posix2"), Judging()).status is Status.PASSED
+        assert judge(sums, Attempt("s", SHELL, "posix2"), JudgeSettings()).status is Status.PASSED
     for wrong, said in (
         (3, "not int"),
         ("{name: x}", "missing keys: file, run"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sqlworld.building import Made, build
+from sqlworld.building import SchemaTasks, build
 from sqlworld.schema import SPLITS, read_schemas
 
 from upsolve.archive.info import archive_info
@@ -27,9 +27,9 @@ SEED = 0
 TARGET = SHIPPED["embedded-sql"]
 
 
-def make(seed: int = SEED, schemas: tuple[str, ...] = ()) -> Made:
+def make(seed: int = SEED, schemas: tuple[str, ...] = ()) -> SchemaTasks:
     """Return tasks, attempts and verdicts of all schemas, or of some; those of a schema do not depend on the others."""
-    records = Made()
+    records = SchemaTasks()
     for name, schema in read_schemas().items():
         if not schemas or name in schemas:
             part = build(schema, seed)
@@ -39,7 +39,7 @@ def make(seed: int = SEED, schemas: tuple[str, ...] = ()) -> Made:
     return mixed(records)
 
 
-def mixed(records: Made) -> Made:
+def mixed(records: SchemaTasks) -> SchemaTasks:
     """Return the records with the tasks of each split in an order that mixes schemas and kinds, so that the first hundred are representative."""
 
     def place(task: Task) -> tuple[int, str]:
@@ -48,10 +48,10 @@ def mixed(records: Made) -> Made:
     positions = {task.task_id: place(task) for task in records.tasks}
     pairs = sorted(zip(records.attempts, records.verdicts, strict=True), key=lambda pair: positions[pair[0].task_id])
     tasks = sorted(records.tasks, key=lambda task: positions[task.task_id])
-    return Made(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
+    return SchemaTasks(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
 
 
-def write(records: Made, folder: Path) -> Archive:
+def write(records: SchemaTasks, folder: Path) -> Archive:
     """Write an archive, replacing an existing one."""
     with tempfile.TemporaryDirectory() as folder_written:
         archive = Archive.create(folder_written)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from upsolve.verify.languages import Language
-    from upsolve.verify.limits import Judging, Limits
+    from upsolve.verify.limits import JudgeSettings, Limits
     from upsolve.verify.pool.pool import verify as verify_attempts
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "Finding",
     "Group",
     "HeldOut",
-    "Judging",
+    "JudgeSettings",
     "Language",
     "Limits",
     "Objective",
@@ -138,7 +138,7 @@ SOURCES = {
         "Verdict",
     ),
     "upsolve.verify.languages": ("Language",),
-    "upsolve.verify.limits": ("Judging", "Limits"),
+    "upsolve.verify.limits": ("JudgeSettings", "Limits"),
     "upsolve.verify.pool.pool": ("verify_attempts",),
 }
 """Module -> the public names it holds; a test compares this with the imports above."""

@@ -29,7 +29,7 @@ from upsolve.train.loop import train
 from upsolve.train.processes import Processes
 from upsolve.train.run_folder import Trained, claim, load_trained, within
 from upsolve.types import Group
-from upsolve.verify.limits import judging_of
+from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["run_folds", "run_recipe"]
@@ -188,7 +188,7 @@ def remove_evaluation(folder: Path) -> None:
 
 def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: VerifyConfig) -> tuple[Rewarded, ...]:
     """Return the rewards of the attempts that a run was trained on."""
-    baselines = reference_seconds(groups, config, partial(verify, how=judging_of(verification)))
+    baselines = reference_seconds(groups, config, partial(verify, settings=judge_settings(verification)))
     return tuple(reward(group, config, baselines) for group in groups)
 
 

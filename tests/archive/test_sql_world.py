@@ -14,7 +14,7 @@ from upsolve.archive.store import create_archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.errors import ArchiveError
 from upsolve.types import Attempt, Status, TestKind
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -138,7 +138,7 @@ def disagreements(groups, share):
     chosen = groups[:: round(1 / share)]
     pairs = [(group.task, attempt) for group in chosen for attempt in group.attempts]
     recorded = [verdict for group in chosen for verdict in group.verdicts]
-    found = verify(pairs, Judging(workers=2))
+    found = verify(pairs, JudgeSettings(workers=2))
     return [
         (attempt.author, attempt.code, theirs.outcomes, ours.outcomes, ours.error_message)
         for (_, attempt), theirs, ours in zip(pairs, recorded, found, strict=True)

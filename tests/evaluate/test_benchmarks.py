@@ -38,9 +38,9 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
     def spied(config, model):
         draw = sampler(config, model)
 
-        def noting(tasks, **how):
+        def noting(tasks, **settings):
             asked.append([task.task_id for task in tasks])
-            return draw(tasks, **how)
+            return draw(tasks, **settings)
 
         return noting
 
@@ -77,9 +77,9 @@ def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, 
         loaded.append(model.name)
         draw = sampler(config, model)
 
-        def noting(tasks, *, config, **how):
+        def noting(tasks, *, config, **settings):
             asked.append((config.temperature, config.samples, len(tasks)))
-            return draw(tasks, config=config, **how)
+            return draw(tasks, config=config, **settings)
 
         return noting
 

@@ -8,10 +8,10 @@ import pytest
 from honest.programs import MODES, programs
 
 from upsolve.types import Status, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
-HOW = Judging(Limits(wall_seconds=10, cpu_seconds=5), workers=2)
+SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5), workers=2)
 UNSUPPORTED = {
     (
         "stop_iteration_from_next",
@@ -25,15 +25,17 @@ ALL = programs()
 @pytest.fixture(scope="module")
 def verdicts():
     """Verdicts of all programs, judged in one batch, by name and mode."""
-    return {(one.name, one.mode): verdict for one, verdict in zip(ALL, verify([one.pair for one in ALL], HOW), strict=True)}
+    return {
+        (one.name, one.mode): verdict for one, verdict in zip(ALL, verify([one.pair for one in ALL], SETTINGS), strict=True)
+    }
 
 
 @pytest.mark.parametrize("mode", ["call", "across", "beside", "stdio"])
 def test_honest_programs_pass(verdicts, mode):
     failed = {
         name: f"{verdict.status} {verdict.error_type}: {verdict.error_message[:200]}"
-        for (name, how), verdict in verdicts.items()
-        if how == mode and verdict.status is not Status.PASSED and (name, how) not in UNSUPPORTED
+        for (name, settings), verdict in verdicts.items()
+        if settings == mode and verdict.status is not Status.PASSED and (name, settings) not in UNSUPPORTED
     }
     assert failed == {}
     assert all(verdict.status is not Status.PASSED for key, verdict in verdicts.items() if key in UNSUPPORTED)

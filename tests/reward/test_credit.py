@@ -16,7 +16,7 @@ from upsolve.reward.spans import characters, line_starts, tokens
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.analysis.source import Source
 from upsolve.verify.analysis.syntax import syntax as find_syntax
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "2"), TestCase(TestKind.CALL, "g(f(2))", "3")), "f")
@@ -207,7 +207,7 @@ def test_outcome_and_dense_terms_add_up(codec):
 def test_the_judge_and_the_tokens_agree(codec):
     code = "def f(x):\n    s = 'é🙂'; y = nope\n    return s, y"
     attempt = Attempt("t", code)
-    (verdict,) = verify([(TASK, attempt)], Judging(analyses=("lint", "syntax", "types"), lines=True))
+    (verdict,) = verify([(TASK, attempt)], JudgeSettings(analyses=("lint", "syntax", "types"), lines=True))
     (types,) = [one for one in verdict.findings if one.kind == "types"]
     offsets = codec.offsets(code)
     got = laid(code, ("types", -0.1, 1.0), types, offsets=offsets).rewards_R

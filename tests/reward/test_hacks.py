@@ -13,7 +13,7 @@ from upsolve.reward.hacks import DETECTORS, Detector, hacks
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.attacks import LIMITS, attacks, task_of, tries
 from upsolve.verify.judge.plans import judge_all
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 
 EVERY = tuple(DETECTORS)
 
@@ -165,7 +165,7 @@ def test_attacks_earn_nothing():
     ]  # it knows the rows of one test, and passes that one
     assert len(tricks) >= 50
     pairs = [one.pairs()[0] for one in tricks]
-    for (task, attempt), verdict in zip(pairs, judge_all(pairs, Judging(LIMITS)), strict=True):
+    for (task, attempt), verdict in zip(pairs, judge_all(pairs, JudgeSettings(LIMITS)), strict=True):
         group = Group(task, (attempt,), (verdict,))
         for preset in ("outcome", "tests"):
             earned = reward(group, RewardConfig(preset=preset, hacked=0.0)).rewards_G

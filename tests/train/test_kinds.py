@@ -17,7 +17,7 @@ from upsolve.policy import varlen
 from upsolve.policy.attention import TREE
 from upsolve.policy.batched_decode import ATTENTION, BatchedCache, check_batched_decode, decode_step, prefill
 from upsolve.policy.flex import FLEX
-from upsolve.policy.layout import places
+from upsolve.policy.layout import group_spans
 from upsolve.policy.model import load_codec
 from upsolve.policy.sample import sample
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
@@ -141,13 +141,13 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
     before = model.config._attn_implementation
     assert not check_batched_decode(model, ids) and model.config._attn_implementation == before
     model.set_attn_implementation(ATTENTION)
-    cache, places = BatchedCache(2, model.device), torch.tensor([11, 3])
-    for slot, place in enumerate(places.tolist()):
-        cache.fill(slot, prefill(model, cache, ids[: place + 1]))
+    cache, positions = BatchedCache(2, model.device), torch.tensor([11, 3])
+    for slot, position in enumerate(positions.tolist()):
+        cache.fill(slot, prefill(model, cache, ids[: position + 1]))
     for _ in range(10):
-        now = torch.tensor(ids)[places]
-        assert (decode_step(model, cache, now).log_softmax(-1) - own[places]).abs().max() < TOLERANCE
-        places += 1
+        now = torch.tensor(ids)[positions]
+        assert (decode_step(model, cache, now).log_softmax(-1) - own[positions]).abs().max() < TOLERANCE
+        positions += 1
     cache.keep([1])
     assert (decode_step(model, cache, torch.tensor([ids[13]])).log_softmax(-1) - own[13]).abs().max() < TOLERANCE
 
@@ -255,7 +255,7 @@ def test_flash_attention_takes_what_it_is_given():
     """The call itself, on tensors of a GPU that have shapes and no numbers; queries as autocast leaves them."""
     batch = batch_of()
     rows, length = batch.ids_BL.shape
-    real = varlen.sequences(places(batch.group_BL, batch.attempt_BL, batch.prefix_BL), length, torch.device("cpu"))
+    real = varlen.sequences(group_spans(batch.group_BL, batch.attempt_BL, batch.prefix_BL), length, torch.device("cpu"))
     with FakeTensorMode(allow_non_fake_inputs=True):
         ends = {name: torch.empty_like(getattr(real, name), device="cuda") for name in ("key_S", "query_ends", "key_ends")}
         query = torch.empty(rows, 4, length, 16, device="cuda")

@@ -8,11 +8,11 @@ from upsolve.config import OptimConfig
 from upsolve.policy import layout as layouts
 from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
-from upsolve.policy.layout import Place, bundles, layout
+from upsolve.policy.layout import GroupSpan, bundles, layout
 from upsolve.policy.model import load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import PREFIX, families, pack, plan_steps
+from upsolve.train.pack import PREFIX, pack, plan_steps, shared_prefixes
 from upsolve.train.reference_scorer import prompts_of
 
 SIZES = [(11, (5, 9, 7)), (2, (5,)), (30, (1, 1)), (12, (6, 8, 6)), (3, (40, 2))]
@@ -57,13 +57,13 @@ def test_both_ways_equal_whole_rows(tiny_model, overhead, monkeypatch):
 
 
 def test_short_groups_are_bundled_and_long_ones_are_not():
-    short, long = [Place(at * 150, 100, (25, 25)) for at in range(10)], [Place(0, 700, (200,) * 8)]
+    short, long = [GroupSpan(at * 150, 100, (25, 25)) for at in range(10)], [GroupSpan(0, 700, (200,) * 8)]
     assert layout([short], 1500, torch.device("cpu")).bundles
     assert not layout([long], 2300, torch.device("cpu")).bundles
 
 
 def test_bundles_hold_every_token_once_with_little_padding():
-    rows = [[Place(0, 100, (20,)), Place(120, 10, (3, 4))], [Place(0, 95, (30,)), Place(125, 12, ())]]
+    rows = [[GroupSpan(0, 100, (20,)), GroupSpan(120, 10, (3, 4))], [GroupSpan(0, 95, (30,)), GroupSpan(125, 12, ())]]
     found = bundles(rows, 140, torch.device("cpu"))
     tokens = [part.token_NM.flatten()[part.own].tolist() for part in found]
     expected = [*range(137), *range(140, 140 + 137)]
@@ -93,7 +93,9 @@ def plain_scores(name, rows):
 def test_a_shared_beginning_of_prompts_changes_no_score_and_no_gradient(tiny_model, way, monkeypatch):
     monkeypatch.setattr(layouts, "OVERHEAD", 10**9 if way == "in bundles" else 0)
     made = groups([], ALIKE)
-    rows = [[group for family in families(row, len(row)) for group in family.groups] for row in (made, groups([], ALIKE[:2]))]
+    rows = [
+        [group for family in shared_prefixes(row, len(row)) for group in family.groups] for row in (made, groups([], ALIKE[:2]))
+    ]
     plain = plain_scores(tiny_model, rows)
     model = load_model(tiny_model)
     model.set_attn_implementation(TREE)
@@ -114,19 +116,24 @@ def test_a_shared_beginning_is_packed_once():
 def test_groups_that_begin_alike_come_together_in_the_order_of_the_first():
     made = groups([], ALIKE)
     mixed = [made[at] for at in (3, 5, 0, 4, 1, 2)]
-    assert [[mixed.index(group) for group in family.groups] for family in families(mixed, 2)] == [[0], [1, 3], [2, 4], [5]]
-    assert [family.shared for family in families(mixed, 2)] == [0, 55, 60, 0]
+    assert [[mixed.index(group) for group in family.groups] for family in shared_prefixes(mixed, 2)] == [
+        [0],
+        [1, 3],
+        [2, 4],
+        [5],
+    ]
+    assert [family.shared for family in shared_prefixes(mixed, 2)] == [0, 55, 60, 0]
     steps = plan_steps(mixed, OptimConfig(tokens_per_step=190, tokens_per_batch=190))
     assert [len(set(batch.group_S.tolist())) for step in steps for batch in step] == [3, 3]
     plain = groups()
-    assert [family.groups for family in families(plain, 8)] == [(group,) for group in plain]
-    assert families([made[0], made[0]], 8)[0].shared == len(made[0].prompt_P) - 1 > PREFIX
+    assert [family.groups for family in shared_prefixes(plain, 8)] == [(group,) for group in plain]
+    assert shared_prefixes([made[0], made[0]], 8)[0].shared == len(made[0].prompt_P) - 1 > PREFIX
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_sees_the_shared_beginning(tiny_model):
     made = groups([], ALIKE)
-    plain = plain_scores(tiny_model, [[g for family in families(made, 9) for g in family.groups]])
+    plain = plain_scores(tiny_model, [[g for family in shared_prefixes(made, 9) for g in family.groups]])
     model = load_model(tiny_model)
     model.set_attn_implementation(FLEX)
     with torch.no_grad():

@@ -33,7 +33,7 @@ from upsolve.train.sources import OnlineSource, shares
 from upsolve.train.step import FrozenScores
 from upsolve.train.values import with_gae
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
 SETTINGS = {
@@ -291,7 +291,9 @@ def by_code(good):
 
 def rollouts_of(source, recipe):
     config = recipe.source.rollout.model_copy(update={"samples": 4})
-    return Rollouts(Alone(), source.rollouts, config, Judging(), partial(reward, config=recipe.reward), "policy", no_progress)
+    return Rollouts(
+        Alone(), source.rollouts, config, JudgeSettings(), partial(reward, config=recipe.reward), "policy", no_progress
+    )
 
 
 def numbered(tasks, *, config, author):
@@ -334,7 +336,7 @@ def test_attempts_are_judged_while_others_are_sampled():
     task = Task("t", "", tests=(TestCase(TestKind.CALL, "add(1, 2)", "3"),), entry_point="add")
     codes = [f"def add(a, b):\n    return a + b - {k} // 3" for k in range(40)]
     pairs = [(task, Attempt("t", code)) for code in codes]
-    seen, how = [], Judging(workers=1)
+    seen, settings = [], JudgeSettings(workers=1)
 
     def sampler():
         yield from pairs[:30]
@@ -345,9 +347,9 @@ def test_attempts_are_judged_while_others_are_sampled():
         yield from pairs[30:]
 
     sampled = []
-    found = judging.judge_while_sampling((sampled.append(pair) or pair for pair in sampler()), how, on_judged=seen.append)
+    found = judging.judge_while_sampling((sampled.append(pair) or pair for pair in sampler()), settings, on_judged=seen.append)
     assert seen[len(sampled) - 1] > 0, "some were judged before the last was sampled"
-    expected = {v.attempt_id: v.status for v in verify(pairs, how)}
+    expected = {v.attempt_id: v.status for v in verify(pairs, settings)}
     assert [v.status for v in found] == [expected[attempt.attempt_id] for _, attempt in sampled]
     assert [v.attempt_id for v in found] == [attempt.attempt_id for _, attempt in sampled]
 
@@ -358,7 +360,7 @@ def test_a_sampler_that_fails_stops_the_judge():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        judging.judge_while_sampling(sampler(), Judging(workers=1), on_judged=lambda _n: None)
+        judging.judge_while_sampling(sampler(), JudgeSettings(workers=1), on_judged=lambda _n: None)
 
 
 def test_replay_takes_what_was_sampled_before_by_pass_rate(tmp_path):

@@ -20,7 +20,7 @@ from upsolve.verify.analysis.syntax import syntax
 from upsolve.verify.analysis.typing import types
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.limits import ANALYSES as NAMES
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(1)", "1"),), "f")
@@ -169,7 +169,7 @@ def test_unexecuted_statements_are_those_that_no_test_ran():
         "def f(x):\n    '''doc'''\n    global y\n    z: int\n    if x > 5:\n        y = 1\n        return y\n"
         "    elif x > 3:\n        return 4\n    while True:\n        return (\n            x\n        )\n"
     )
-    (verdict,) = verify([(TASK, Attempt("t", code))], Judging(analyses=("dead",), lines=True))
+    (verdict,) = verify([(TASK, Attempt("t", code))], JudgeSettings(analyses=("dead",), lines=True))
     assert verdict.status is Status.PASSED
     assert [f for f in places(verdict.findings) if f[0] == "unexecuted"] == [("unexecuted", "statement", 6, 9, None)]
 
@@ -184,18 +184,18 @@ def test_the_names_are_the_same_everywhere():
 
 def test_the_pool_adds_them_to_verdicts():
     pairs = [(TASK, Attempt("t", UNUSED)), (TASK, Attempt("t", "def f(x):\n    return 1 / 0\n"))]
-    first, second = verify(pairs, Judging(analyses=("lint",)))
+    first, second = verify(pairs, JudgeSettings(analyses=("lint",)))
     assert [f.rule for f in first.findings] == ["F401"]
     assert [f.kind for f in second.findings] == ["traceback"]
     assert first.analyses == second.analyses and first.analyses[0].startswith("lint: ruff ")
     with pytest.raises(ValueError, match="analyses must be of complexity, dead, lint"):
-        Judging(analyses=("style",))
+        JudgeSettings(analyses=("style",))
 
 
 def test_what_two_analyses_find_is_there_once():
-    (verdict,) = verify([(TASK, Attempt("t", EVIL))], Judging(analyses=("lint", "security")))
+    (verdict,) = verify([(TASK, Attempt("t", EVIL))], JudgeSettings(analyses=("lint", "security")))
     assert [f.rule for f in verdict.findings if f.kind == "security"] == ["B307"]
-    (verdict,) = verify([(TASK, Attempt("t", BROKEN))], Judging(analyses=("lint", "syntax")))
+    (verdict,) = verify([(TASK, Attempt("t", BROKEN))], JudgeSettings(analyses=("lint", "syntax")))
     assert [(f.rule, f.value) for f in verdict.findings if f.rule != "error"] == [
         ("SyntaxError", pytest.approx(5 / 21, abs=1e-6))
     ]

@@ -18,21 +18,21 @@ from upsolve.verify import doctor
 from upsolve.verify.attacks import HONEST_BASH, HONEST_PYTHON, LIMITS, TESTS, WANTS, Attack, Try, attacks, traces, tries
 from upsolve.verify.doctor import Check, checks, run_attacks
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.sandbox.process import Server
 
-HOW = Judging(LIMITS)
+SETTINGS = JudgeSettings(LIMITS)
 AS_NOBODY = """
 import json
 from concurrent.futures import ThreadPoolExecutor
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.attacks import LIMITS, traces, tries
 from upsolve.verify.judge.plans import judge_all
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 before, todo = traces(), [one for one in tries() if one.attack.language != "c"]
 with ThreadPoolExecutor(3) as threads:
-    found = [*threads.map(lambda one: one.wrong(judge_all(one.pairs(), Judging(LIMITS))), todo)]
+    found = [*threads.map(lambda one: one.wrong(judge_all(one.pairs(), JudgeSettings(LIMITS))), todo)]
     left = sorted(traces() - before)
 wrong = {one.name: said for one, said in zip(todo, found) if said}
 print(json.dumps({"layers": sandbox.active_layers(), "wrong": wrong, "left": left, "tries": len(todo)}))
@@ -42,10 +42,10 @@ IN_RAY = """
 import json, sys, ray
 from upsolve.verify.attacks import LIMITS, tries
 from upsolve.verify.doctor import run_attacks, layers
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 ray.init(address="local", num_cpus=4, log_to_driver=False, include_dashboard=False)
-how, wanted = Judging(LIMITS, executor="ray"), sys.argv[1:]
-found = layers(how) + [*run_attacks([one for one in tries() if one.attack.wants in wanted], how)]
+settings, wanted = JudgeSettings(LIMITS, executor="ray"), sys.argv[1:]
+found = layers(settings) + [*run_attacks([one for one in tries() if one.attack.wants in wanted], settings)]
 print(json.dumps([[c.group, c.name, c.detail] for c in found if c.required and not c.ok or c.name == "left behind"]))
 """
 
@@ -59,7 +59,7 @@ def test_attack(one):
     if one.missing():
         pytest.skip(f"no {one.missing()} here")
     before = traces()
-    assert one.wrong(judge_all(one.pairs(), HOW)) == []
+    assert one.wrong(judge_all(one.pairs(), SETTINGS)) == []
     assert traces() - before == set()
 
 
@@ -116,7 +116,7 @@ def test_the_same_as_nobody():
 @pytest.mark.slow
 def test_the_same_by_several_workers():
     seen = []
-    found = [*checks(Judging(workers=4), progress=lambda done, total: seen.append((done, total)))]
+    found = [*checks(JudgeSettings(workers=4), progress=lambda done, total: seen.append((done, total)))]
     assert [check for check in found if check.required and not check.ok] == []
     assert {check.name for check in found} >= {"pidns", "seccomp", "left behind", *(one.name for one in tries())}
     assert [check.group for check in found if check.name == "left behind"] == [*WANTS]
@@ -142,7 +142,7 @@ def test_the_doctor_says_which_attack_works_and_what_it_left():
     with tempfile.NamedTemporaryFile(prefix="upsolve-attack", dir="/tmp", delete=False) as file:
         before = Path(file.name)
     before.unlink()
-    found = [*run_attacks(todo, Judging(LIMITS, workers=1), lambda _done, _total: before.touch())]
+    found = [*run_attacks(todo, JudgeSettings(LIMITS, workers=1), lambda _done, _total: before.touch())]
     before.unlink()
     assert found == [
         Check("escape", "a/call", ok=False, required=True, detail="passed"),
@@ -179,7 +179,7 @@ def test_without_a_required_layer_no_attack_is_tried(monkeypatch, without):
 def test_without_landlock_nothing_escapes(without):
     without("landlock")
     todo = [one for one in tries() if one.attack.wants == "escape" and one.attack.language != "c"]
-    found = in_a_thread(lambda: ((one.name, one.wrong(judge_all(one.pairs(), HOW))) for one in todo))
+    found = in_a_thread(lambda: ((one.name, one.wrong(judge_all(one.pairs(), SETTINGS))) for one in todo))
     assert [(name, wrong) for name, wrong in found if wrong] == []
 
 
@@ -190,9 +190,9 @@ def test_honest_attempts_find_what_was_left():
     one = next(one for one in tries() if one.attack.language == "bash")
     (task, _), (bash_task, _) = one.pairs()[-1], one.pairs()[0]
     for left in (file, process):
-        assert judge(task, Attempt(task.task_id, left + HONEST_PYTHON), HOW).error_message.startswith("found"), left
+        assert judge(task, Attempt(task.task_id, left + HONEST_PYTHON), SETTINGS).error_message.startswith("found"), left
     for left in (": > left\n", "sleep 5 &\n"):
-        verdict = judge(bash_task, Attempt(bash_task.task_id, left + HONEST_BASH, "bash"), HOW)
+        verdict = judge(bash_task, Attempt(bash_task.task_id, left + HONEST_BASH, "bash"), SETTINGS)
         assert (verdict.status, verdict.stderr_head[:5]) == (Status.RUNTIME_ERROR, "found"), left
 
 
@@ -200,7 +200,7 @@ def test_traces_see_the_processes_of_an_attempt():
     (one,) = (one for one in tries() if one.name == "fork_bomb/call")
     before = traces()
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(judge_all, one.pairs(), HOW)
+        running = thread.submit(judge_all, one.pairs(), SETTINGS)
         seen = set()
         while not (seen or running.done()):
             seen = {trace for trace in traces() - before if trace.startswith("process")}

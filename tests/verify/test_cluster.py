@@ -12,7 +12,7 @@ import json, sys, time
 from ray.cluster_utils import Cluster
 import ray
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -21,7 +21,7 @@ ray.init(address=cluster.address, log_to_driver=False)
 task = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 wait = "import time\ntime.sleep(0.05)\n"
 pairs = [(task, Attempt("t", f"{wait}def f(x):\n    return x * 2 if {k} % 3 else 0\n")) for k in range(120)]
-how = Judging(Limits(wall_seconds=5, cpu_seconds=2), executor="ray")
+settings = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2), executor="ray")
 times = []
 
 def kill_one(index, verdict):
@@ -29,7 +29,7 @@ def kill_one(index, verdict):
     if len(times) == 40:
         cluster.remove_node(second, allow_graceful=False)
 
-verdicts = verify(pairs, how, on_done=kill_one)
+verdicts = verify(pairs, settings, on_done=kill_one)
 for _ in range(60):
     nodes = sum(node["Alive"] for node in ray.nodes())
     if nodes == 1:

@@ -13,7 +13,7 @@ from upsolve.config import DataConfig
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.simulators.composed.goals import HELD_OUT_GOALS, fetch, relay, report
 from upsolve.verify.simulators.composed.joins import HELD_OUT_JOINS, JOINS, if_answer
 from upsolve.verify.simulators.composed.mutations import KINDS, mutated
@@ -26,7 +26,7 @@ from upsolve.verify.simulators.contract import IDLE
 from upsolve.verify.simulators.tasks import BUILT_IN
 
 ROBOT = BUILT_IN["robot"]
-HOW = Judging(Limits(wall_seconds=20, cpu_seconds=5))
+SETTINGS = JudgeSettings(Limits(wall_seconds=20, cpu_seconds=5))
 
 
 def split_rows(rows):
@@ -161,7 +161,7 @@ def test_every_attempt_of_480_tasks_is_judged_as_it_was_rehearsed():
 
 
 def agrees(attempts, tasks):
-    verdicts = judge_all([(tasks[attempt.task_id], attempt) for attempt in attempts], HOW)
+    verdicts = judge_all([(tasks[attempt.task_id], attempt) for attempt in attempts], SETTINGS)
     for attempt, verdict in zip(attempts, verdicts, strict=True):
         said = extra(attempt)
         assert (verdict.status, verdict.error_type) == (said["rehearsed"], said["error"]), attempt.code
@@ -285,7 +285,7 @@ def test_styles_keep_what_a_program_does():
 def test_an_endless_program_is_played_to_the_limit_of_actions():
     code = "def run(robot):\n    while True:\n        try:\n            robot.get_all_rooms()\n        except Exception:\n            pass\n"
     assert rehearse(code, TASKS[0]) == (Status.TIMEOUT, "")
-    assert judge(TASKS[0], Attempt(TASKS[0].task_id, code), HOW).status is Status.TIMEOUT
+    assert judge(TASKS[0], Attempt(TASKS[0].task_id, code), SETTINGS).status is Status.TIMEOUT
 
 
 def test_the_prompt_says_as_much_of_the_methods_as_asked_for():

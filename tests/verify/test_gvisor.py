@@ -13,12 +13,12 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.attacks import GVISOR_LIMITS, traces, tries
 from upsolve.verify.doctor import own_kernel
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.gvisor import command, configuration
 from upsolve.verify.sandbox.process import PREFIX, Server
 from upsolve.verify.sandbox.runner import forget_server
 
-HOW = Judging(Limits(wall_seconds=30, cpu_seconds=10), "gvisor")
+SETTINGS = JudgeSettings(Limits(wall_seconds=30, cpu_seconds=10), "gvisor")
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 installed = pytest.mark.skipif(shutil.which("runsc") is None, reason="no runsc here")
 
@@ -38,12 +38,12 @@ def containers_end():
 @pytest.mark.usefixtures("without_runsc")
 def test_without_the_program_it_is_refused_with_what_to_do():
     with pytest.raises(IsolationError, match=r"runsc.*apt install runsc.*gvisor\.dev"):
-        judge(TASK, Attempt("t", "def f(x): return 2 * x"), HOW)
+        judge(TASK, Attempt("t", "def f(x): return 2 * x"), SETTINGS)
 
 
 @pytest.mark.usefixtures("without_runsc")
 def test_the_doctor_says_that_it_is_missing():
-    found = own_kernel(Judging())
+    found = own_kernel(JudgeSettings())
     assert (found.name, found.ok, found.required) == ("gvisor", False, False) and "apt install runsc" in found.detail
 
 
@@ -80,9 +80,9 @@ def test_a_container_holds_the_system_read_only_and_folders_in_memory(tmp_path, 
 @installed
 def test_attempts_are_judged_by_another_kernel():
     code = "import os\ndef f(x):\n    return [os.uname().release, os.getpid() > 1, os.path.exists('/proc/self'), os.listdir('/tmp')]\n"
-    said = judge(TASK, Attempt("t", code), HOW)
+    said = judge(TASK, Attempt("t", code), SETTINGS)
     assert platform.release() not in said.error_message and "True, False, []" in said.error_message, said.error_message
-    right = judge_all([(TASK, Attempt("t", f"def f(x): return 2 * x  # {k}")) for k in range(20)], HOW)
+    right = judge_all([(TASK, Attempt("t", f"def f(x): return 2 * x  # {k}")) for k in range(20)], SETTINGS)
     assert {verdict.status for verdict in right} == {Status.PASSED}
     assert {"gvisor", "pidns", "seccomp", "own_uid", "no_new_privs"} <= {*right[0].isolation.split(",")}
 
@@ -100,8 +100,8 @@ def test_attempts_are_judged_by_another_kernel():
     ],
 )
 def test_verdicts_are_those_of_the_other_sandbox(task, attempt, status):
-    how = Judging(Limits(wall_seconds=10, cpu_seconds=1), "gvisor")
-    assert judge(task, attempt, how).status == status
+    settings = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=1), "gvisor")
+    assert judge(task, attempt, settings).status == status
 
 
 @installed
@@ -109,7 +109,9 @@ def test_nothing_is_left_between_attempts_nor_afterwards():
     before = traces()
     names = ("flood_stdout/call", "forged_results/call", "kill_group/call", "inherited_descriptors/call")
     wrong = {
-        one.name: one.wrong(judge_all(one.pairs(), Judging(GVISOR_LIMITS, "gvisor"))) for one in tries() if one.name in names
+        one.name: one.wrong(judge_all(one.pairs(), JudgeSettings(GVISOR_LIMITS, "gvisor")))
+        for one in tries()
+        if one.name in names
     }
     assert wrong == {name: [] for name in wrong} and {*wrong} == {*names} and traces() == before
 
@@ -117,7 +119,7 @@ def test_nothing_is_left_between_attempts_nor_afterwards():
 @installed
 @pytest.mark.slow
 def test_every_honest_program_passes():
-    found = {(one.name, one.mode): judge(*one.pair, HOW) for one in programs() if one.name != "stop_iteration_from_next"}
+    found = {(one.name, one.mode): judge(*one.pair, SETTINGS) for one in programs() if one.name != "stop_iteration_from_next"}
     assert {key: verdict.error_message for key, verdict in found.items() if verdict.status is not Status.PASSED} == {}
 
 
@@ -125,6 +127,9 @@ def test_every_honest_program_passes():
 @pytest.mark.slow
 @pytest.mark.parametrize("wants", ["fake pass", "escape", "exhaust", "interfere"])
 def test_no_attack_works(wants):
-    how, todo = Judging(GVISOR_LIMITS, "gvisor"), [one for one in tries() if one.attack.wants == wants and not one.missing()]
-    found = {one.name: one.wrong(judge_all(one.pairs(), how)) for one in todo}
+    settings, todo = (
+        JudgeSettings(GVISOR_LIMITS, "gvisor"),
+        [one for one in tries() if one.attack.wants == wants and not one.missing()],
+    )
+    found = {one.name: one.wrong(judge_all(one.pairs(), settings)) for one in todo}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}

@@ -7,10 +7,10 @@ import pytest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.cross_process import is_direct_call
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 
-FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2))
+FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
 
 
 def calls(*pairs, setup=""):
@@ -38,7 +38,7 @@ def test_results_before_a_timeout_are_kept():
     verdict = judge(
         DOUBLE,
         Attempt("t", "def f(x):\n    while x == 2: pass\n    return x * 2\n"),
-        Judging(Limits(wall_seconds=5, cpu_seconds=1)),
+        JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1)),
     )
     assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
     assert verdict.status is Status.TIMEOUT
@@ -147,7 +147,7 @@ def test_a_batch_keeps_its_order_and_judges_equal_attempts_once():
     verdicts = verify([(DOUBLE, a) for a in attempts], FAST, on_done=lambda i, _: seen.append(i))
     assert [v.status.value for v in verdicts] == ["passed", "failed", "passed", "passed"]
     assert sorted(seen) == [0, 1, 2, 3] and verdicts[0] is verdicts[2]
-    assert [v.status for v in verify([(DOUBLE, a) for a in attempts], Judging(FAST.limits, workers=1))] == [
+    assert [v.status for v in verify([(DOUBLE, a) for a in attempts], JudgeSettings(FAST.limits, workers=1))] == [
         v.status for v in verdicts
     ]
 

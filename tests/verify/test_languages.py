@@ -10,16 +10,16 @@ from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 
-HOW = Judging(Limits(wall_seconds=10, cpu_seconds=5))
+SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 SUM = Task("sum", "", tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20))))
 CASES = json.loads((Path(__file__).parent / "languages.json").read_text())
 """By language: a right program, a wrong one, one that does not compile and its line, one that fails while it runs."""
 
 
-def run(name, code, task=SUM, how=HOW):
-    return judge(task, Attempt(task.task_id, code, language=name), how)
+def run(name, code, task=SUM, settings=SETTINGS):
+    return judge(task, Attempt(task.task_id, code, language=name), settings)
 
 
 @pytest.mark.parametrize("name", ["bash", *(pytest.param(n, marks=pytest.mark.languages) for n in CASES if n != "bash")])
@@ -34,7 +34,7 @@ def test_a_language(name):
     fails = run(name, case["fails"])
     assert fails.status is Status.RUNTIME_ERROR, fails
     assert fails.error_line == case.get("fails_line"), fails
-    assert run(name, case["endless"], how=Judging(Limits(wall_seconds=5, cpu_seconds=1))).status is Status.TIMEOUT
+    assert run(name, case["endless"], settings=JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1))).status is Status.TIMEOUT
 
 
 def test_every_language_has_a_case():
@@ -52,7 +52,7 @@ def test_programs_of_all_languages_in_one_batch_do_not_meet():
     codes = [("bash", f"echo {k} > left; read a b; echo $((a + b)); ls | wc -l >&2") for k in range(3)]
     codes += [("python", f"a, b = map(int, input().split())\nprint(a + b)  # {k}") for k in range(12)]
     codes += [("bash", "[ -e left ] && exit 3; read a b; echo $((a + b))")]
-    verdicts = judge_all([(SUM, Attempt("sum", code, language=name)) for name, code in codes], HOW)
+    verdicts = judge_all([(SUM, Attempt("sum", code, language=name)) for name, code in codes], SETTINGS)
     assert [v.status.value for v in verdicts] == ["passed"] * 16
 
 

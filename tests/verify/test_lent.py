@@ -5,9 +5,9 @@ import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 
-FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2))
+FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
 RAW = """
 import json, os
 def send(message):
@@ -31,8 +31,8 @@ class Any:
 """
 
 
-def judged(test, code, how=FAST):
-    return judge(Task("t", "", (TestCase(TestKind.CODE, test),), "f"), Attempt("t", code), how)
+def judged(test, code, settings=FAST):
+    return judge(Task("t", "", (TestCase(TestKind.CODE, test),), "f"), Attempt("t", code), settings)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_exceptions_of_lent_functions_end_no_test_without_an_error(test, code):
     ],
 )  # fmt: skip
 def test_work_on_lent_objects_is_bounded(test, code, statuses):
-    verdict = judged(test, code, Judging(Limits(wall_seconds=1.5, cpu_seconds=1)))
+    verdict = judged(test, code, JudgeSettings(Limits(wall_seconds=1.5, cpu_seconds=1)))
     assert verdict.status.value in statuses and verdict.isolation.endswith(",across"), verdict
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.languages import languages
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool import cache as cache_module
 from upsolve.verify.pool import pool
 from upsolve.verify.pool.cache import key_of, open_cache, runtime
@@ -22,7 +22,7 @@ from upsolve.verify.pool.pool import judged, verify
 from upsolve.verify.pool.worker import LocalWorker
 from upsolve.verify.sandbox.cgroup import find_parents, remove_abandoned
 
-FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2), workers=2)
+FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2), workers=2)
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 LOOP = Attempt("t", "def f(x):\n    while True: pass\n")
 
@@ -188,14 +188,14 @@ def test_a_worker_without_an_answer_is_ended_and_its_attempts_are_unscored(monke
 
 
 def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
-    how = replace(FAST, cache=tmp_path / "v.sqlite")
-    first = verify(attempts(10), how)
+    settings = replace(FAST, cache=tmp_path / "v.sqlite")
+    first = verify(attempts(10), settings)
     monkeypatch.setattr(pool, "LocalWorker", None)  # nothing may be judged from here on
     monkeypatch.setitem(pool.idle, "local", [])
-    assert verify(attempts(10), how) == first
+    assert verify(attempts(10), settings) == first
     renamed = replace(TASK, task_id="other")
     pairs = [(renamed, replace(attempt, task_id="other")) for _, attempt in attempts(10)]
-    again = verify(pairs, how)
+    again = verify(pairs, settings)
     assert statuses(again) == EXPECTED[:10] and [v.attempt_id for v in again] == [a.attempt_id for _, a in pairs]
 
 
@@ -208,11 +208,11 @@ def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
         (TASK, replace(FAST, limits=Limits(wall_seconds=5, cpu_seconds=3))),
     ],
 )
-def test_the_cache_tells_apart_what_decides(tmp_path, task, how):
+def test_the_cache_tells_apart_what_decides(tmp_path, task, settings):
     _, attempt = attempts(1)[0]
     with open_cache(tmp_path / "v.sqlite") as cache:
         cache.keep([(TASK, attempt, verify([(TASK, attempt)], FAST)[0])], FAST)
-        assert cache.find(TASK, attempt, FAST) and not cache.find(task, attempt, how)
+        assert cache.find(TASK, attempt, FAST) and not cache.find(task, attempt, settings)
 
 
 def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_path):
@@ -225,12 +225,12 @@ def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_
 
 
 def test_a_broken_row_is_judged_again(tmp_path):
-    how, (pair,) = replace(FAST, cache=tmp_path / "v.sqlite"), attempts(1)
-    first = verify([pair], how)
+    settings, (pair,) = replace(FAST, cache=tmp_path / "v.sqlite"), attempts(1)
+    first = verify([pair], settings)
     for broken in ("{", "[]", '{"status": "nonsense"}', '"x"'):
-        with closing(sqlite3.connect(how.cache)) as base, base:
+        with closing(sqlite3.connect(settings.cache)) as base, base:
             base.execute("UPDATE verdicts SET verdict = ?", (broken,))
-        assert statuses(verify([pair], how)) == statuses(first)
+        assert statuses(verify([pair], settings)) == statuses(first)
 
 
 def test_the_key_holds_what_runs_the_program(tmp_path, monkeypatch):

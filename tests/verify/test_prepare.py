@@ -11,7 +11,7 @@ from upsolve.verify import languages
 from upsolve.verify.attacks import tries
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.languages.prepare import is_prepared, preparable, prepare
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.packages import prepared_folder
 from upsolve.verify.sandbox.runner import forget_server
 
@@ -25,7 +25,7 @@ prepare: cat "$HOME/extra" > note; mkdir deep; echo data > deep/file
 version: [bash, --version]
 """
 SHOW = 'echo "$#"; cat "$2" 2> /dev/null; cat "$NOTE" 2> /dev/null; echo "$OTHER"; true'
-LONG = Judging(Limits(wall_seconds=60, cpu_seconds=30))
+LONG = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=30))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_no_attempt_changes_what_is_prepared(noted, name):
     folder = prepare(noted)
     before = digest(folder)
     (one,) = [one for one in tries() if one.attack.name == name]
-    assert not one.wrong(judge_all(one.pairs(), Judging()))
+    assert not one.wrong(judge_all(one.pairs(), JudgeSettings()))
     assert digest(folder) == before
     assert shown() == ["2", "hellohelloplain"]
 

@@ -11,7 +11,7 @@ from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.queries import expected_rows, query_outcomes, with_column
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.runner import Exit
 
 SCHEMA = """
@@ -192,9 +192,9 @@ def task(rows, compare="rows", **more):
     )
 
 
-def run(query, rows=(), how=None, **more):
+def run(query, rows=(), settings=None, **more):
     given = task(rows, **more)
-    return judge(given, Attempt(given.task_id, query, "sql"), how)
+    return judge(given, Attempt(given.task_id, query, "sql"), settings)
 
 
 @pytest.fixture(scope="module")
@@ -346,8 +346,8 @@ def test_the_time_of_one_test_can_be_limited():
     tests = tuple(TestCase(TestKind.STDIO, f"INSERT INTO t VALUES ({value});", "[5]\n") for value in (1, 5))
     given = Task("t", "", tests, language="sql", compare="rows", setup="CREATE TABLE t(x INTEGER);")
     query = "SELECT CASE WHEN x = 5 THEN 5 ELSE (WITH RECURSIVE n(y) AS (SELECT 1 UNION ALL SELECT y + 1 FROM n) SELECT max(y) FROM n) END FROM t"
-    how = Judging(Limits(wall_seconds=8, cpu_seconds=4, test_seconds=0.3))
-    assert judge(given, Attempt("t", query, "sql"), how).outcomes == (Status.TIMEOUT, Status.PASSED)
+    settings = JudgeSettings(Limits(wall_seconds=8, cpu_seconds=4, test_seconds=0.3))
+    assert judge(given, Attempt("t", query, "sql"), settings).outcomes == (Status.TIMEOUT, Status.PASSED)
 
 
 def test_visible_tests_say_what_differs():

@@ -12,16 +12,16 @@ import pytest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import resources
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import worker_count
 
 
 def test_workers_are_as_many_as_the_cores_that_may_be_used():
-    assert worker_count(Judging()) == resources.usable_cores()
+    assert worker_count(JudgeSettings()) == resources.usable_cores()
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
-        assert worker_count(Judging()) == 1
+        assert worker_count(JudgeSettings()) == 1
     finally:
         os.sched_setaffinity(0, before)
 
@@ -90,7 +90,7 @@ def one_busy_core():
 
 
 BUSY = "import time\ndef f():\n    while time.process_time() < 0.6: pass\n    return 1\n"
-LIMITS = Judging(Limits(wall_seconds=1.0, cpu_seconds=2))
+LIMITS = JudgeSettings(Limits(wall_seconds=1.0, cpu_seconds=2))
 
 
 @pytest.mark.usefixtures("one_busy_core")
@@ -107,8 +107,10 @@ def test_a_busy_machine_makes_no_timeout(test):
 
 @pytest.mark.usefixtures("one_busy_core")
 def test_a_time_limit_of_one_test_waits_for_its_core_too():
-    how = Judging(Limits(wall_seconds=8.0, cpu_seconds=2, test_seconds=0.9))
-    assert judge(Task("t", "", (TestCase(TestKind.CALL, "f()", "1"),), "f"), Attempt("t", BUSY), how).status is Status.PASSED
+    settings = JudgeSettings(Limits(wall_seconds=8.0, cpu_seconds=2, test_seconds=0.9))
+    assert (
+        judge(Task("t", "", (TestCase(TestKind.CALL, "f()", "1"),), "f"), Attempt("t", BUSY), settings).status is Status.PASSED
+    )
 
 
 @pytest.mark.usefixtures("one_busy_core")

@@ -15,12 +15,12 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import run_job
 from upsolve.verify.languages import Language
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox import runner as sandbox
 from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.process import Server
 
-LIMITS = Judging(Limits(wall_seconds=5, cpu_seconds=2))
+LIMITS = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
 
 LITTER = """
 import builtins, ctypes, fcntl, locale, math, os, random, subprocess, sys
@@ -63,7 +63,7 @@ def f():
 
 SUM = Task("t", "", (TestCase(TestKind.CALL, "f()", "1"),), "f")
 PROGRAM = Task("t", "", (TestCase(TestKind.STDIO, "a\n", "a\n"),))
-LOOSE = Judging(LIMITS.limits, "best_effort")
+LOOSE = JudgeSettings(LIMITS.limits, "best_effort")
 
 
 def run(code, expected, fresh=False):
@@ -152,7 +152,7 @@ def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatc
 
 @pytest.mark.parametrize("name", ["no-such-program", "bash\0"])
 def test_a_program_that_cannot_be_started_is_no_exit_code_of_the_attempt(name):
-    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", how=LIMITS)
+    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", settings=LIMITS)
     (end,) = sandbox.run_jobs([job], LIMITS)
     assert [*end.records[0]] == ["broken"] and "cannot be run" in end.records[0]["broken"]
 
@@ -210,9 +210,9 @@ def test_processor_time_of_orphans_is_counted(test):
 
 def test_processor_time_of_orphans_counts():
     task = Task("t", "", (TestCase(TestKind.STDIO, "", ""),))
-    how = Judging(Limits(wall_seconds=8, cpu_seconds=0.4))
+    settings = JudgeSettings(Limits(wall_seconds=8, cpu_seconds=0.4))
     wait = "for _ in range(700):\n    if not os.path.exists('/tmp/done'): time.sleep(0.01)\n"
-    assert judge(task, Attempt("t", BURN.format(seconds=0.6) + wait), how).status is Status.TIMEOUT
+    assert judge(task, Attempt("t", BURN.format(seconds=0.6) + wait), settings).status is Status.TIMEOUT
 
 
 @pytest.mark.skipif(not ControlGroup().active, reason="no control groups here")
@@ -221,8 +221,8 @@ def test_an_attempt_without_memory_does_not_take_its_neighbours_along():
     hog = "import os, time\ndef f():\n    if os.fork() == 0:\n        b = bytearray(200 << 20)\n        time.sleep(9)\n    time.sleep(0.5)\n    b = bytearray(350 << 20)\n    return 1\n"
     suicide = "import os\ndef f():\n    os.kill(os.getpid(), 9)\n"
     codes = [suicide, hog, suicide + "# 2", "def f(): return 1"]
-    how = Judging(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
-    verdicts = judge_all([(SUM, Attempt("t", code)) for code in codes], how)
+    settings = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
+    verdicts = judge_all([(SUM, Attempt("t", code)) for code in codes], settings)
     assert [(v.status.value, v.error_type) for v in verdicts] == [
         ("runtime_error", "Signal9"),
         ("memory_limit", "OutOfMemory"),
@@ -234,7 +234,7 @@ def test_an_attempt_without_memory_does_not_take_its_neighbours_along():
 @pytest.mark.skipif(not ControlGroup().active, reason="no control groups here")
 def test_a_child_killed_for_lack_of_memory_is_not_counted_against_the_next_attempt():
     hog = "import os, time\ndef f():\n    for _ in range(3):\n        if os.fork() == 0:\n            b = bytearray(250 << 20)\n            time.sleep(0.3)\n            os._exit(0)\n    return max(os.wait()[1] for _ in range(3))\n"
-    how = Judging(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
-    assert judge(SUM, Attempt("t", hog), how).status is Status.FAILED  # its child was killed: it returns 9
-    after = judge(SUM, Attempt("t", "import os\ndef f():\n    os.kill(os.getpid(), 9)\n"), how)
+    settings = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2, memory_bytes=400 << 20))
+    assert judge(SUM, Attempt("t", hog), settings).status is Status.FAILED  # its child was killed: it returns 9
+    after = judge(SUM, Attempt("t", "import os\ndef f():\n    os.kill(os.getpid(), 9)\n"), settings)
     assert (after.status, after.error_type) == (Status.RUNTIME_ERROR, "Signal9")

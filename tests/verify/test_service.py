@@ -22,7 +22,7 @@ import pytest
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, TestCase, TestKind
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 from upsolve.verify.service.client import remote
 
@@ -32,14 +32,14 @@ pytest.importorskip("uvicorn")
 TOKEN = "a-long-random-word"
 TASK = Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),), "f")
 STDIO = Task("s", "", (TestCase(TestKind.STDIO, "3\n", "9"),))
-HOW = Judging(Limits(wall_seconds=5, cpu_seconds=2))
+SETTINGS = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
 LOOP = Attempt("t", "def f(x):\n    while True: pass\n")
 SERVE = ("-m", "upsolve", "verify", "--serve", "--port", "0", "--workers", "2")
 SMALL = """
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.service.app import serve
 from upsolve.verify.service.scheduler import Bounds, Service
-serve(Service(Judging(workers=2), bounds=Bounds(body_bytes=100_000, attempts=40, waiting=60)), port=0,
+serve(Service(JudgeSettings(workers=2), bounds=Bounds(body_bytes=100_000, attempts=40, waiting=60)), port=0,
       say=lambda text: print(text, flush=True))
 """
 
@@ -98,12 +98,12 @@ def attempts(n, start=0):
 def test_verdicts_are_those_of_the_judge_here(server):
     pairs = [*attempts(20), (STDIO, Attempt("s", "print(int(input()) ** 2)")), (STDIO, Attempt("s", "print(1")), (TASK, LOOP)]
     pairs += [(replace(TASK, setup="y = 2"), Attempt("t", "def f(x):\n    return x * y")), (TASK, Attempt("t", "'\ud800'"))]
-    how = replace(HOW, lines=True, analyses=("lint",), limits=replace(HOW.limits, wall_seconds=1))
-    here = verify(pairs, how)
-    there = dict(remote(server.url, TOKEN).judged(pairs, how))
+    settings = replace(SETTINGS, lines=True, analyses=("lint",), limits=replace(SETTINGS.limits, wall_seconds=1))
+    here = verify(pairs, settings)
+    there = dict(remote(server.url, TOKEN).judged(pairs, settings))
     vague = {"wall_seconds": None, "cpu_seconds": None, "memory_bytes": None}
     assert [replace(there[k], **vague) for k in range(len(pairs))] == [replace(verdict, **vague) for verdict in here]
-    again = dict(remote(server.url, TOKEN).judged(pairs[:20], how))  # from the cache: to the last microsecond
+    again = dict(remote(server.url, TOKEN).judged(pairs[:20], settings))  # from the cache: to the last microsecond
     assert [again[k] for k in range(20)] == [there[k] for k in range(20)]
 
 
@@ -172,7 +172,7 @@ def test_the_token_opens_and_health_needs_none(server):
     status, said, _ = server.ask("/health", token="")
     assert status == 200 and said["judge"].startswith("upsolve-") and said["workers"] == 2 and "seccomp" in said["layers"]
     with pytest.raises(JudgeError, match="401.*token"):
-        list(remote(server.url, "other").judged(attempts(1), HOW))
+        list(remote(server.url, "other").judged(attempts(1), SETTINGS))
 
 
 def test_it_does_not_start_where_it_may_not_or_cannot(server, tmp_path):
@@ -209,7 +209,7 @@ def test_too_much_is_refused(small):
         line.sendall(head)
         assert line.recv(100).startswith(b"HTTP/1.1 411 ")
     long = [(TASK, Attempt("t", f"#{k}{' ' * 30_000}\ndef f(x):\n    return 2 * x")) for k in range(8)]
-    verdicts = dict(remote(small.url).judged(long, HOW))  # in halves, until they are taken
+    verdicts = dict(remote(small.url).judged(long, SETTINGS))  # in halves, until they are taken
     assert sorted(verdicts) == list(range(8)) and {v.status.value for v in verdicts.values()} == {"passed"}
 
 
@@ -218,7 +218,7 @@ def test_when_too_many_wait_the_next_come_back_later(small):
     line = opened(small, hanging, 0.15)
     status, _, headers = small.ask("/verify", {"tasks": [], "attempts": [{}] * 21})
     assert (status, headers["retry-after"]) == (429, "2")
-    verdicts = dict(remote(small.url).judged(attempts(21), HOW))
+    verdicts = dict(remote(small.url).judged(attempts(21), SETTINGS))
     assert len(verdicts) == 21 and small.ask("/health")[1]["waiting"] < 40
     line.close()
 
@@ -228,7 +228,7 @@ def opened(server, pairs, seconds, token=TOKEN):
     from upsolve.verify.service.client import body_of
 
     line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    body = body_of(pairs, Judging(Limits(wall_seconds=seconds, cpu_seconds=5)))
+    body = body_of(pairs, JudgeSettings(Limits(wall_seconds=seconds, cpu_seconds=5)))
     line.request("POST", "/verify", body, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"})
     assert line.getresponse().status == 200
     return line
@@ -259,7 +259,7 @@ def test_what_a_client_that_left_has_asked_is_dropped(server):
     asker.sock.shutdown(socket.SHUT_RDWR)
     asker.close()
     started = time.monotonic()
-    assert len(dict(remote(server.url, TOKEN).judged(attempts(10, 500), HOW))) == 10
+    assert len(dict(remote(server.url, TOKEN).judged(attempts(10, 500), SETTINGS))) == 10
     assert time.monotonic() - started < 8
     assert server.ask("/health")[1]["waiting"] == 0
 
@@ -420,7 +420,7 @@ class CutProxy:
 def test_a_client_whose_connection_is_cut_loses_and_doubles_nothing(server):
     proxy = CutProxy(server.port, [0, 50, 7001])
     pairs = attempts(60, 1000)
-    found = list(remote(f"http://127.0.0.1:{proxy.port}", TOKEN).judged(pairs, HOW))
+    found = list(remote(f"http://127.0.0.1:{proxy.port}", TOKEN).judged(pairs, SETTINGS))
     proxy.listener.shutdown(socket.SHUT_RDWR)
     proxy.listener.close()
     assert sorted(place for place, _ in found) == list(range(60)) and proxy.seen == 4
@@ -429,7 +429,7 @@ def test_a_client_whose_connection_is_cut_loses_and_doubles_nothing(server):
         free = listener.getsockname()[1]
     gone = remote(f"http://127.0.0.1:{free}", TOKEN, patience_seconds=0.5)
     with pytest.raises(JudgeError, match="3 attempts have no verdict"):
-        list(gone.judged(pairs[:3], HOW))
+        list(gone.judged(pairs[:3], SETTINGS))
 
 
 def read(path):
@@ -465,7 +465,7 @@ def test_a_stopped_server_leaves_nothing_behind(tmp_path, number):
 
 def test_many_clients_with_a_tenth_hanging_lose_and_double_nothing(server):
     limits = Limits(wall_seconds=0.2, cpu_seconds=1)
-    fast = Judging(limits)
+    fast = JudgeSettings(limits)
 
     def client(number):
         pairs = [

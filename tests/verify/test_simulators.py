@@ -14,14 +14,14 @@ from upsolve.archive.store import open_archive
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.simulators.checks import Step, Trace, all_checks, parse_check
 from upsolve.verify.simulators.contract import broken, replayed
 from upsolve.verify.simulators.domain import domain_of
 from upsolve.verify.simulators.plan import play
 from upsolve.verify.simulators.tasks import BUILT_IN, read
 
-FAST = Judging(Limits(wall_seconds=3, cpu_seconds=1))
+FAST = JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1))
 LIFT = Path(__file__).parents[2] / "examples" / "lift"
 ROBOT = {task.task_id: task for task in read(BUILT_IN["robot"])}
 CUP = ROBOT["robot/cup_to_kitchen"]
@@ -151,7 +151,7 @@ def test_there_are_tasks_enough_of_every_difficulty():
 
 @pytest.mark.parametrize("folder", [BUILT_IN["robot"], LIFT], ids=["robot", "lift"])
 def test_every_task_keeps_the_contract(folder):
-    assert list(broken(read(folder), Judging())) == []
+    assert list(broken(read(folder), JudgeSettings())) == []
 
 
 def test_the_contract_finds_what_is_wrong():
@@ -184,8 +184,8 @@ def test_what_was_done_can_be_done_again():
     assert judged(replayed(first)).outcomes == (Status.PASSED, Status.RUNTIME_ERROR, Status.RUNTIME_ERROR, Status.RUNTIME_ERROR)
 
 
-def judged(code, task=CUP, how=FAST):
-    return judge(task, Attempt(task.task_id, code), how)
+def judged(code, task=CUP, settings=FAST):
+    return judge(task, Attempt(task.task_id, code), settings)
 
 
 def test_not_coming_to_the_end_and_not_reaching_the_goal_are_told_apart():
@@ -229,12 +229,12 @@ def test_every_world_finds_a_new_namespace():
 
 def test_executed_lines_are_known():
     code = "def run(robot):\n    if robot.get_current_location() == 'moon':\n        robot.say('x')\n    robot.say('y')\n"
-    assert judged(code, how=replace(FAST, lines=True)).executed_lines == (1, 2, 4)
+    assert judged(code, settings=replace(FAST, lines=True)).executed_lines == (1, 2, 4)
 
 
 def test_the_time_of_one_world_is_limited():
     code = "import time\ndef run(robot):\n    if robot.get_current_location() == 'kitchen':\n        time.sleep(2)\n"
-    verdict = judged(code, how=Judging(Limits(wall_seconds=3, test_seconds=0.3)))
+    verdict = judged(code, settings=JudgeSettings(Limits(wall_seconds=3, test_seconds=0.3)))
     assert verdict.outcomes == (Status.FAILED, Status.TIMEOUT, Status.UNSCORED, Status.UNSCORED)
 
 
@@ -324,11 +324,11 @@ def test_attacks_pass_nowhere_for_a_plain_user():
     tests = [(test.input, test.expected) for test in SECRET.tests]
     said = as_nobody(
         "import json\nfrom upsolve.types import Attempt, Task, TestCase, TestKind\n"
-        "from upsolve.verify.judge.plans import judge\nfrom upsolve.verify.limits import Judging, Limits\n"
+        "from upsolve.verify.judge.plans import judge\nfrom upsolve.verify.limits import JudgeSettings, Limits\n"
         f"tests = tuple(TestCase(TestKind.SIMULATION, *test) for test in {tests!r})\n"
-        f"task, how = Task('t', '', tests, 'run', setup={SECRET.setup!r}), Judging(Limits(wall_seconds=3, cpu_seconds=1))\n"
+        f"task, settings = Task('t', '', tests, 'run', setup={SECRET.setup!r}), JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1))\n"
         f"tried = { ({**tried, 'honest': CUP.reference})!r}\n"
-        "verdicts = {name: judge(task, Attempt('t', code), how) for name, code in tried.items()}\n"
+        "verdicts = {name: judge(task, Attempt('t', code), settings) for name, code in tried.items()}\n"
         "print(json.dumps({name: [v.status, v.passed] for name, v in verdicts.items()}))"
     )
     assert said.pop("honest") == ["passed", 2]

@@ -7,10 +7,10 @@ import pytest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.compare import answers
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox import values
 
-FAST = Judging(Limits(wall_seconds=5, cpu_seconds=2))
+FAST = JudgeSettings(Limits(wall_seconds=5, cpu_seconds=2))
 ANY = """
 class Any:
     def always(self, *_, **__): return True

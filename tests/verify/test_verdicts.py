@@ -9,9 +9,9 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.compare import close
 from upsolve.verify.judge.outputs import first_difference, floats_match, output_matches
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 
-HOW = Judging(Limits(wall_seconds=6, cpu_seconds=5))
+SETTINGS = JudgeSettings(Limits(wall_seconds=6, cpu_seconds=5))
 
 
 def calls(*tests, **more):
@@ -22,8 +22,8 @@ def stdio(*tests, **more):
     return Task("p", "", tuple(TestCase(TestKind.STDIO, *test) for test in tests), **more)
 
 
-def run(task, code, how=HOW):
-    return judge(task, Attempt(task.task_id, code), how)
+def run(task, code, settings=SETTINGS):
+    return judge(task, Attempt(task.task_id, code), settings)
 
 
 def test_a_wrong_value_is_told_with_the_call():
@@ -43,7 +43,7 @@ def test_no_value_is_too_odd_to_be_wrong(value):
 
 def test_full_memory_is_told_as_such():
     code = "def f(x):\n    kept = []\n    while True:\n        kept.append((int(n), int(n)) for n in (1, 2))\n"
-    small = Judging(Limits(wall_seconds=8, cpu_seconds=6, memory_bytes=128 << 20))
+    small = JudgeSettings(Limits(wall_seconds=8, cpu_seconds=6, memory_bytes=128 << 20))
     assert run(calls(("f(1)", "1")), code, small).status is Status.MEMORY_LIMIT
 
 
@@ -116,7 +116,7 @@ HANGS = CHECKER.replace(
 )
 def test_a_checker_that_fails_on_an_output_refuses_it_unless_it_is_at_fault(checker, expected, reference, code, status):
     task = stdio(("10", expected), compare="checker", checker=checker, reference=reference)
-    verdict = run(task, code, Judging(Limits(wall_seconds=3, cpu_seconds=1)))
+    verdict = run(task, code, JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1)))
     assert verdict.status.value == status, verdict
     assert status == "failed" or "check() must return True or False" in verdict.error_message
 
@@ -140,34 +140,34 @@ SLOW = "import time\ndef f(x):\n    while x == 2:\n        pass\n    return x\n"
 
 
 def test_a_test_has_a_limit_of_its_own():
-    how = replace(HOW, limits=replace(HOW.limits, test_seconds=0.3))
-    verdict = run(calls(("f(1)", "1"), ("f(2)", "2"), ("f(3)", "3")), SLOW, how)
+    settings = replace(SETTINGS, limits=replace(SETTINGS.limits, test_seconds=0.3))
+    verdict = run(calls(("f(1)", "1"), ("f(2)", "2"), ("f(3)", "3")), SLOW, settings)
     assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.PASSED) and verdict.wall_seconds < 3
     programs = stdio(("1", "1"), ("2", "2"), ("3", "3"))
-    verdict = run(programs, "x = int(input())\nwhile x == 2: pass\nprint(x)\n", how)
+    verdict = run(programs, "x = int(input())\nwhile x == 2: pass\nprint(x)\n", settings)
     assert verdict.outcomes == (Status.PASSED, Status.TIMEOUT, Status.PASSED)
     code = Task("c", "", tuple(TestCase(TestKind.CODE, f"assert f({k}) == {k}") for k in (1, 2, 3)), "f")
-    assert run(code, SLOW, how).outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
+    assert run(code, SLOW, settings).outcomes == (Status.PASSED, Status.TIMEOUT, Status.UNSCORED)
 
 
 LINES = "def f(x):\n    if x > 0:\n        return x\n    else:\n        return -x\n\ndef unused():\n    return 1\n"
 
 
 def test_the_lines_that_ran_are_known_when_asked_for():
-    how = replace(HOW, lines=True)
-    assert run(calls(("f(1)", "1")), LINES, how).executed_lines == (1, 2, 3, 7)
-    assert run(calls(("f(1)", "1"), ("f(-1)", "1")), LINES, how).executed_lines == (1, 2, 3, 5, 7)
+    settings = replace(SETTINGS, lines=True)
+    assert run(calls(("f(1)", "1")), LINES, settings).executed_lines == (1, 2, 3, 7)
+    assert run(calls(("f(1)", "1"), ("f(-1)", "1")), LINES, settings).executed_lines == (1, 2, 3, 5, 7)
     assert run(calls(("f(1)", "1")), LINES).executed_lines is None
     code = Task("c", "", (TestCase(TestKind.CODE, "assert f(1) == 1"),), "f")
-    assert run(code, LINES, how).executed_lines == (1, 2, 3, 7)
-    assert run(stdio(("", "1")), "x = 1\nif x > 2:\n    x = 3\nprint(x)\n", how).executed_lines == (1, 2, 4)
+    assert run(code, LINES, settings).executed_lines == (1, 2, 3, 7)
+    assert run(stdio(("", "1")), "x = 1\nif x > 2:\n    x = 3\nprint(x)\n", settings).executed_lines == (1, 2, 4)
 
 
 def test_flaky_attempts_are_found_by_repeating():
     flaky = "import time\ndef f(x):\n    return x + (time.monotonic_ns() // 1000) % 2\n"
-    how = replace(HOW, repeats=30)
-    assert [finding.kind for finding in run(calls(("f(1)", "1")), flaky, how).findings] == ["flaky"]
-    assert run(calls(("f(1)", "1")), "def f(x):\n    return x\n", how).findings == ()
+    settings = replace(SETTINGS, repeats=30)
+    assert [finding.kind for finding in run(calls(("f(1)", "1")), flaky, settings).findings] == ["flaky"]
+    assert run(calls(("f(1)", "1")), "def f(x):\n    return x\n", settings).findings == ()
 
 
 def test_figures_are_honest():
@@ -183,7 +183,7 @@ def test_figures_are_honest():
 def test_processor_time_past_the_limit_is_a_timeout():
     task = stdio(("", "done"))
     code = "import time\nwhile time.process_time() < 1.5: pass\nprint('done')\n"
-    assert run(task, code, Judging(Limits(wall_seconds=8, cpu_seconds=1.2))).status is Status.TIMEOUT
+    assert run(task, code, JudgeSettings(Limits(wall_seconds=8, cpu_seconds=1.2))).status is Status.TIMEOUT
     assert run(task, code).status is Status.PASSED
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox import runner, waits
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.waits import LONGEST, CoreWaits, Thread
@@ -52,7 +52,7 @@ def lower_priority(launcher, nicer):
 
 def judged(test, code, limits):
     program = f"{code}print(f())\n" if test.kind is TestKind.STDIO else code
-    return judge(Task("t", "", (test,), "f"), Attempt("t", program), Judging(limits))
+    return judge(Task("t", "", (test,), "f"), Attempt("t", program), JudgeSettings(limits))
 
 
 @known

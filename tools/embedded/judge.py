@@ -18,7 +18,7 @@ from upsolve.archive.split import find_leaks, split_tasks
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import DataConfig
 from upsolve.types import Attempt
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 
 ANALYSES = ("complexity", "dead", "lint", "security", "syntax")
@@ -39,7 +39,7 @@ def main(source, folder):
     tasks = {task.task_id: task for task in build.tasks()}
     attempts = [Attempt(task.task_id, task.reference, author="upsolve") for task in tasks.values()]
     attempts += [attempt for attempt in attempts_of(source) if attempt.task_id in tasks]
-    verdicts = verify([(tasks[a.task_id], a) for a in attempts], Judging(lines=True, analyses=ANALYSES))
+    verdicts = verify([(tasks[a.task_id], a) for a in attempts], JudgeSettings(lines=True, analyses=ANALYSES))
     slim = {v.attempt_id: replace(v, stdout_head="", stderr_head="") for v in verdicts}
     with tempfile.TemporaryDirectory() as made:
         archive = Archive.create(made)

@@ -16,20 +16,20 @@ from sqlworld.schema import Schema
 from sqlworld.slips import ERRORS, prose, python, slips
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
-__all__ = ["KINDS", "Made", "build"]
+__all__ = ["KINDS", "SchemaTasks", "build"]
 
 KINDS: Mapping[str, Kind] = {**SINGLE, **JOINED}
 POOL, TESTS, TRIES, EXTRA = 6, 3, 30, 3
 RIGHT, WRONG = 2, 3
 """Number of right attempts of a task, and smallest number of wrong ones."""
 KILLED = 0.85
-"""Share of the mutations that some database of the pool tells from the right query, which the three chosen ones must tell as well."""
+"""Smallest share of the mutations detected by any database of the pool that the three chosen databases must detect too."""
 MOST_EXPECTED = 30
 JUDGE = "recorded:sql"
 
 
 @dataclass(slots=True)
-class Made:
+class SchemaTasks:
     """Tasks, attempts and verdicts of a schema."""
 
     tasks: list[Task] = field(default_factory=list[Task])
@@ -48,9 +48,9 @@ class Draft:
     """Databases of the pool that its tests use."""
 
 
-def build(schema: Schema, seed: int) -> Made:
-    """Return the tasks of one schema: one of each kind that it has a place for, and a few more."""
-    world, made = World(schema, seed, POOL), Made()
+def build(schema: Schema, seed: int) -> SchemaTasks:
+    """Return the tasks of one schema: one of each kind that its tables allow, and a few more."""
+    world, result = World(schema, seed, POOL), SchemaTasks()
     random = Random(f"{world.seed}/questions")
     kinds = [*KINDS, *random.sample([*KINDS], EXTRA)]
     seen: set[str] = set()
@@ -58,12 +58,12 @@ def build(schema: Schema, seed: int) -> Made:
         draft = find(world, random, name, seen)
         if draft:
             seen |= {render(draft.question.query), draft.question.text}
-            add(made, world, random, (f"{number:02d}-{name}", name), draft)
-    return made
+            add(result, world, random, (f"{number:02d}-{name}", name), draft)
+    return result
 
 
 def find(world: World, random: Random, name: str, seen: set[str]) -> Draft | None:
-    """Return a question of a kind that is unambiguous, new, and told from its mutations by the databases; None if none is found."""
+    """Return a new, unambiguous question of a kind whose mutations the databases detect; None if none is found."""
     for _ in range(TRIES):
         question = KINDS[name].make(world, random)
         if question and not seen & {render(question.query), question.text}:
@@ -79,18 +79,22 @@ def databases(
 ) -> tuple[int, ...]:
     """Return three databases in which the question has one answer and as many mutations as possible have another; else an empty tuple."""
     text = render(question.query)
-    usable = [number for number, one in enumerate(world.connections) if is_clear(question, answer(one, text), world, number)]
+    usable = [
+        number
+        for number, connection in enumerate(world.connections)
+        if is_clear(question, answer(connection, text), world, number)
+    ]
     if len(usable) < TESTS:
         return ()
-    told: dict[str, set[int]] = {}
+    detecting: dict[str, set[int]] = {}
     for name, query in wrong.items():
-        told[name] = {number for number in usable if differs(world, number, question, render(query))}
+        detecting[name] = {number for number in usable if differs(world, number, question, render(query))}
     if any(differs(world, number, question, render(other)) for other in question.others for number in usable):
         raise AssertionError(f"{world.schema.name}: {text} and {[render(other) for other in question.others]} differ")
-    best = max(combinations(usable, TESTS), key=lambda three: sum(bool(one & {*three}) for one in told.values()))
-    killed = {name for name, one in told.items() if one & {*best}}
+    best = max(combinations(usable, TESTS), key=lambda three: sum(bool(numbers & {*three}) for numbers in detecting.values()))
+    killed = {name for name, numbers in detecting.items() if numbers & {*best}}
     first = next((name for name in typical if name in wrong), None)
-    enough = len(killed) >= KILLED * sum(map(bool, told.values()))
+    enough = len(killed) >= KILLED * sum(map(bool, detecting.values()))
     return best if enough and (first is None or first in killed) else ()
 
 
@@ -103,7 +107,7 @@ def differs(world: World, number: int, question: Question, text: str) -> bool:
 
 
 def is_clear(question: Question, rows: Answer, world: World, number: int) -> bool:
-    """Return whether an answer says something and no other is as right: no ties where an order or one row is asked for."""
+    """Return whether an answer is not trivial and the only right one: no ties where an order or one row is asked for."""
     if isinstance(rows, Exception):
         raise rows
     if not 0 < len(rows) <= MOST_EXPECTED or rows == [(None,)]:
@@ -121,7 +125,7 @@ def is_clear(question: Question, rows: Answer, world: World, number: int) -> boo
     return len(set(first)) == len(first) and len(keys) > 1 and (None,) not in first and len(keys) >= query.limit
 
 
-def add(made: Made, world: World, random: Random, name: tuple[str, str], draft: Draft) -> None:
+def add(result: SchemaTasks, world: World, random: Random, name: tuple[str, str], draft: Draft) -> None:
     """Add a task with its attempts and their verdicts."""
     schema, question, kind = world.schema, draft.question, name[1]
     reference = render(question.query)
@@ -142,7 +146,7 @@ def add(made: Made, world: World, random: Random, name: tuple[str, str], draft: 
         official=True,
         extra=json.dumps({"schema": schema.name, "kind": kind, "split": schema.split}),
     )
-    made.tasks.append(task)
+    result.tasks.append(task)
     for author, code in attempts(world, random, draft, kind).items():
         attempt = Attempt(task.task_id, code, "sql", author)
         outcomes = tuple(
@@ -151,8 +155,8 @@ def add(made: Made, world: World, random: Random, name: tuple[str, str], draft: 
         )
         first = next((status for status in outcomes if status is not Status.PASSED), Status.PASSED)
         passed = outcomes.count(Status.PASSED)
-        made.attempts.append(attempt)
-        made.verdicts.append(Verdict(attempt.attempt_id, first, passed, len(outcomes), outcomes, JUDGE))
+        result.attempts.append(attempt)
+        result.verdicts.append(Verdict(attempt.attempt_id, first, passed, len(outcomes), outcomes, JUDGE))
 
 
 def attempts(world: World, random: Random, draft: Draft, kind: str) -> dict[str, str]:
@@ -171,11 +175,11 @@ def attempts(world: World, random: Random, draft: Draft, kind: str) -> dict[str,
     spelled = slips(reference, world, random)
     if kind == "above_average" and random.random() < 0.6:
         spelled = {"average_outside": spelled.get("average_outside", reference)}
-    names = [one for one in ERRORS if one in spelled]
+    names = [slip for slip in ERRORS if slip in spelled]
     if names:
         slip = random.choice(names)
         found[f"mutation:{slip}"] = spelled[slip]
-    spare = [one for one in draft.wrong if f"mutation:{one}" not in found]
+    spare = [name for name in draft.wrong if f"mutation:{name}" not in found]
     if len(found) < RIGHT + WRONG and spare:
         another = random.choice(spare)
         found[f"mutation:{another}"] = render(draft.wrong[another])
@@ -187,11 +191,11 @@ def attempts(world: World, random: Random, draft: Draft, kind: str) -> dict[str,
 
 
 def no_query(world: World, random: Random, query: Query | Compound) -> tuple[str, str]:
-    """Return what is no SQL at all: Python or, also for what Python has no short form for, prose."""
-    one = query.left if isinstance(query, Compound) else query
-    table = next(table for table in world.schema.tables if table.name == one.table)
-    simple = one is query and not one.joins and not any(isinstance(cond.right, Query) for cond in one.where)
-    return ("python", python(one, random)) if simple and random.random() < 0.7 else ("prose", prose(one, table, random))
+    """Return an answer that is not SQL: Python, or prose (always where a query has no short form in Python)."""
+    plain = query.left if isinstance(query, Compound) else query
+    table = next(table for table in world.schema.tables if table.name == plain.table)
+    simple = plain is query and not plain.joins and not any(isinstance(cond.right, Query) for cond in plain.where)
+    return ("python", python(plain, random)) if simple and random.random() < 0.7 else ("prose", prose(plain, table, random))
 
 
 def semantic(random: Random, draft: Draft, kind: str) -> list[str]:

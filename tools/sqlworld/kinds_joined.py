@@ -78,7 +78,7 @@ def join_count(world: World, random: Random) -> Question | None:
 
 
 def join_aggregate(world: World, random: Random) -> Question | None:
-    link = some_link(world, random, lambda one: one.child.role("number"))
+    link = some_link(world, random, lambda link: link.child.role("number"))
     restriction = restrict(world, random, link, 0.3) if link else None
     if not link or not restriction:
         return None
@@ -229,7 +229,7 @@ def once(text: str, table: Table) -> str:
 
 def two_children(world: World, random: Random, *, both: bool) -> Question | None:
     """Return a question for parents with two kinds of children, or with the first kind and not the second."""
-    link = some_link(world, random, lambda one: one.child.role("category", "number", "date", "year"))
+    link = some_link(world, random, lambda link: link.child.role("category", "number", "date", "year"))
     one = pick_filter(random, world, link.child) if link else None
     if not link or not one:
         return None

@@ -96,8 +96,8 @@ def wrong_value(query: Query, _world: World) -> Many:
 
 def aggregates(query: Query, change: Callable[[Aggregate], Aggregate | None]) -> Many:
     """Yield the query with one aggregate changed, wherever it stands."""
-    for index, one in enumerate(query.select):
-        if isinstance(one, Aggregate) and (new := change(one)):
+    for index, item in enumerate(query.select):
+        if isinstance(item, Aggregate) and (new := change(item)):
             yield replace(query, select=(*query.select[:index], new, *query.select[index + 1 :]))
     if isinstance(query.order, Aggregate) and (new := change(query.order)):
         yield replace(query, order=new)
@@ -106,7 +106,7 @@ def aggregates(query: Query, change: Callable[[Aggregate], Aggregate | None]) ->
 
 
 def wrong_aggregate(query: Query, _world: World) -> Many:
-    return aggregates(query, lambda one: replace(one, name=OTHER[one.name]) if one.name in OTHER else None)
+    return aggregates(query, lambda call: replace(call, name=OTHER[call.name]) if call.name in OTHER else None)
 
 
 def count_sum(query: Query, world: World) -> Many:
@@ -124,13 +124,13 @@ def count_sum(query: Query, world: World) -> Many:
 
 def count_star(query: Query, _world: World) -> Many:
     if any(join.outer for join in query.joins):
-        yield from aggregates(query, lambda one: COUNT if one.name == "COUNT" else None)
+        yield from aggregates(query, lambda call: COUNT if call.name == "COUNT" else None)
 
 
 def missing_distinct(query: Query, _world: World) -> Many:
     if query.distinct:
         yield replace(query, distinct=False)
-    yield from aggregates(query, lambda one: replace(one, distinct=False) if one.distinct else None)
+    yield from aggregates(query, lambda call: replace(call, distinct=False) if call.distinct else None)
 
 
 def missing_group(query: Query, _world: World) -> Many:
@@ -319,8 +319,8 @@ def world_columns(world: World, column: Col) -> list[Column]:
 
 
 STRUCTURAL: Mapping[str, Callable[[Query, World], Many]] = {
-    one.__name__: one
-    for one in (
+    mutation.__name__: mutation
+    for mutation in (
         *(
             and_or,
             count_instead,

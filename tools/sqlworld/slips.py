@@ -65,7 +65,7 @@ def unknown_table(text: str, world: World, random: Random) -> str:
 
 
 SLIPS: Mapping[str, Callable[[str, World, Random], str]] = {
-    one.__name__: one for one in (average_outside, broken_clause, unknown_column, unknown_table, unquoted)
+    slip.__name__: slip for slip in (average_outside, broken_clause, unknown_column, unknown_table, unquoted)
 }
 
 

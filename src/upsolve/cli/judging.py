@@ -10,7 +10,7 @@ from upsolve.cli.app import app, show
 from upsolve.cli.progress import bars
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
-from upsolve.verify.limits import ANALYSES, ISOLATIONS, Judging
+from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def verify(
     from upsolve.files import cache_folder
 
     try:
-        how = Judging(
+        settings = JudgeSettings(
             isolation=isolation,
             workers=workers,
             executor=executor,
@@ -64,12 +64,12 @@ def verify(
     if serve == bool(archive):
         raise ConfigError("verify takes either an archive to judge or --serve, not both")
     if archive:
-        judge_archive(archive, how, everything=everything)
+        judge_archive(archive, settings, everything=everything)
     else:
-        start(how, host, port, token_file)
+        start(settings, host, port, token_file)
 
 
-def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
+def judge_archive(archive: Path, settings: JudgeSettings, *, everything: bool) -> None:
     """Judge the programs of an archive, batch by batch, and print the outcomes."""
     from upsolve.archive.shipped import refuse_shipped
     from upsolve.archive.store import Archive
@@ -78,12 +78,12 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
 
     refuse_shipped(archive)
     store = Archive(archive)
-    todo, done, lost = to_judge(store, how, everything=everything)
+    todo, done, lost = to_judge(store, settings, everything=everything)
     verdicts: list[Verdict] = []
     written = 0
     with bars() as progress:
         try:
-            for _, verdict in judged(todo, how):
+            for _, verdict in judged(todo, settings):
                 verdicts.append(verdict)
                 progress("verify", len(verdicts), len(todo))
                 if len(verdicts) % BATCH == 0:
@@ -96,13 +96,13 @@ def judge_archive(archive: Path, how: Judging, *, everything: bool) -> None:
         show_outcomes(verdicts)
 
 
-def to_judge(store: "Archive", how: Judging, *, everything: bool) -> "tuple[list[tuple[Task, Attempt]], int, int]":
+def to_judge(store: "Archive", settings: JudgeSettings, *, everything: bool) -> "tuple[list[tuple[Task, Attempt]], int, int]":
     """Return the programs to judge, each once; the number of programs that are already judged; and the number without a task."""
     from upsolve.types import Status
     from upsolve.verify.analysis.analyst import tools
     from upsolve.verify.judge.outcomes import JUDGE
 
-    wanted = set(tools(how.analyses))
+    wanted = set(tools(settings.analyses))
     earlier = (v for v in store.verdicts() if v.judge == JUDGE and v.status is not Status.UNSCORED)
     done = set[str]() if everything else {v.attempt_id for v in earlier if wanted <= {*v.analyses}}
     tasks = {task.task_id: task for task in store.tasks()}
@@ -145,8 +145,8 @@ def doctor(
 
     failed, checked, group = 0, 0, ""
     with bars() as progress:
-        how = Judging(workers=workers, executor=executor, isolation=isolation)
-        for check in checks(how, quick=quick, progress=lambda done, total: progress("attacks", done, total)):
+        settings = JudgeSettings(workers=workers, executor=executor, isolation=isolation)
+        for check in checks(settings, quick=quick, progress=lambda done, total: progress("attacks", done, total)):
             if check.group != group:
                 group = check.group
                 typer.echo(f"\n{group}")

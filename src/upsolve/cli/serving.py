@@ -9,7 +9,7 @@ import typer
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from upsolve.verify.limits import Judging
+    from upsolve.verify.limits import JudgeSettings
 
 __all__ = ["Host", "Port", "Serve", "TokenFile", "start"]
 
@@ -21,12 +21,12 @@ TokenFile = Annotated[
 ]
 
 
-def start(how: "Judging", host: str, port: int, token_file: Path | None) -> None:
+def start(settings: "JudgeSettings", host: str, port: int, token_file: Path | None) -> None:
     """Serve until stopped; the options of the command line are the defaults of requests."""
     from upsolve.verify.service.app import serve
     from upsolve.verify.service.scheduler import Service
 
-    serve(Service(how, token=token_of(token_file)), host, port, say=typer.echo)
+    serve(Service(settings, token=token_of(token_file)), host, port, say=typer.echo)
 
 
 def token_of(file: Path | None) -> str:

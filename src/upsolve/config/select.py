@@ -12,36 +12,39 @@ from upsolve.config.strict import Strict
 __all__ = ["COLUMNS", "QUERIES", "SelectConfig", "selection_table"]
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
-    "task_id": ("TEXT", "the task"),
+    "task_id": ("TEXT", "id of the task"),
     "difficulty": ("TEXT", "label of the task, '' if unknown"),
-    "source": ("TEXT", "where the task is from"),
+    "source": ("TEXT", "source of the task"),
     "group_id": ("INTEGER", "number of the group, for PARTITION BY"),
-    "attempts": ("INTEGER", "G, attempts of the group that have a reward"),
-    "passes": ("REAL", "c, how many of them passed"),
-    "pass_rate": ("REAL", "share of the group's samples that passed, an attempt seen n times counts n times, 0..1"),
-    "author": ("TEXT", "who wrote the attempt"),
-    "created": ("TEXT", "when, ISO 8601, '' if unknown"),
-    "status": ("TEXT", "its verdict: passed, failed, timeout, ..."),
-    "passed": ("INTEGER", "1 if it passed, else 0"),
-    "tests_passed": ("INTEGER", "tests it passed"),
-    "tests": ("INTEGER", "tests of the task"),
-    "reward": ("REAL", "its reward"),
-    "reward_rank": ("INTEGER", "1 is the group's best; equal rewards have one rank"),
-    "count": ("INTEGER", "how often this very program was seen"),
-    "length": ("INTEGER", "characters of the program"),
-    "lines": ("INTEGER", "its lines"),
-    "tokens": ("INTEGER", "tokens as sampled, NULL if not sampled"),
+    "attempts": ("INTEGER", "G, number of attempts of the group that have a reward"),
+    "passes": ("REAL", "c, number of these attempts that passed"),
+    "pass_rate": ("REAL", "share of the group's samples that passed, in [0, 1]; an attempt that occurs n times counts n times"),
+    "author": ("TEXT", "author of the attempt"),
+    "created": ("TEXT", "time of the attempt, ISO 8601, '' if unknown"),
+    "status": ("TEXT", "status of the verdict: passed, failed, timeout, ..."),
+    "passed": ("INTEGER", "1 if the attempt passed, else 0"),
+    "tests_passed": ("INTEGER", "number of tests passed"),
+    "tests": ("INTEGER", "number of tests of the task"),
+    "reward": ("REAL", "reward of the attempt"),
+    "reward_rank": ("INTEGER", "rank of the reward in the group, 1 the best; equal rewards have one rank"),
+    "count": ("INTEGER", "number of occurrences of the same program in the group"),
+    "length": ("INTEGER", "length of the program, characters"),
+    "lines": ("INTEGER", "number of lines of the program"),
+    "tokens": ("INTEGER", "number of sampled tokens, NULL if not sampled"),
     "truncated": ("INTEGER", "1 if sampling stopped at the token limit"),
-    "logp": ("REAL", "mean log-probability of its tokens under its author, nats, NULL if unknown"),
-    "start_logp": ("REAL", "mean log-probability of its tokens under the model that training starts from, nats; offline only"),
-    "start_min_logp": ("REAL", "the least log-probability of one of its tokens under that model, nats; offline only"),
+    "logp": ("REAL", "mean log-probability of the attempt's tokens under its author, nats, NULL if unknown"),
+    "start_logp": (
+        "REAL",
+        "mean log-probability of the attempt's tokens under the model that training starts from, nats; offline only",
+    ),
+    "start_min_logp": ("REAL", "smallest log-probability of a token under that model, nats; offline only"),
     "entropy": ("REAL", "mean entropy of its author's distributions, nats, NULL if unknown"),
-    "cpu_seconds": ("REAL", "processor time of judging it, NULL if unknown"),
-    "memory_bytes": ("INTEGER", "its peak memory, NULL if unknown"),
-    "findings": ("INTEGER", "findings of lint, security and types, as far as they were recorded"),
-    "error_type": ("TEXT", "exception that ended it, '' if none"),
-    "round": ("INTEGER", "the round, offline the epoch, from 0"),
-    "chance": ("REAL", "a random number in [0, 1), another one for every attempt, round and data.seed"),
+    "cpu_seconds": ("REAL", "processor time of judging, seconds, NULL if unknown"),
+    "memory_bytes": ("INTEGER", "peak memory, bytes, NULL if unknown"),
+    "findings": ("INTEGER", "number of recorded findings of lint, security and types"),
+    "error_type": ("TEXT", "exception that ended the attempt, '' if none"),
+    "round": ("INTEGER", "round (offline: epoch), from 0"),
+    "chance": ("REAL", "random number in [0, 1), different for every attempt, round and data.seed"),
 }
 """Name -> SQL type and meaning."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
@@ -53,7 +56,7 @@ QUERIES = {
     "weight": "SELECT group_id, place, ({}) FROM attempts",
     "order": "SELECT group_id FROM attempts GROUP BY group_id ORDER BY {}, group_id",
 }
-"""What an expression becomes."""
+"""SQL query that evaluates each expression."""
 
 
 def selection_table() -> sqlite3.Connection:
@@ -104,7 +107,7 @@ class SelectConfig(Strict):
         """Return the rows that an expression gives over a table.
 
         Raises:
-            ValueError: SQLite cannot read the expression; says what it says, and the columns that are close.
+            ValueError: SQLite cannot read the expression; the message quotes SQLite's and similar column names.
         """
         expression: str = getattr(self, name)
         table.set_authorizer(read_only)

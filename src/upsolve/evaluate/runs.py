@@ -51,8 +51,11 @@ def save_sweep(sweep: Sweep, path: str | Path) -> None:
         "version": SWEEP_VERSION,
         "name": sweep.name,
         "dev": [asdict(evaluation) for evaluation in sweep.dev],
-        "test": [asdict(one) for one in test],
-        **{part: None if one is None else next(i for i, e in enumerate(test) if e is one) for part, one in evaluations.items()},
+        "test": [asdict(evaluation) for evaluation in test],
+        **{
+            part: None if chosen is None else next(i for i, e in enumerate(test) if e is chosen)
+            for part, chosen in evaluations.items()
+        },
         "heldout_logp": sweep.heldout_logp,
         "heldout_tasks": sweep.heldout_tasks,
     }

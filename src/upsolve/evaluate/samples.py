@@ -12,7 +12,7 @@ from upsolve.policy.engines import sampler
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
 from upsolve.types import Attempt, Task, Verdict, content_id
-from upsolve.verify.limits import judging_of
+from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["PORTION", "SampledModel", "sample_rows"]
@@ -71,7 +71,7 @@ class SampledModel:
 
     def verdicts(self, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
         """Return the verdicts of attempts, in the order of the attempts, always with Ruff's findings."""
-        judging = judging_of(self.verify)
+        judging = judge_settings(self.verify)
         by_id = {task.task_id: task for task in tasks}
         done = iter(range(1, len(attempts) + 1))
         return verify(

@@ -28,7 +28,7 @@ from upsolve.train.memory import available_bytes, memory_of
 from upsolve.train.pack import pack
 from upsolve.train.reference_scorer import padded_scores
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
-from upsolve.verify.limits import judging_of
+from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["Loaded", "Samples", "Scores", "base_of", "cost_of", "likelihood_of", "load", "sample_base", "score_attempts"]
@@ -133,7 +133,7 @@ def spread_tasks(tasks: Sequence[Task], max_tasks: int) -> list[Task]:
     for task in sorted((task for task in tasks if task.tests), key=lambda task: content_id(task.task_id)):
         ranked.append((turn[task.difficulty], task.difficulty, task))
         turn[task.difficulty] += 1
-    return [task for _, _, task in sorted(ranked, key=lambda one: one[:2])[:max_tasks]]
+    return [task for _, _, task in sorted(ranked, key=lambda entry: entry[:2])[:max_tasks]]
 
 
 def sample_base(
@@ -144,16 +144,16 @@ def sample_base(
     drawn = greedy.model_copy(update={"samples": DRAWS, "temperature": 1.0, "top_p": 1.0})
     attempts: list[list[Attempt]] = []
     total, started = len(tasks) * (1 + DRAWS), time.monotonic()
-    for how in (greedy, drawn):
+    for settings in (greedy, drawn):
         before = sum(map(len, attempts))
         samples = sample(
-            loaded.model, loaded.codec, tasks, config=how, on_done=lambda n, b=before: progress("sample", b + n, total)
+            loaded.model, loaded.codec, tasks, config=settings, on_done=lambda n, b=before: progress("sample", b + n, total)
         )
         attempts.append([*samples])
     seconds = time.monotonic() - started
     by_id = {task.task_id: task for task in tasks}
     pairs = [(by_id[attempt.task_id], attempt) for samples in attempts for attempt in samples]
-    judged = [(task, verdict) for (task, _), verdict in zip(pairs, verify(pairs, judging_of(judge)), strict=True)]
+    judged = [(task, verdict) for (task, _), verdict in zip(pairs, verify(pairs, judge_settings(judge)), strict=True)]
     lengths = [attempt.tokens or 0 for attempt in attempts[1]]
     tokens = sum(lengths) + sum(attempt.tokens or 0 for attempt in attempts[0])
     return Samples(

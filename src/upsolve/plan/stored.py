@@ -14,7 +14,7 @@ from upsolve.plan.findings import Groups, Leaks, Noise, Tests, share
 from upsolve.reward.formula import reward
 from upsolve.train.groups import passed, select
 from upsolve.types import Attempt, Group, Status, Task, Verdict
-from upsolve.verify.limits import judging_of
+from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["all_groups", "groups_of", "leaks_of", "noise_of", "quiet_split", "tests_of"]
@@ -101,8 +101,8 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
         if scored(verdict) and group.task.tests
     ]
     chosen = random.Random(seed).sample(candidates, min(max_attempts, len(candidates)))
-    how = replace(judging_of(config), cache=None, analyses=(), repeats=1)
-    fresh = verify([(task, attempt) for task, attempt, _ in chosen], how)
+    settings = replace(judge_settings(config), cache=None, analyses=(), repeats=1)
+    fresh = verify([(task, attempt) for task, attempt, _ in chosen], settings)
     pairs = [(before, passed(verdict)) for (_, _, before), verdict in zip(chosen, fresh, strict=True) if scored(verdict)]
     return Noise(
         agreement=share(sum(before == now for before, now in pairs), len(pairs)),

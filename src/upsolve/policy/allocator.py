@@ -21,7 +21,7 @@ def keep_memory() -> None:
 def release_memory() -> None:
     """Return freed memory to the system, where the C library can.
 
-    Tensors of ever new sizes leave gaps that no later tensor fits in; without this, a run of hundreds of steps takes twice its memory.
+    Tensors of varying sizes leave gaps that later tensors do not fit in; without this, a run of hundreds of steps takes twice its memory.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):

@@ -15,14 +15,14 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 from upsolve.policy.bundled import bundle_attention
-from upsolve.policy.layout import Layout, Place
+from upsolve.policy.layout import GroupSpan, Layout
 
 __all__ = ["TREE", "odd_layers", "tree_attention"]
 
 TREE = "upsolve_tree"
 """Name under which the attention is registered with transformers."""
 
-AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+CHECKPOINT: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
 """Arguments of activation checkpointing; the attention uses no random numbers, so no RNG state is kept."""
 
 
@@ -52,12 +52,12 @@ def attend(
     return out.reshape(query.shape)
 
 
-def group_attention(query: Tensor, key: Tensor, value: Tensor, place: Place, scaling: float, cap: float | None) -> Tensor:
+def group_attention(query: Tensor, key: Tensor, value: Tensor, span: GroupSpan, scaling: float, cap: float | None) -> Tensor:
     """Return the attention output [K, S, n, D] of a group's n tokens, from queries [K, S, n, D].
 
     Keys and values [K, F + n, D] begin with those of the F tokens of the prefix that the group continues.
     """
-    prompt, sizes, prefix = place.prompt, place.attempts, place.prefix
+    prompt, sizes, prefix = span.prompt, span.attempts, span.prefix
     prompt_query = query[:, :, :prompt].unsqueeze(1)
     before_key, before_value = key[:, : prefix + prompt], value[:, : prefix + prompt]
     own = (before_key[:, prefix:].unsqueeze(1), before_value[:, prefix:].unsqueeze(1))
@@ -70,8 +70,8 @@ def group_attention(query: Tensor, key: Tensor, value: Tensor, place: Place, sca
     shape = (len(sizes), max(sizes))
     own_query = query.index_select(2, rows).unflatten(2, shape).transpose(1, 2)
     own = (key.index_select(1, prefix + rows).unflatten(1, shape), value.index_select(1, prefix + rows).unflatten(1, shape))
-    seen = attend(own_query, own, (before_key, before_value), scaling, cap)
-    flat = seen.transpose(1, 2).flatten(2, 3).index_select(2, torch.from_numpy(kept).to(query.device))
+    padded = attend(own_query, own, (before_key, before_value), scaling, cap)
+    flat = padded.transpose(1, 2).flatten(2, 3).index_select(2, torch.from_numpy(kept).to(query.device))
     return torch.cat([out, flat], 2)
 
 
@@ -86,25 +86,25 @@ def padded_index(sizes: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.in
     return index.ravel(), np.flatnonzero((steps < np.array(sizes)[:, None]).ravel())
 
 
-def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Sequence[Place]], **how: Any) -> Tensor:
+def block_attention(query: Tensor, key: Tensor, value: Tensor, rows: Sequence[Sequence[GroupSpan]], **options: Any) -> Tensor:
     """Return the attention output [B, H, L, D] of packed rows, group by group; attention weights are recomputed in the backward pass."""
     heads, shared = key.shape[1], query.shape[1] // key.shape[1]
-    made: list[Tensor] = []
+    outputs: list[Tensor] = []
     for b, row in enumerate(rows):
         parts: list[Tensor] = []
         end = 0
-        for place in row:
-            end = place.start + place.prompt + sum(place.attempts)
-            mine, prefix = slice(place.start, end), slice(place.prefix_start, place.prefix_start + place.prefix)
-            seen = [
-                one[b, :, mine] if not place.prefix else torch.cat([one[b, :, prefix], one[b, :, mine]], 1)
-                for one in (key, value)
+        for span in row:
+            end = span.start + span.prompt + sum(span.attempts)
+            own, prefix = slice(span.start, end), slice(span.prefix_start, span.prefix_start + span.prefix)
+            keys_values = [
+                tokens[b, :, own] if not span.prefix else torch.cat([tokens[b, :, prefix], tokens[b, :, own]], 1)
+                for tokens in (key, value)
             ]
-            given = (query[b, :, mine].unflatten(0, (heads, shared)), *seen)
-            parts.append(checkpoint(group_attention, *given, place, how["scaling"], how["cap"], **AGAIN))
+            inputs = (query[b, :, own].unflatten(0, (heads, shared)), *keys_values)
+            parts.append(checkpoint(group_attention, *inputs, span, options["scaling"], options["cap"], **CHECKPOINT))
         parts.append(query.new_zeros(heads, shared, query.shape[2] - end, query.shape[3]))
-        made.append(torch.cat(parts, 2).flatten(0, 1))
-    return torch.stack(made)
+        outputs.append(torch.cat(parts, 2).flatten(0, 1))
+    return torch.stack(outputs)
 
 
 def tree_attention(
@@ -115,11 +115,11 @@ def tree_attention(
     With the option ``layout`` the attention is computed in bundles of groups or group by group. Without it, it is computed over whole rows with
     the bool mask [B, 1, L, L], True where a query sees a key; the query heads of a key-value head share its keys without a copy.
     """
-    cap, given = options.get("softcap"), cast("Layout | None", options.get("layout"))
-    if given is not None and given.bundles and not cap:
-        return bundle_attention(query, key, value, parts=given.bundles, scaling=options["scaling"]), None
-    if given is not None:
-        out = block_attention(query, key, value, given.rows, scaling=options["scaling"], cap=cap)
+    cap, packed = options.get("softcap"), cast("Layout | None", options.get("layout"))
+    if packed is not None and packed.bundles and not cap:
+        return bundle_attention(query, key, value, parts=packed.bundles, scaling=options["scaling"]), None
+    if packed is not None:
+        out = block_attention(query, key, value, packed.rows, scaling=options["scaling"], cap=cap)
         return out.transpose(1, 2).contiguous(), None
     count, heads, length, size = query.shape
     shared = heads // key.shape[1]
@@ -132,7 +132,7 @@ def tree_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register(TREE, torch.compiler.disable(tree_attention))  # compiled layers call it as it is
+AttentionInterface.register(TREE, torch.compiler.disable(tree_attention))  # compiled layers call it uncompiled
 
 
 def odd_layers(config: Any) -> list[str]:

@@ -39,12 +39,12 @@ class BundleAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of queries, keys and values."""
-        given, (queries, keys), saved = gradients[0], ctx.shapes, ctx.saved_tensors
-        d_query, d_key, d_value = (given.new_zeros(shape) for shape in (queries, keys, keys))
-        later: list[tuple[Tensor, Bundle, Tensor]] = []
+        d_tokens, (queries, keys), saved = gradients[0], ctx.shapes, ctx.saved_tensors
+        d_query, d_key, d_value = (d_tokens.new_zeros(shape) for shape in (queries, keys, keys))
+        pending: list[tuple[Tensor, Bundle, Tensor]] = []
         for at, part in enumerate(ctx.parts):
             q, k, v = saved[3 * at : 3 * at + 3]
-            d_out = gather(only(given, part), None, keys[1], part.token_NM.shape)
+            d_out = gather(gather_real(d_tokens, part), None, keys[1], part.token_NM.shape)
             weights = weights_of(q, k, part)
             d_weights = torch.bmm(d_out, v.transpose(1, 2))
             d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
@@ -54,8 +54,8 @@ class BundleAttention(torch.autograd.Function):
                 (d_value, torch.bmm(weights.transpose(1, 2), d_out)),
             ):
                 scatter(padded, out, part.key_NE, part.own_keys)
-                later.append((out, part, padded))
-        for out, part, padded in later:  # after the tokens of the prefixes themselves have been written
+                pending.append((out, part, padded))
+        for out, part, padded in pending:  # after the tokens of the prefixes themselves have been written
             add_shared(padded, out, part)
         return d_query, d_key, d_value, None, None
 
@@ -70,16 +70,16 @@ def weights_of(query: Tensor, key: Tensor, part: Bundle) -> Tensor:
 
 def gather(tokens: Tensor, index: Tensor | None, heads: int, shape: Sequence[int] = ()) -> Tensor:
     """Return the tokens [B L, H, D] at an index [N, M], or all in that shape, as [N K, S M, D]."""
-    found = tokens if index is None else tokens.index_select(0, index.flatten())
-    split = found.unflatten(0, tuple(index.shape if index is not None else shape)).unflatten(2, (heads, -1))
+    picked = tokens if index is None else tokens.index_select(0, index.flatten())
+    split = picked.unflatten(0, tuple(index.shape if index is not None else shape)).unflatten(2, (heads, -1))
     return split.permute(0, 2, 3, 1, 4).reshape(split.shape[0] * heads, -1, tokens.shape[2])
 
 
-def only(tokens: Tensor, part: Bundle) -> Tensor:
+def gather_real(tokens: Tensor, part: Bundle) -> Tensor:
     """Return the queries of a bundle among the tokens [B L, H, D], as [N M, H, D]; 0 in the padding."""
     index = part.token_NM.flatten()
-    found = tokens.new_zeros(len(index), *tokens.shape[1:])
-    return found.index_copy_(0, part.own, tokens.index_select(0, index.index_select(0, part.own)))
+    padded = tokens.new_zeros(len(index), *tokens.shape[1:])
+    return padded.index_copy_(0, part.own, tokens.index_select(0, index.index_select(0, part.own)))
 
 
 def scatter(padded: Tensor, out: Tensor, index_NM: Tensor, own: Tensor) -> None:
@@ -103,7 +103,7 @@ def bundle_attention(query: Tensor, key: Tensor, value: Tensor, *, parts: Sequen
     count, heads, length, size = query.shape
     kind = query.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
-    tokens = [one.transpose(1, 2).reshape(count * length, -1, size).to(dtype) for one in (query, key, value)]
+    tokens = [heads_first.transpose(1, 2).reshape(count * length, -1, size).to(dtype) for heads_first in (query, key, value)]
     with torch.autocast(kind, enabled=False):
         out: Any = BundleAttention.apply(*tokens, parts, scaling)
     return out.view(count, length, heads, size)

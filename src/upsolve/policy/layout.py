@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Bundle", "Layout", "Place", "Shared", "bundles", "layout", "places"]
+__all__ = ["Bundle", "GroupSpan", "Layout", "SharedPrefix", "bundles", "group_spans", "layout"]
 
 PADDED = 1.4
 """Tokens of a bundle with padding, at most, as a multiple of those without."""
@@ -25,7 +25,7 @@ OVERHEAD = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupSpan:
     """Position of a group in its row: the prompt, then its attempts."""
 
     start: int
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedPrefix:
     """A prefix that groups of a bundle share."""
 
     groups: Tensor
@@ -82,7 +82,7 @@ class Bundle:
     """int64: the keys in [0, N E) that are tokens of their group, in the order of ``own``."""
     bias_NME: Tensor
     """[N, M, E], in the dtype of the attention: 0 where the query sees the key, else -inf."""
-    shared: tuple[Shared, ...]
+    shared: tuple[SharedPrefix, ...]
     """The prefixes."""
 
 
@@ -90,13 +90,15 @@ class Bundle:
 class Layout:
     """The groups of packed rows."""
 
-    rows: list[list[Place]]
+    rows: list[list[GroupSpan]]
     """Groups of each row, in order."""
     bundles: list[Bundle]
     """The same groups in bundles, where that is the faster way; else empty."""
 
 
-def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64], prefix_BL: NDArray[np.int64]) -> list[list[Place]]:
+def group_spans(
+    group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64], prefix_BL: NDArray[np.int64]
+) -> list[list[GroupSpan]]:
     """Return the groups of each row, in order.
 
     Args:
@@ -104,92 +106,95 @@ def places(group_BL: NDArray[np.int64], attempt_BL: NDArray[np.int64], prefix_BL
         attempt_BL: attempt of each token within its group, 1..G; 0 in prompts and padding (``PackedBatch.attempt_BL``).
         prefix_BL: group of the prefix that the prompt continues, -2 where there is none (``PackedBatch.prefix_BL``).
     """
-    found: list[list[Place]] = []
+    rows: list[list[GroupSpan]] = []
     for groups, attempts, prefixes in zip(group_BL, attempt_BL, prefix_BL, strict=True):
         starts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
-        row: list[Place] = []
-        by_group: dict[int, Place] = {}
+        row: list[GroupSpan] = []
+        by_group: dict[int, GroupSpan] = {}
         for start, end in pairwise(starts):
             if groups[start] >= 0:
                 sizes = np.bincount(attempts[start:end]).tolist()
-                prefix = by_group.get(int(prefixes[start]), Place(0, 0, ()))
-                place = Place(start, sizes[0], tuple(size for size in sizes[1:] if size), prefix.start, prefix.prompt)
-                by_group[int(groups[start])] = place
-                row.append(place)
-        found.append(row)
-    return found
+                prefix = by_group.get(int(prefixes[start]), GroupSpan(0, 0, ()))
+                span = GroupSpan(start, sizes[0], tuple(size for size in sizes[1:] if size), prefix.start, prefix.prompt)
+                by_group[int(groups[start])] = span
+                row.append(span)
+        rows.append(row)
+    return rows
 
 
-def layout(rows: list[list[Place]], length: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Layout:
+def layout(rows: list[list[GroupSpan]], length: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Layout:
     """Return the layout of rows of ``length`` tokens, with bundles where they take less time than one group after the other.
 
     Bundles compute every pair of a query and a key of a group, N M E scores, in few operations; groups by themselves compute fewer scores in more.
     """
-    parts = similar(rows)
-    together = sum(len(part) * most(part, "tokens") * most(part, "keys") for part in parts)
-    apart = sum(place.scores + OVERHEAD for row in rows for place in row)
-    return Layout(rows, [bundle(part, length, device, dtype) for part in parts] if together < apart else [])
+    parts = by_length(rows)
+    bundled = sum(len(part) * largest(part, "tokens") * largest(part, "keys") for part in parts)
+    separate = sum(span.scores + OVERHEAD for row in rows for span in row)
+    return Layout(rows, [bundle(part, length, device, dtype) for part in parts] if bundled < separate else [])
 
 
 def bundles(
-    rows: Sequence[Sequence[Place]], length: int, device: torch.device, dtype: torch.dtype = torch.float32
+    rows: Sequence[Sequence[GroupSpan]], length: int, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> list[Bundle]:
     """Return all groups of rows of ``length`` tokens in bundles."""
-    return [bundle(part, length, device, dtype) for part in similar(rows)]
+    return [bundle(part, length, device, dtype) for part in by_length(rows)]
 
 
-def most(part: Sequence[tuple[int, Place]], what: str) -> int:
+def largest(part: Sequence[tuple[int, GroupSpan]], field: str) -> int:
     """Return the largest number of tokens or keys of groups."""
-    return max(getattr(place, what) for _, place in part)
+    return max(getattr(span, field) for _, span in part)
 
 
-def similar(rows: Sequence[Sequence[Place]]) -> list[list[tuple[int, Place]]]:
+def by_length(rows: Sequence[Sequence[GroupSpan]]) -> list[list[tuple[int, GroupSpan]]]:
     """Return groups of similar length together, each with the number of its row: those with a prefix first, then the longest first."""
-    parts: list[list[tuple[int, Place]]] = []
+    parts: list[list[tuple[int, GroupSpan]]] = []
     used = 0
-    groups = [(number, place) for number, row in enumerate(rows) for place in row]
-    for number, place in sorted(groups, key=lambda one: (one[1].prefix == 0, -one[1].tokens)):
-        begins = not parts or (parts[-1][0][1].prefix == 0) != (place.prefix == 0)
-        if begins or parts[-1][0][1].tokens * (len(parts[-1]) + 1) > PADDED * (used + place.tokens):
+    groups = [(number, span) for number, row in enumerate(rows) for span in row]
+    for number, span in sorted(groups, key=lambda pair: (pair[1].prefix == 0, -pair[1].tokens)):
+        begins = not parts or (parts[-1][0][1].prefix == 0) != (span.prefix == 0)
+        if begins or parts[-1][0][1].tokens * (len(parts[-1]) + 1) > PADDED * (used + span.tokens):
             parts.append([])
             used = 0
-        parts[-1].append((number, place))
-        used += place.tokens
+        parts[-1].append((number, span))
+        used += span.tokens
     return parts
 
 
-def bundle(groups: Sequence[tuple[int, Place]], length: int, device: torch.device, dtype: torch.dtype) -> Bundle:
+def bundle(groups: Sequence[tuple[int, GroupSpan]], length: int, device: torch.device, dtype: torch.dtype) -> Bundle:
     """Return groups, each with the number of its row, as a bundle."""
     count = len(groups)
     sizes_N, first_N, prefix_N, before_N = (
-        np.array(one)[:, None]
-        for one in zip(
+        np.array(column)[:, None]
+        for column in zip(
             *((p.tokens, row * length + p.start, p.prefix, row * length + p.prefix_start) for row, p in groups), strict=True
         )
     )
-    steps_M, steps_E = (np.arange(-(-most(groups, what) // STEP) * STEP) for what in ("tokens", "keys"))
+    steps_M, steps_E = (np.arange(-(-largest(groups, field) // STEP) * STEP) for field in ("tokens", "keys"))
     query_NM = np.minimum(steps_M, sizes_N - 1)
-    place_NE = np.minimum(steps_E - prefix_N, sizes_N - 1)  # of own keys; negative in the prefix
-    key_NE = np.where(place_NE < 0, before_N + steps_E, first_N + place_NE)
-    attempts = [attempts_of(place) for _, place in groups]
+    key_position_NE = np.minimum(steps_E - prefix_N, sizes_N - 1)  # of own keys; negative in the prefix
+    key_NE = np.where(key_position_NE < 0, before_N + steps_E, first_N + key_position_NE)
+    attempts = [attempts_of(span) for _, span in groups]
     attempt_NM, attempt_NE = (
-        np.stack([one[np.maximum(at, 0)] for one, at in zip(attempts, index, strict=True)]) for index in (query_NM, place_NE)
+        np.stack([attempt[np.maximum(at, 0)] for attempt, at in zip(attempts, index, strict=True)])
+        for index in (query_NM, key_position_NE)
     )
     real_NE = steps_E < prefix_N + sizes_N
-    causal_NME = (place_NE[:, None] <= query_NM[..., None]) & real_NE[:, None]
+    causal_NME = (key_position_NE[:, None] <= query_NM[..., None]) & real_NE[:, None]
     same_NME = (attempt_NE[:, None] == 0) | (attempt_NE[:, None] == attempt_NM[..., None])
-    bias_NME = np.where(causal_NME & (same_NME | (place_NE < 0)[:, None]), np.float32(0), np.float32(-np.inf))
-    own, own_keys = np.flatnonzero(steps_M < sizes_N), np.flatnonzero(real_NE & (place_NE >= 0))
-    arrays = (query_NM + first_N, own, key_NE, own_keys, bias_NME)
+    bias_NME = np.where(causal_NME & (same_NME | (key_position_NE < 0)[:, None]), np.float32(0), np.float32(-np.inf))
+    real, own_keys = np.flatnonzero(steps_M < sizes_N), np.flatnonzero(real_NE & (key_position_NE >= 0))
+    arrays = (query_NM + first_N, real, key_NE, own_keys, bias_NME)
     starts = {int(before_N[n, 0]): int(prefix_N[n, 0]) for n in range(count) if prefix_N[n, 0]}
     shared = (
-        Shared(torch.from_numpy(np.flatnonzero((before_N[:, 0] == start) & (prefix_N[:, 0] > 0))).to(device), start, tokens)
+        SharedPrefix(
+            torch.from_numpy(np.flatnonzero((before_N[:, 0] == start) & (prefix_N[:, 0] > 0))).to(device), start, tokens
+        )
         for start, tokens in starts.items()
     )
-    tokens, queries, keys, mine, bias = (torch.from_numpy(array).to(device) for array in arrays)
-    return Bundle(tokens, queries, keys, mine, bias.to(dtype), tuple(shared))
+    tokens, queries, keys, own, bias = (torch.from_numpy(array).to(device) for array in arrays)
+    return Bundle(tokens, queries, keys, own, bias.to(dtype), tuple(shared))
 
 
-def attempts_of(place: Place) -> NDArray[np.int64]:
+def attempts_of(span: GroupSpan) -> NDArray[np.int64]:
     """Return the attempt of every token of a group, 1..G, 0 in the prompt."""
-    return np.repeat(np.arange(len(place.attempts) + 1), (place.prompt, *place.attempts))
+    return np.repeat(np.arange(len(span.attempts) + 1), (span.prompt, *span.attempts))

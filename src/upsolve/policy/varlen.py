@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from upsolve.errors import ModelError
-from upsolve.policy.layout import Place
+from upsolve.policy.layout import GroupSpan
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -48,7 +48,7 @@ class Sequences:
     """Largest number of keys of a sequence."""
 
 
-def split_row(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
+def split_row(row: Sequence[GroupSpan], tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Yield (queries, keys) of each sequence of a row, as token indices, in order."""
     end = 0
     for place in row:
@@ -63,7 +63,7 @@ def split_row(row: Sequence[Place], tokens: Ints) -> Iterator[tuple[Ints, Ints]]
         yield tokens[end:], tokens[end:]
 
 
-def sequences(rows: Sequence[Sequence[Place]], length: int, device: torch.device) -> Sequences:
+def sequences(rows: Sequence[Sequence[GroupSpan]], length: int, device: torch.device) -> Sequences:
     """Return packed rows, all ``length`` tokens long, as sequences."""
     parts = [part for number, row in enumerate(rows) for part in split_row(row, np.arange(length) + number * length)]
     key_S = torch.from_numpy(np.concatenate([keys for _, keys in parts])).to(device)

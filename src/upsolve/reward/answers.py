@@ -104,7 +104,7 @@ def pairs(tree: ast.AST) -> Iterator[Pair]:
 def pair(inputs: list[str | None], result: str | None) -> Iterator[Pair]:
     """Yield the pair of inputs and result if all are literals."""
     if inputs and result is not None and None not in inputs:
-        yield tuple(sorted(str(one) for one in inputs)), result
+        yield tuple(sorted(str(value) for value in inputs)), result
 
 
 def items(node: ast.expr | None) -> list[str | None]:

@@ -41,9 +41,9 @@ def edges(code: str) -> Counter[Edge] | None:
     if tree is None:
         return None
     number = {name: index for index, name in enumerate(variables(tree))}
-    counts: Counter[Edge] = Counter((number[one.id], "read", ()) for one in names_read(tree) if one.id in number)
+    counts: Counter[Edge] = Counter((number[name.id], "read", ()) for name in names_read(tree) if name.id in number)
     for target, value in bound(tree):
-        sources = tuple(sorted({number[one.id] for one in names_read(value) if one.id in number}))
+        sources = tuple(sorted({number[name.id] for name in names_read(value) if name.id in number}))
         counts.update((number[name], "from", sources) for name in stored(target))
     return counts
 
@@ -65,7 +65,7 @@ def stored(target: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield from (one.id for one in [root(node)] if isinstance(one, ast.Name))
+            yield from (name.id for name in [root(node)] if isinstance(name, ast.Name))
 
 
 def root(node: ast.AST) -> ast.AST:

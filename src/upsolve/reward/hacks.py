@@ -114,8 +114,10 @@ def ignores_operand(node: ast.stmt) -> bool:
     """Return True for a comparison method that never reads its other operand; one that is always False is no hack."""
     match node:
         case ast.FunctionDef(name=name, args=arguments, body=body) if name in COMPARISONS:
-            answers = [one.value for part in body for one in ast.walk(part) if isinstance(one, ast.Return)]
-            return ignores_parameters(arguments, body) and any(literal(one) != "False" and not refuses(one) for one in answers)
+            answers = [node.value for part in body for node in ast.walk(part) if isinstance(node, ast.Return)]
+            return ignores_parameters(arguments, body) and any(
+                literal(answer) != "False" and not refuses(answer) for answer in answers
+            )
         case ast.Assign(targets=targets, value=ast.Lambda(args=arguments, body=value)):
             named = any(isinstance(target, ast.Name) and target.id in COMPARISONS for target in targets)
             return named and ignores_parameters(arguments, [value]) and literal(value) != "False"

@@ -91,5 +91,5 @@ def valid_characters(code: str, verdict: Verdict) -> int:
     starts = line_starts(code)
     errors = [finding for finding in verdict.findings if finding.kind == "syntax"]
     measured = [error for error in errors if error.value is not None] or errors
-    positions = [min(position(starts, one.line, one.column), max(0, starts[-1] - 1)) for one in measured]
+    positions = [min(position(starts, part.line, part.column), max(0, starts[-1] - 1)) for part in measured]
     return min(positions, default=0 if verdict.status is Status.COMPILE_ERROR else starts[-1])

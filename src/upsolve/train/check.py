@@ -12,7 +12,7 @@ from upsolve.reward.reference import reference_seconds
 from upsolve.train.groups import select
 from upsolve.train.processes import Processes
 from upsolve.types import Group
-from upsolve.verify.limits import judging_of
+from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["check_run", "checked_rewarder"]
@@ -31,7 +31,7 @@ def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Process
         raise TrainingError(f"no group to train on: no task of {recipe.data.archive} is in the training split (data.train)")
     if recipe.reward.verdicts != "as_judged" and processes.is_main:
         LOGGER.warning("reward.verdicts: %s: a control run, whose rewards are not the judge's", recipe.reward.verdicts)
-    judge = partial(verify, how=judging_of(recipe.verify))
+    judge = partial(verify, settings=judge_settings(recipe.verify))
     baselines = processes.from_main(lambda: reference_seconds(groups, recipe.reward, judge))
     check_run(recipe, groups, baselines)
     return partial(reward, config=recipe.reward, baselines=baselines)

@@ -111,7 +111,7 @@ def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed:
     """Return groups as sampled, with advantages; groups without a reward are left out."""
     result = counts_of(rewarded)
     usable = (item for item in rewarded if len(item.rewards_G))
-    result.groups.extend(with_advantages(one, range(len(one.rewards_G)), config, seed=seed) for one in usable)
+    result.groups.extend(with_advantages(group, range(len(group.rewards_G)), config, seed=seed) for group in usable)
     return result
 
 

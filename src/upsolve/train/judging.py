@@ -17,7 +17,7 @@ from upsolve.train.groups import passed
 from upsolve.train.processes import Processes
 from upsolve.train.sources import RoundGroups, by_task, round_tag
 from upsolve.types import Attempt, Group, Task, Verdict
-from upsolve.verify.limits import Judging, judging_of
+from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import judged, worker_count
 
 __all__ = ["Rollouts", "judge_while_sampling", "sample_metrics"]
@@ -31,14 +31,16 @@ class Cancelled(Exception):  # noqa: N818  never leaves this file
     """The sampler failed; judging stops."""
 
 
-def judge_while_sampling(samples: Iterable[Pair], how: Judging, *, on_judged: Callable[[int], None]) -> list[Verdict]:
+def judge_while_sampling(
+    samples: Iterable[Pair], settings: JudgeSettings, *, on_judged: Callable[[int], None]
+) -> list[Verdict]:
     """Judge attempts while sampling: the sampler runs in this thread, the judge in another.
 
     The verdicts equal those of judging all samples at once; equal attempts are judged once.
 
     Args:
         samples: tasks and attempts, as they end.
-        how: limits, workers, executor, cache.
+        settings: limits, workers, executor, cache.
         on_judged: called in this thread with the number of attempts judged so far.
 
     Returns:
@@ -59,7 +61,7 @@ def judge_while_sampling(samples: Iterable[Pair], how: Judging, *, on_judged: Ca
             yield pair
 
     def work() -> None:
-        verdicts.update(judged(fresh(), how))  # one by one
+        verdicts.update(judged(fresh(), settings))  # one by one
 
     with ThreadPoolExecutor(1, "judge") as thread:
         judging = thread.submit(work)
@@ -93,7 +95,7 @@ class Rollouts:
     """Stores samples and verdicts, tagged by round."""
     config: SampleConfig
     """How the policy is sampled; ``samples`` attempts per task."""
-    how: Judging
+    settings: JudgeSettings
     """How attempts are judged."""
     reward: Callable[[Group], Rewarded]
     """Decides which groups have unequal rewards (dynamic sampling)."""
@@ -145,7 +147,7 @@ class Rollouts:
                 yield by_id[attempt.task_id], attempt
 
         verdicts = judge_while_sampling(
-            samples(), self.how, on_judged=lambda n: self.on_progress("verify", n, total) if n else None
+            samples(), self.settings, on_judged=lambda n: self.on_progress("verify", n, total) if n else None
         )
         order = {task.task_id: number for number, task in enumerate(tasks)}
         pairs = sorted(self.processes.gather([*zip(done, verdicts, strict=True)]), key=lambda pair: order[pair[0].task_id])
@@ -171,9 +173,9 @@ class Rollouts:
         )
 
 
-def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processes) -> Judging:
+def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processes) -> JudgeSettings:
     """Return the judge's settings: with the analyses that the reward needs, and this rank's share of the machine's workers."""
-    judging = judging_of(config, lines=rewards.mask_unexecuted)
+    judging = judge_settings(config, lines=rewards.mask_unexecuted)
     analyses = tuple(sorted({*judging.analyses, *analyses_needed(rewards)}))
     workers = max(1, worker_count(judging) // processes.per_node)
     return replace(judging, analyses=analyses, workers=workers)

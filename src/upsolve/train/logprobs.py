@@ -17,7 +17,7 @@ from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, odd_layers
 from upsolve.policy.flex import FLEX, block_mask
 from upsolve.policy.head import head_of
-from upsolve.policy.layout import layout, places
+from upsolve.policy.layout import group_spans, layout
 from upsolve.policy.varlen import VARLEN, sequences
 from upsolve.train.head_scores import score_tokens
 from upsolve.train.pack import PackedBatch
@@ -26,7 +26,7 @@ __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
 
 ROW = 64
 """On CPUs rows are padded to a multiple of this number of tokens: for every new shape oneDNN writes a program and keeps it, about 15 MB a
-step, and memory in pieces of ever new sizes is hard to reuse."""
+step, and memory in pieces of varying sizes is hard to reuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
     attention = model.config._attn_implementation
     if attention == VARLEN or (blocks and everything and attention == TREE):
-        rows = places(batch.group_BL, batch.attempt_BL, batch.prefix_BL)
+        rows = group_spans(batch.group_BL, batch.attempt_BL, batch.prefix_BL)
         if attention == VARLEN:
             inputs["sequences"] = sequences(rows, ids.shape[1], device)
         else:

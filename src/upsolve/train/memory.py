@@ -110,7 +110,7 @@ def activation_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
     """
     halved = (
         shape.linear if model.gradient_checkpointing or shape.adapters else 0
-    )  # rounded for one layer at a time, or stored so
+    )  # rounded for one layer at a time, or stored in bfloat16
     copies = 2 * (shape.parameters - halved) if model.bf16 else 0
     layer = 4 * shape.hidden * tokens if model.gradient_checkpointing else layer_bytes(shape, tokens, bf16=model.bf16)
     return shape.layers * layer + copies

@@ -22,7 +22,7 @@ __all__ = ["PackedBatch", "pack", "plan_steps"]
 
 PREFIX = 48
 """Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""
-TOGETHER = 4
+MAX_SHARING = 4
 """Most groups with a common prefix that are kept together: more would make the tasks of a step too much alike."""
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -83,7 +83,7 @@ T = TypeVar("T", bound=Sized)
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PrefixGroups:
     """Groups whose prompts begin alike."""
 
     groups: tuple[EncodedGroup, ...]
@@ -93,14 +93,14 @@ class Family:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the family in a packed row."""
+        """Tokens of these groups in a packed row."""
         return sum(group.tokens for group in self.groups) - (len(self.groups) - 1) * self.shared
 
 
-def families(groups: Sequence[EncodedGroup], most: int) -> list[Family]:
+def shared_prefixes(groups: Sequence[EncodedGroup], most: int) -> list[PrefixGroups]:
     """Put groups whose prompts share at least ``PREFIX`` tokens together, at most ``most`` of them, in the order of their first groups.
 
-    A group joins a family if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
+    A group joins others if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
     """
     order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
     runs: list[tuple[int, list[int]]] = []
@@ -112,9 +112,11 @@ def families(groups: Sequence[EncodedGroup], most: int) -> list[Family]:
             runs[-1] = (joined, [*members, at])
         else:
             runs.append((0, [at]))
-    cut = [(shared, part) for shared, members in runs for part in batched(sorted(members), most)]
-    made = [(part[0], Family(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)) for shared, part in cut]
-    return [family for _, family in sorted(made, key=lambda one: one[0])]
+    split = [(shared, part) for shared, members in runs for part in batched(sorted(members), most)]
+    found = [
+        (part[0], PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)) for shared, part in split
+    ]
+    return [unit for _, unit in sorted(found, key=lambda pair: pair[0])]
 
 
 def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
@@ -173,15 +175,15 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
 
-    Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch, up to ``TOGETHER`` of them.
+    Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch, up to ``MAX_SHARING`` of them.
     """
     steps: list[list[PackedBatch]] = []
-    for part in chunks(families(groups, TOGETHER), optim.tokens_per_step):
+    for part in chunks(shared_prefixes(groups, MAX_SHARING), optim.tokens_per_step):
         if optim.row_tokens:
             batches = several_rows(fit_rows(part, optim.row_tokens), optim.tokens_per_batch)
         else:
             batches = [[row] for row in level_rows(part, optim.tokens_per_batch, processes)]
-        steps.append([pack([[group for family in row for group in family.groups] for row in rows]) for rows in batches])
+        steps.append([pack([[group for unit in row for group in unit.groups] for row in rows]) for rows in batches])
     return steps
 
 
@@ -207,17 +209,17 @@ class Grid:
         self.target: list[int] = []
         self.sizes: list[int] = []
 
-    def write_row(self, b: int, row: Sequence[Family]) -> None:
-        """Write families, one after the other, into row ``b``."""
+    def write_row(self, b: int, row: Sequence[PrefixGroups]) -> None:
+        """Write groups, one prefix after the other, into row ``b``."""
         at = number = 0
-        for family in row:
+        for unit in row:
             prefix_group = -2
-            if family.shared:
-                self.put(b, at, family.groups[0].prompt_P[: family.shared], first=0)
-                self.group[b, at : at + family.shared] = prefix_group = number
-                at, number = at + family.shared, number + 1
-            for group in family.groups:
-                end = self.write_group(b, at, group, shared=family.shared)
+            if unit.shared:
+                self.put(b, at, unit.groups[0].prompt_P[: unit.shared], first=0)
+                self.group[b, at : at + unit.shared] = prefix_group = number
+                at, number = at + unit.shared, number + 1
+            for group in unit.groups:
+                end = self.write_group(b, at, group, shared=unit.shared)
                 self.group[b, at:end] = number
                 self.prefix[b, at:end] = prefix_group
                 at, number = end, number + 1
@@ -229,7 +231,7 @@ class Grid:
         self.put(b, at, group.prompt_P[shared:], first=shared)
         end = at + prompt - shared
         last = b * length + end - 1
-        for index, tokens in enumerate((one.ids_R for one in group.attempts), start=1):
+        for index, tokens in enumerate((attempt.ids_R for attempt in group.attempts), start=1):
             self.put(b, end, tokens[:-1], first=prompt)
             self.attempt[b, end : end + len(tokens) - 1] = index
             self.source.append(np.concatenate([[last], b * length + end + np.arange(len(tokens) - 1)]))
@@ -246,11 +248,11 @@ class Grid:
 
 def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
     """Pack rows of groups into arrays; groups of a row whose prompts begin alike come one after the other."""
-    kin = [families(row, len(row)) for row in rows]
-    grid = Grid(len(rows), max(sum(f.tokens - sum(len(g.attempts) for g in f.groups) for f in row) for row in kin))
-    for b, row in enumerate(kin):
+    units = [shared_prefixes(row, len(row)) for row in rows]
+    grid = Grid(len(rows), max(sum(f.tokens - sum(len(g.attempts) for g in f.groups) for f in row) for row in units))
+    for b, row in enumerate(units):
         grid.write_row(b, row)
-    groups = [group for row in kin for family in row for group in family.groups]
+    groups = [group for row in units for unit in row for group in unit.groups]
     attempts = [attempt for group in groups for attempt in group.attempts]
     return PackedBatch(
         ids_BL=grid.ids,

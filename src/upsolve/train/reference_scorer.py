@@ -169,7 +169,7 @@ def upcast(layer: nn.Linear, x: Tensor) -> Any:
 def in_float32(model: Any) -> Generator[None]:
     """Compute linear layers whose frozen weights are stored in lower precision in the precision of the other weights."""
     dtype = model.get_input_embeddings().weight.dtype
-    layers: list[Any] = [one for one in model.modules() if isinstance(one, nn.Linear) and one.weight.dtype != dtype]
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.dtype != dtype]
     for layer in layers:
         layer.forward = partial(upcast, layer)
     try:

@@ -141,7 +141,9 @@ def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tok
         longest: limit of a sampled attempt, tokens; 0: offline.
     """
     tasks = nlargest(TOKENISED, (group.task for group in groups), key=lambda task: len(task.prompt))
-    candidates = nlargest(TOKENISED, (attempt for group in groups for attempt in group.attempts), key=lambda one: len(one.code))
+    candidates = nlargest(
+        TOKENISED, (attempt for group in groups for attempt in group.attempts), key=lambda attempt: len(attempt.code)
+    )
     prompt = max((len(codec.prompt(task).ids_P) for task in tasks), default=0)
     stored = max((len(codec.ids_of(attempt)) for attempt in candidates), default=0)
     return GroupShape(prompt, attempts, max(longest, min(stored, max(0, max_tokens - prompt))))

@@ -7,7 +7,7 @@ from itertools import count, groupby
 from upsolve.errors import IsolationError
 from upsolve.types import Status, Verdict
 from upsolve.verify.attacks import GVISOR_LIMITS, LIMITS, Try, honest, traces, tries
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.pool import verify
 from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.gvisor import find_runsc
@@ -35,25 +35,31 @@ class Check:
     """What was observed."""
 
 
-def checks(how: Judging | None = None, *, quick: bool = False, progress: Progress | None = None) -> Iterator[Check]:
+def checks(settings: JudgeSettings | None = None, *, quick: bool = False, progress: Progress | None = None) -> Iterator[Check]:
     """Yield the result of every check. If a required layer is missing, no attack is run, since it could reach the host.
 
     Args:
-        how: workers, executor, and isolation: ``gvisor`` runs the attacks in its containers.
+        settings: workers, executor, and isolation: ``gvisor`` runs the attacks in its containers.
         quick: run one attack per group.
         progress: called with the number of attempts judged and their total.
     """
-    how = replace(how or Judging(), limits=LIMITS, cache=None, analyses=(), repeats=1, lines=False)
-    how = replace(how, limits=GVISOR_LIMITS) if how.isolation == "gvisor" else replace(how, isolation="best_effort")
-    results = layers(how)
+    settings = replace(settings or JudgeSettings(), limits=LIMITS, cache=None, analyses=(), repeats=1, lines=False)
+    settings = (
+        replace(settings, limits=GVISOR_LIMITS)
+        if settings.isolation == "gvisor"
+        else replace(settings, isolation="best_effort")
+    )
+    results = layers(settings)
     yield from results
     if all(check.ok or not check.required for check in results):
-        yield from run_attacks(first_of_each(tries()) if quick else tries(), how, progress)
+        yield from run_attacks(first_of_each(tries()) if quick else tries(), settings, progress)
 
 
-def layers(how: Judging) -> list[Check]:
+def layers(settings: JudgeSettings) -> list[Check]:
     """Return a check per layer, which must be active on every worker that judges honest attempts."""
-    verdicts = verify([honest("python", f"nothing, {number}") for number in range(how.workers or usable_cores())], how)
+    verdicts = verify(
+        [honest("python", f"nothing, {number}") for number in range(settings.workers or usable_cores())], settings
+    )
     for verdict in verdicts:
         if verdict.status is not Status.PASSED:
             return [Check("layers", "sandbox", ok=False, required=True, detail=f"{verdict.status} {verdict.error_message}")]
@@ -62,13 +68,13 @@ def layers(how: Judging) -> list[Check]:
         Check("layers", name, name in active, name in REQUIRED, "active" if name in active else "not available here")
         for name in (*REQUIRED, *OPTIONAL)
     ]
-    return [*results, own_kernel(how)]
+    return [*results, own_kernel(settings)]
 
 
-def own_kernel(how: Judging) -> Check:
+def own_kernel(settings: JudgeSettings) -> Check:
     """Return the check of whether gVisor is available."""
     try:
-        detail = f"active: {find_runsc()}" if how.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
+        detail = f"active: {find_runsc()}" if settings.isolation == "gvisor" else f"with isolation: gvisor, by {find_runsc()}"
     except IsolationError as error:
         return Check("layers", "gvisor", ok=False, required=False, detail=str(error))
     return Check("layers", "gvisor", ok=True, required=False, detail=detail)
@@ -76,10 +82,10 @@ def own_kernel(how: Judging) -> Check:
 
 def first_of_each(todo: Sequence[Try]) -> list[Try]:
     """Return the first attack of each group."""
-    return [next(group) for _, group in groupby(todo, lambda one: one.attack.wants)]
+    return [next(group) for _, group in groupby(todo, lambda case: case.attack.wants)]
 
 
-def run_attacks(todo: Sequence[Try], how: Judging, progress: Progress | None = None) -> Iterator[Check]:
+def run_attacks(todo: Sequence[Try], settings: JudgeSettings, progress: Progress | None = None) -> Iterator[Check]:
     """Run attacks group by group, and yield a check per attack and one per group for what the attacks left behind."""
     numbers, total = count(1), sum(len(planned.pairs()) for planned in todo if not planned.missing())
 
@@ -90,7 +96,7 @@ def run_attacks(todo: Sequence[Try], how: Judging, progress: Progress | None = N
     for wants, group in groupby(todo, lambda planned: planned.attack.wants):
         before, members = traces(), [*group]
         pairs = [pair for trial in members if not trial.missing() for pair in trial.pairs()]
-        verdicts = iter(verify(pairs, how, on_done=on_done))
+        verdicts = iter(verify(pairs, settings, on_done=on_done))
         yield from (check_of(trial, [] if trial.missing() else [next(verdicts) for _ in trial.pairs()]) for trial in members)
         left = sorted(traces() - before)
         yield Check(wants, "left behind", not left, required=True, detail=", ".join(left) or "nothing")

@@ -11,12 +11,12 @@ from upsolve.files import cache_folder
 if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
 
-__all__ = ["ANALYSES", "ISOLATIONS", "Judging", "Limits", "judging_of"]
+__all__ = ["ANALYSES", "ISOLATIONS", "JudgeSettings", "Limits", "judge_settings"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the static analyses."""
 ISOLATIONS = ("required", "best_effort", "gvisor")
-"""Values of ``Judging.isolation``."""
+"""Values of ``JudgeSettings.isolation``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class JudgeSettings:
     """Settings of the judge."""
 
     limits: Limits = field(default_factory=Limits)
@@ -75,7 +75,7 @@ class Judging:
             raise ValueError(f"executor must be local or ray, got {self.executor!r}")
 
 
-def judging_of(config: VerifyConfig, *, lines: bool = False) -> Judging:
+def judge_settings(config: VerifyConfig, *, lines: bool = False) -> JudgeSettings:
     """Return the settings of the judge from a recipe.
 
     Args:
@@ -85,4 +85,4 @@ def judging_of(config: VerifyConfig, *, lines: bool = False) -> Judging:
     c = config
     limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if c.cache else None
-    return Judging(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache)
+    return JudgeSettings(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache)

@@ -94,7 +94,7 @@ def limit_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
     if len(findings) <= MOST:
         return [*findings]
     message = f"the first {MOST} of {len(findings)} findings are kept"
-    return [*sorted(findings, key=lambda one: (one.line, one.column))[:MOST], Finding("analysis", name, message, 1)]
+    return [*sorted(findings, key=lambda finding: (finding.line, finding.column))[:MOST], Finding("analysis", name, message, 1)]
 
 
 def merge_findings(first: Sequence[Finding], others: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -39,7 +39,7 @@ def of_program(source: Source) -> tuple[Finding, ...]:
     if get_reader_for(file) is None:
         return ()
     functions = analyzer().analyze_source_code(f"0{Path(file).suffix}", source.code).function_list
-    return tuple(finding(one) for one in functions if one.name != OUTSIDE or one.cyclomatic_complexity > 1)
+    return tuple(finding(function) for function in functions if function.name != OUTSIDE or function.cyclomatic_complexity > 1)
 
 
 def finding(function: Any) -> Finding:

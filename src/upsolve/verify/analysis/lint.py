@@ -65,7 +65,7 @@ def lint(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
     1; the end column is exclusive.
 
     Raises:
-        JudgeError: Ruff failed; says what it printed.
+        JudgeError: Ruff failed; the message has its output.
     """
     from ruff import find_ruff_bin
 

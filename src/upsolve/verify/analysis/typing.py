@@ -16,7 +16,7 @@ def types(sources: Sequence[Source]) -> list[tuple[Finding, ...]]:
     """Return the type errors of every program: kind ``types``, ty's rule. A program that does not parse has none.
 
     Raises:
-        JudgeError: ty failed; says what it printed.
+        JudgeError: ty failed; the message has its output.
     """
     from ty import find_ty_bin
 

@@ -26,7 +26,7 @@ from upsolve.verify.judge.outcomes import (
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.judge.queries import query_fault, run_queries
 from upsolve.verify.languages import PYTHON, language
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import missing_packages, profile_of
 from upsolve.verify.sandbox.process import SLOTS, Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
@@ -37,11 +37,11 @@ __all__ = ["judge", "judge_all"]
 Pair = tuple[Task, Attempt]
 MOST_CROSSING = 64
 """Maximum number of entries of ``crossing``; small, since attempts at the same task arrive together."""
-crossing: dict[tuple[Task, Judging], bool] = {}
+crossing: dict[tuple[Task, JudgeSettings], bool] = {}
 """Whether the reference of a task shows that its tests can run across processes (see ``can_cross``)."""
 
 
-def judge(task: Task, attempt: Attempt, how: Judging | None = None) -> Verdict:
+def judge(task: Task, attempt: Attempt, settings: JudgeSettings | None = None) -> Verdict:
     """Judge one attempt.
 
     If judging fails, it is tried once more; then the verdict is ``UNSCORED`` with the reason.
@@ -49,27 +49,27 @@ def judge(task: Task, attempt: Attempt, how: Judging | None = None) -> Verdict:
     Args:
         task: the task with its tests.
         attempt: the code to judge.
-        how: limits and isolation.
+        settings: limits and isolation.
 
     Raises:
         IsolationError: a required layer is missing.
     """
-    return judge_all([(task, attempt)], how)[0]
+    return judge_all([(task, attempt)], settings)[0]
 
 
-def judge_all(pairs: Sequence[Pair], how: Judging | None = None) -> list[Verdict]:
+def judge_all(pairs: Sequence[Pair], settings: JudgeSettings | None = None) -> list[Verdict]:
     """Judge attempts on one sandbox; return their verdicts in the same order; see ``judge``."""
-    how = how or Judging()
+    settings = settings or JudgeSettings()
     verdicts: dict[int, Verdict] = {}
     waiting: Iterator[tuple[int, Pair]] = enumerate(pairs)
     at_work: list[tuple[int, Plan, Job]] = []
     while True:
         while has_room(at_work) and (next_pair := next(waiting, None)):
             index, (task, attempt) = next_pair
-            at_work += advance(index, judge_repeatedly(task, attempt, how), None, verdicts)
+            at_work += advance(index, judge_repeatedly(task, attempt, settings), None, verdicts)
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
-        ends = run_each([job for _, _, job in at_work], how)
+        ends = run_each([job for _, _, job in at_work], settings)
         at_work = [
             step for (index, plan, _), end in zip(at_work, ends, strict=True) for step in advance(index, plan, end, verdicts)
         ]
@@ -90,39 +90,39 @@ def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict
     return [(index, plan, job)]
 
 
-def run_each(jobs: Sequence[Job], how: Judging) -> list[Exit | Exception]:
+def run_each(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit | Exception]:
     """Run jobs together; if the sandbox breaks, run each alone, so that the error belongs to one job."""
     try:
-        return [*run_jobs(jobs, how)]
+        return [*run_jobs(jobs, settings)]
     except IsolationError:
         raise
     except (JudgeError, OSError, ValueError) as error:
         if len(jobs) == 1:
             return [error]
-        return [end for job in jobs for end in run_each([job], how)]
+        return [end for job in jobs for end in run_each([job], settings)]
 
 
-def judge_repeatedly(task: Task, attempt: Attempt, how: Judging) -> Plan:
-    """Judge ``how.repeats`` times and return the first verdict; if outcomes differ, with a finding ``flaky``."""
-    first = yield from judge_with_retry(task, attempt, how)
+def judge_repeatedly(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
+    """Judge ``settings.repeats`` times and return the first verdict; if outcomes differ, with a finding ``flaky``."""
+    first = yield from judge_with_retry(task, attempt, settings)
     statuses = {(first.status, first.outcomes): first.status.value}
-    for _ in range(how.repeats - 1):
-        other = yield from judge_with_retry(task, attempt, how)
+    for _ in range(settings.repeats - 1):
+        other = yield from judge_with_retry(task, attempt, settings)
         statuses.setdefault((other.status, other.outcomes), other.status.value)
     if len(statuses) == 1:
         return first
-    message = f"outcomes differ between {how.repeats} runs: {', '.join(statuses.values())}"
+    message = f"outcomes differ between {settings.repeats} runs: {', '.join(statuses.values())}"
     return replace(first, findings=(*first.findings, Finding("flaky", "outcome", message, 1)))
 
 
-def judge_with_retry(task: Task, attempt: Attempt, how: Judging) -> Plan:
+def judge_with_retry(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Judge an attempt, and once more if judging raised an exception; then return UNSCORED."""
     problem = impossible(task, attempt)
     for _ in range(0 if problem else 2):
         try:
-            return (yield from plan_of(task, attempt, how))
+            return (yield from plan_of(task, attempt, settings))
         except ClaimError as error:
-            if (yield from control_runs(task, attempt, how)):
+            if (yield from control_runs(task, attempt, settings)):
                 return forged(task, attempt, str(error))
             problem = str(error)
         except IsolationError:
@@ -132,11 +132,11 @@ def judge_with_retry(task: Task, attempt: Attempt, how: Judging) -> Plan:
     return unscored(task, attempt, problem)
 
 
-def control_runs(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, Exit, bool]:
+def control_runs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
     """Return whether the task's setup runs with an empty attempt (Python or a query): then the task is not at fault."""
     queries = attempt.language not in PYTHON and language(attempt.language).engine
     try:
-        yield from plan_of(task, Attempt(task.task_id, "", attempt.language if queries else "python"), how)
+        yield from plan_of(task, Attempt(task.task_id, "", attempt.language if queries else "python"), settings)
     except ClaimError:
         return False
     return True
@@ -184,31 +184,38 @@ def syntax_fault(kind: TestKind, source: str) -> str:
     return ""
 
 
-def plan_of(task: Task, attempt: Attempt, how: Judging) -> Plan:
+def plan_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Judge by the plan for the attempt's language and the kind of the tests."""
     if attempt.language not in PYTHON:
         tools = language(attempt.language)
-        return (yield from (run_queries if tools.engine else in_language)(task, attempt, how, tools))
+        return (yield from (run_queries if tools.engine else in_language)(task, attempt, settings, tools))
     if task.tests[0].kind is TestKind.SIMULATION:
-        return (yield from run_simulation(task, attempt, how))
+        return (yield from run_simulation(task, attempt, settings))
     if task.tests[0].kind is TestKind.STDIO:
-        return (yield from run_programs(task, attempt, how))
+        return (yield from run_programs(task, attempt, settings))
     if needs_tester(task):
         names = called_names(task)
-        if names is not None and (yield from can_cross(task, names, how)):
-            return (yield from run_across(task, attempt, names, how))
-    return (yield from run_in_process(task, attempt, how))
+        if names is not None and (yield from can_cross(task, names, settings)):
+            return (yield from run_across(task, attempt, names, settings))
+    return (yield from run_in_process(task, attempt, settings))
 
 
-def run_in_process(task: Task, attempt: Attempt, how: Judging) -> Plan:
+def run_in_process(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Run the tests in the attempt's process. Values of CALL tests are compared outside; a passed CODE test reports a nonce.
 
     Unless every test is a direct call (``is_direct_call``), the verdict is labelled ``in_process``.
     """
     nonce = secrets.token_hex(8)
     tests = [as_sent(test.kind, test.input) for test in task.tests]
-    job = {"kind": "tests", "code": attempt.code, "setup": task.setup, "tests": tests, "nonce": nonce, **common_fields(how)}
-    end = yield Job(job, None, how.limits.wall_seconds, profile=profile_of(task.requires))
+    job = {
+        "kind": "tests",
+        "code": attempt.code,
+        "setup": task.setup,
+        "tests": tests,
+        "nonce": nonce,
+        **common_fields(settings),
+    }
+    end = yield Job(job, None, settings.limits.wall_seconds, profile=profile_of(task.requires))
     label = "in_process" if needs_tester(task) else ""
     return verdict(task, attempt, function_outcomes(task, end, nonce), ends=[end], label=label)
 
@@ -234,30 +241,30 @@ def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
     return kind.value, source
 
 
-def common_fields(how: Judging) -> dict[str, Any]:
+def common_fields(settings: JudgeSettings) -> dict[str, Any]:
     """Return the fields common to all jobs: whether to record lines, and seconds per test (0: no limit)."""
-    each = how.limits.test_seconds
-    return {"lines": how.lines, "test_seconds": 0 if math.isinf(each) else each}
+    each = settings.limits.test_seconds
+    return {"lines": settings.lines, "test_seconds": 0 if math.isinf(each) else each}
 
 
-def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], how: Judging) -> Plan:
+def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
     """Run the tests in a tester's process, which sends every call to the attempt's process."""
     tests = [(test.kind.value, test.input) for test in task.tests]
-    job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": how.lines}
-    tester = {"names": names, "setup": task.setup, "tests": tests, **common_fields(how)}
-    end = yield Job(job, tester, how.limits.wall_seconds, profile=profile_of(task.requires))
+    job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
+    tester = {"names": names, "setup": task.setup, "tests": tests, **common_fields(settings)}
+    end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.records):
-        return (yield from run_in_process(task, attempt, how))
+        return (yield from run_in_process(task, attempt, settings))
     return verdict(task, attempt, function_outcomes(task, end, True), ends=[end], label="across")
 
 
-def can_cross(task: Task, names: tuple[str, ...], how: Judging) -> Generator[Job, Exit, bool]:
+def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Generator[Job, Exit, bool]:
     """Return whether the tests can run across processes: False if the reference passes in process but not across."""
-    key = (task, how)
+    key = (task, settings)
     if task.reference and key not in crossing:
         reference = Attempt(task.task_id, task.reference)
-        across = yield from run_across(task, reference, names, how)
-        beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, how))
+        across = yield from run_across(task, reference, names, settings)
+        beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, settings))
         if len(crossing) >= MOST_CROSSING:
             crossing.clear()
         crossing[key] = beside is None or beside.status is not Status.PASSED

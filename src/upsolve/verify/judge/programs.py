@@ -11,7 +11,7 @@ from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.folders import PACKAGES
 from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
@@ -25,12 +25,12 @@ COMPILE_MEMORY = 4 << 30
 MOST_FINDINGS = 20
 
 
-def run_programs(task: Task, attempt: Attempt, how: Judging) -> Plan:
+def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Run a Python program once per test."""
-    base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": how.lines}
+    base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
     profile = profile_of(task.requires)
     jobs = [Job({**base, "stdin": encode_text(test.input)}, profile=profile) for test in task.tests]
-    result, ends = yield from within_budget(task, jobs, how)
+    result, ends = yield from within_budget(task, jobs, settings)
     return verdict(task, attempt, result, ends=ends)
 
 
@@ -39,20 +39,24 @@ def encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
+def within_budget(
+    task: Task, jobs: Sequence[Job], settings: JudgeSettings
+) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
     """Run one job per test within the time budget ``Limits.wall_seconds``; tests after its end are unscored."""
     ends: list[Exit] = []
     outcomes: list[Status] = []
     errors: list[list[object]] = []
-    each = how.limits.test_seconds
+    each = settings.limits.test_seconds
     for index, job in enumerate(jobs):
-        left = how.limits.wall_seconds - sum(end.counted_seconds for end in ends)
+        left = settings.limits.wall_seconds - sum(end.counted_seconds for end in ends)
         over = bool(outcomes) and outcomes[-1] in ENDED and (outcomes[-1] is not Status.TIMEOUT or math.isinf(each))
         if left <= 0 or over or Status.COMPILE_ERROR in outcomes or Status.UNSCORED in outcomes:
             outcomes.append(Status.COMPILE_ERROR if Status.COMPILE_ERROR in outcomes else Status.UNSCORED)
             continue
         end = yield replace(job, wall_seconds=min(left, each))
-        accepted = (yield from checked(task, index, end, how)) if task.compare == "checker" and end.returncode == 0 else None
+        accepted = (
+            (yield from checked(task, index, end, settings)) if task.compare == "checker" and end.returncode == 0 else None
+        )
         outcome, error = program_outcome(task, index, end, accepted)
         ends.append(end)
         outcomes.append(outcome)
@@ -60,7 +64,7 @@ def within_budget(task: Task, jobs: Sequence[Job], how: Judging) -> Generator[Jo
     return (outcomes, errors), ends
 
 
-def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, Exit, bool]:
+def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
     """Return whether the task's checker accepts the output of a test.
 
     A checker that raises or hangs on this output rejects it: otherwise an attempt could choose to stay unscored. The task is at
@@ -74,7 +78,7 @@ def checked(task: Task, index: int, end: Exit, how: Judging) -> Generator[Job, E
     end_of_checker = yield checker_job(task, index, output)
     if (accepted := answer_of(end_of_checker)) is not None:
         return accepted
-    right = test.expected or (yield from reference_output(task, index, how))
+    right = test.expected or (yield from reference_output(task, index, settings))
     if right is not None:
         works = answer_of((yield checker_job(task, index, right))) is not None
     else:
@@ -113,16 +117,16 @@ def error_name(record: Mapping[str, Any]) -> str:
     return str(error[0]) if isinstance(error, list) and error else ""
 
 
-def reference_output(task: Task, index: int, how: Judging) -> Generator[Job, Exit, str | None]:
+def reference_output(task: Task, index: int, settings: JudgeSettings) -> Generator[Job, Exit, str | None]:
     """Return the output of the task's reference, a Python program, for a test; None if there is none or it fails."""
     if not task.reference:
         return None
     job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}
-    end = yield Job({**job, "stdin": encode_text(task.tests[index].input)}, wall_seconds=how.limits.wall_seconds)
+    end = yield Job({**job, "stdin": encode_text(task.tests[index].input)}, wall_seconds=settings.limits.wall_seconds)
     return end.stdout.decode("utf-8", "replace") if end.returncode == 0 and not end.timed_out else None
 
 
-def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
+def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: Language) -> Plan:
     """Build a program and run it once per test.
 
     A CODE test is appended to the attempt and passes if the program exits with 0; the verdict is labelled ``in_process``, since
@@ -136,8 +140,11 @@ def in_language(task: Task, attempt: Attempt, how: Judging, tools: Language) -> 
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
     build_task = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
-    jobs = [run_job(tools, None if tools.compile else files, encode_text(test.input), how=how) for test in build_task.tests]
-    (outcomes, errors), ends = yield from within_budget(build_task, jobs, how)
+    jobs = [
+        run_job(tools, None if tools.compile else files, encode_text(test.input), settings=settings)
+        for test in build_task.tests
+    ]
+    (outcomes, errors), ends = yield from within_budget(build_task, jobs, settings)
     outcomes, errors = explain_first_error(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
@@ -150,12 +157,12 @@ def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = C
     return Job(job, wall_seconds=seconds, memory_bytes=COMPILE_MEMORY, profile="any")
 
 
-def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, how: Judging) -> Job:
+def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, settings: JudgeSettings) -> Job:
     """Return the job that runs a program; without ``files``, the program that the previous job has built."""
-    memory = how.limits.memory_bytes
+    memory = settings.limits.memory_bytes
     job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
-    job |= {"seconds": how.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
-    return Job(job, wall_seconds=how.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
+    job |= {"seconds": settings.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
+    return Job(job, wall_seconds=settings.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
 
 
 def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from upsolve.verify.judge.outcomes import (
 from upsolve.verify.judge.programs import Plan
 from upsolve.verify.judge.rows import rows_of
 from upsolve.verify.languages import ENGINES, Language, language
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
@@ -55,37 +55,39 @@ def are_rows(text: str) -> bool:
     return True
 
 
-def query_job(code: str, databases: Sequence[str], how: Judging, engine: str) -> Job:
+def query_job(code: str, databases: Sequence[str], settings: JudgeSettings, engine: str) -> Job:
     """Return the job that runs a query against databases, given as SQL scripts."""
-    each = how.limits.test_seconds
+    each = settings.limits.test_seconds
     job = {"kind": "queries", "engine": engine, "code": code, "databases": [*databases]}
-    job |= {"test_seconds": 0 if isinf(each) else each, "output_bytes": how.limits.output_bytes}
-    return Job(job, None, how.limits.wall_seconds, profile=profile_of(ENGINES[engine]) if ENGINES[engine] else "sql")
+    job |= {"test_seconds": 0 if isinf(each) else each, "output_bytes": settings.limits.output_bytes}
+    return Job(job, None, settings.limits.wall_seconds, profile=profile_of(ENGINES[engine]) if ENGINES[engine] else "sql")
 
 
-def run_queries(task: Task, attempt: Attempt, how: Judging, tools: Language) -> Plan:
+def run_queries(task: Task, attempt: Attempt, settings: JudgeSettings, tools: Language) -> Plan:
     """Judge a query on the database of every test, built by the task's setup and the test's input."""
     databases = [f"{task.setup}\n{test.input}" for test in task.tests]
-    end = yield query_job(attempt.code, databases, how, tools.engine)
+    end = yield query_job(attempt.code, databases, settings, tools.engine)
     return with_column(verdict(task, attempt, query_outcomes(task, end), ends=[end]), end)
 
 
-def expected_rows(query: str, databases: Sequence[str], how: Judging | None = None, *, name: str = "sql") -> list[str]:
+def expected_rows(
+    query: str, databases: Sequence[str], settings: JudgeSettings | None = None, *, name: str = "sql"
+) -> list[str]:
     """Return the rows of a reference query for each database, in the form of expected outputs; it runs in the sandbox.
 
     Args:
         query: the reference query.
         databases: SQL scripts that build the databases.
-        how: limits and isolation.
+        settings: limits and isolation.
         name: name or alias of the language.
 
     Raises:
         ValueError: a database cannot be built, or the query fails on it; says why.
         JudgeError: the sandbox broke, or a layer is missing.
     """
-    how = how or Judging()
+    settings = settings or JudgeSettings()
     task = Task("reference", "", tuple(TestCase(TestKind.STDIO, database) for database in databases), compare="rows")
-    (end,) = run_jobs([query_job(query, databases, how, language(name).engine)], how)
+    (end,) = run_jobs([query_job(query, databases, settings, language(name).engine)], settings)
     try:
         outcomes, errors = query_outcomes(task, end)
     except ClaimError as error:

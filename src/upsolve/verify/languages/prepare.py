@@ -23,7 +23,7 @@ __all__ = ["is_prepared", "preparable", "prepare"]
 def preparable() -> list[Language]:
     """Return the languages with a ``prepare`` script whose tools are installed."""
     by_name = {language.name: language for language in languages().values()}
-    return [one for one in by_name.values() if one.prepare and not one.missing()]
+    return [language for language in by_name.values() if language.prepare and not language.missing()]
 
 
 def is_prepared(language: Language) -> bool:

@@ -15,7 +15,7 @@ from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import packages_folder
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=64)
-def task_key(task: Task, how: Judging) -> str:
+def task_key(task: Task, settings: JudgeSettings) -> str:
     """Return the content id of what decides a verdict beside attempt and runtime: tests, setup, limits, isolation, judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
-    limits = json.dumps(asdict(how.limits), sort_keys=True)
+    limits = json.dumps(asdict(settings.limits), sort_keys=True)
     return content_id(
         JUDGE,
-        how.isolation,
+        settings.isolation,
         limits,
-        str((how.lines, how.repeats, tools(how.analyses))),
+        str((settings.lines, settings.repeats, tools(settings.analyses))),
         task.setup,
         task.entry_point,
         task.reference,
@@ -55,15 +55,15 @@ def runtime(name: str) -> str:
     return record.identity if record else ""
 
 
-def key_of(task: Task, attempt: Attempt, how: Judging) -> str:
+def key_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> str:
     """Return the content id of a verdict."""
-    return content_id(task_key(task, how), attempt.language, runtime(attempt.language), attempt.code)
+    return content_id(task_key(task, settings), attempt.language, runtime(attempt.language), attempt.code)
 
 
-def lasting(verdict: Verdict, how: Judging) -> bool:
+def lasting(verdict: Verdict, settings: JudgeSettings) -> bool:
     """Return whether a verdict is reproducible: neither unscored, nor a timeout that a busy machine may have caused."""
     if verdict.status is Status.TIMEOUT:
-        return (verdict.cpu_seconds or 0.0) >= 0.9 * how.limits.cpu_seconds
+        return (verdict.cpu_seconds or 0.0) >= 0.9 * settings.limits.cpu_seconds
     return verdict.status is not Status.UNSCORED
 
 
@@ -93,12 +93,12 @@ class VerdictCache:
         if base:
             base.close()
 
-    def find(self, task: Task, attempt: Attempt, how: Judging) -> Verdict | None:
+    def find(self, task: Task, attempt: Attempt, settings: JudgeSettings) -> Verdict | None:
         """Return the cached verdict for this content, with this attempt's id; None if there is none or it cannot be read."""
         if self.base is None:
             return None
         try:
-            row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, how),)).fetchone()
+            row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, settings),)).fetchone()
             return replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
         except sqlite3.Error as error:
             self.give_up(error)
@@ -106,12 +106,12 @@ class VerdictCache:
             pass
         return None
 
-    def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], how: Judging) -> None:
+    def keep(self, judged: Sequence[tuple[Task, Attempt, Verdict]], settings: JudgeSettings) -> None:
         """Store the reproducible verdicts."""
         rows = [
-            (key_of(task, attempt, how), json.dumps(to_row(verdict)))
+            (key_of(task, attempt, settings), json.dumps(to_row(verdict)))
             for task, attempt, verdict in judged
-            if lasting(verdict, how)
+            if lasting(verdict, settings)
         ]
         if self.base is None:
             return

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from upsolve.errors import JudgeError
 from upsolve.verify.pool.rpc import WorkerLostError
 
-__all__ = ["RayWorker", "places"]
+__all__ = ["RayWorker", "ray_slots"]
 
 T = TypeVar("T")
 QUEUE_SECONDS = 3600.0
@@ -30,7 +30,7 @@ def ray() -> Any:
     return library
 
 
-def places() -> int:
+def ray_slots() -> int:
     """Return the number of chunks in flight on the cluster: two per core, so that none is idle between two chunks."""
     return 2 * max(1, int(ray().cluster_resources().get("CPU", 1)))
 

@@ -13,9 +13,9 @@ from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.judge.programs import COMPILE_SECONDS
 from upsolve.verify.languages import PYTHON
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.cache import VerdictCache, open_cache
-from upsolve.verify.pool.cluster import RayWorker, places
+from upsolve.verify.pool.cluster import RayWorker, ray_slots
 from upsolve.verify.pool.rpc import WorkerLostError
 from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 from upsolve.verify.resources import usable_cores
@@ -46,25 +46,25 @@ def dismiss() -> None:
                 workers.pop().close()
 
 
-def worker_count(how: Judging) -> int:
+def worker_count(settings: JudgeSettings) -> int:
     """Return the number of chunks judged in parallel."""
-    return how.workers or (places() if how.executor == "ray" else usable_cores())
+    return settings.workers or (ray_slots() if settings.executor == "ray" else usable_cores())
 
 
-def deadline(chunk: Chunk, how: Judging) -> float:
+def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
     """Return the deadline, in seconds, after which a worker is considered lost: far above the limits of its attempts."""
     compiled = sum(attempt.language not in PYTHON for _, attempt in chunk)
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
-    seconds = LONGEST_JUDGED * len(chunk) * how.limits.wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
-    return SPARE_SECONDS + how.repeats * seconds
+    seconds = LONGEST_JUDGED * len(chunk) * settings.limits.wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
+    return SPARE_SECONDS + settings.repeats * seconds
 
 
 class Batch:
     """The workers of one batch of attempts."""
 
-    def __init__(self, how: Judging) -> None:
-        self.how = how
-        self.size = worker_count(how)
+    def __init__(self, settings: JudgeSettings) -> None:
+        self.settings = settings
+        self.size = worker_count(settings)
         self.stopped = False
         self.busy: set[Worker] = set()
 
@@ -73,15 +73,15 @@ class Batch:
         with guard:
             if self.stopped:
                 raise WorkerLostError("the batch was stopped")
-            waiting = idle[self.how.executor]
-            worker = waiting.pop() if waiting else (RayWorker() if self.how.executor == "ray" else LocalWorker())
+            waiting = idle[self.settings.executor]
+            worker = waiting.pop() if waiting else (RayWorker() if self.settings.executor == "ray" else LocalWorker())
             self.busy.add(worker)
         return worker
 
     def work(self, chunk: Chunk) -> list[Verdict]:
         """Judge a chunk; if the worker is lost, retry each attempt alone once, then leave it unscored."""
         try:
-            return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
+            return self.call(judge_chunk, chunk, self.settings, seconds=deadline(chunk, self.settings))
         except WorkerLostError as error:
             if self.stopped:
                 raise
@@ -92,7 +92,7 @@ class Batch:
     def retry(self, chunk: Chunk, error: WorkerLostError) -> list[Verdict]:
         """Retry one attempt for the last time."""
         try:
-            return self.call(judge_chunk, chunk, self.how, seconds=deadline(chunk, self.how))
+            return self.call(judge_chunk, chunk, self.settings, seconds=deadline(chunk, self.settings))
         except WorkerLostError:
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
@@ -108,7 +108,7 @@ class Batch:
         with guard:
             self.busy.discard(worker)
             if not self.stopped:  # else it has been closed
-                idle[self.how.executor].append(worker)
+                idle[self.settings.executor].append(worker)
         return result
 
     def stop(self) -> None:
@@ -119,35 +119,35 @@ class Batch:
                 worker.close()
 
 
-def judged(pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
+def judged(pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None = None) -> Iterator[tuple[int, Verdict]]:
     """Yield the index and the verdict of each pair in order of completion; memory does not grow with the number of pairs.
 
     Args:
         pairs: tasks and attempts, read as workers become free; if it has a length, the last chunks get smaller, so that all
             workers finish at about the same time.
-        how: limits, workers, executor, cache.
+        settings: limits, workers, executor, cache.
 
     Raises:
         IsolationError: a required layer is missing here.
     """
-    how = how or Judging()
-    batch, indices = Batch(how), count()
-    with open_cache(how.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
+    settings = settings or JudgeSettings()
+    batch, indices = Batch(settings), count()
+    with open_cache(settings.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
         # not concurrent.futures.wait: interrupted, it may leave a future locked, and the thread that completes it would hang
         done: SimpleQueue[Future[list[Verdict]]] = SimpleQueue()
         try:
             for part in chunks_of(pairs, batch.size):
-                known, fresh = look_up([(next(indices), pair) for pair in part], cache, how)
+                known, fresh = look_up([(next(indices), pair) for pair in part], cache, settings)
                 yield from known
                 if fresh:
                     future = threads.submit(batch.work, [pair for _, pair in fresh])
                     waiting[future] = fresh
                     future.add_done_callback(done.put)
                 while len(waiting) >= batch.size * AHEAD:
-                    yield from finished(waiting, done.get(), cache, how)
+                    yield from finished(waiting, done.get(), cache, settings)
             while waiting:
-                yield from finished(waiting, done.get(), cache, how)
+                yield from finished(waiting, done.get(), cache, settings)
         except BaseException:
             batch.stop()
             threads.shutdown(wait=True, cancel_futures=True)
@@ -162,28 +162,31 @@ def chunks_of(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
         left -= len(part)
 
 
-def look_up(part: Numbered, cache: VerdictCache | None, how: Judging) -> tuple[list[tuple[int, Verdict]], Numbered]:
+def look_up(part: Numbered, cache: VerdictCache | None, settings: JudgeSettings) -> tuple[list[tuple[int, Verdict]], Numbered]:
     """Return the cached verdicts, and the pairs without one."""
     if cache is None:
         return [], part
-    results = [(index, pair, cache.find(*pair, how)) for index, pair in part]
+    results = [(index, pair, cache.find(*pair, settings)) for index, pair in part]
     known = [(index, verdict) for index, _, verdict in results if verdict]
     return known, [(index, pair) for index, pair, verdict in results if not verdict]
 
 
 def finished(
-    waiting: dict[Future[list[Verdict]], Numbered], future: Future[list[Verdict]], cache: VerdictCache | None, how: Judging
+    waiting: dict[Future[list[Verdict]], Numbered],
+    future: Future[list[Verdict]],
+    cache: VerdictCache | None,
+    settings: JudgeSettings,
 ) -> Iterator[tuple[int, Verdict]]:
     """Yield the verdicts of a finished chunk, and keep them in the cache."""
     part, verdicts = waiting.pop(future), future.result()
     if cache:
-        cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], how)
+        cache.keep([(*pair, verdict) for (_, pair), verdict in zip(part, verdicts, strict=True)], settings)
     yield from ((index, verdict) for (index, _), verdict in zip(part, verdicts, strict=True))
 
 
 def verify(
     pairs: Sequence[tuple[Task, Attempt]],
-    how: Judging | None = None,
+    settings: JudgeSettings | None = None,
     *,
     on_done: Callable[[int, Verdict], None] | None = None,
 ) -> list[Verdict]:
@@ -191,7 +194,7 @@ def verify(
 
     Args:
         pairs: tasks and attempts.
-        how: limits, workers, executor, cache.
+        settings: limits, workers, executor, cache.
         on_done: called in this thread with an index into ``pairs`` and its verdict, in order of completion.
 
     Returns:
@@ -205,7 +208,7 @@ def verify(
         indices.setdefault((task, attempt.attempt_id), []).append(index)
     equals = [*indices.values()]
     verdicts: dict[int, Verdict] = {}
-    for number, verdict in judged([pairs[same[0]] for same in equals], how):
+    for number, verdict in judged([pairs[same[0]] for same in equals], settings):
         for index in equals[number]:
             verdicts[index] = verdict
             if on_done:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.plans import judge_all
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
 
 __all__ = ["LocalWorker", "Worker", "judge_chunk", "main"]
@@ -35,13 +35,13 @@ class Worker(Protocol):
         ...
 
 
-def judge_chunk(chunk: Chunk, how: Judging) -> list[Verdict]:
-    """Judge a chunk of attempts, with the analyses of ``how.analyses``."""
-    verdicts = judge_all(chunk, how)
-    if how.analyses:
+def judge_chunk(chunk: Chunk, settings: JudgeSettings) -> list[Verdict]:
+    """Judge a chunk of attempts, with the analyses of ``settings.analyses``."""
+    verdicts = judge_all(chunk, settings)
+    if settings.analyses:
         from upsolve.verify.analysis.analyst import analyse
 
-        return analyse(chunk, verdicts, how.analyses)
+        return analyse(chunk, verdicts, settings.analyses)
     return verdicts
 
 

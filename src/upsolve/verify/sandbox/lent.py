@@ -118,12 +118,12 @@ class Lent:
         used = [self.space[name] for name in names if name in self.space]
         used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
         imported = names & (sys.stdlib_module_names - MODULES) if imports(function.__code__) else ()
-        if imported or any(is_power(name) for name in names - self.space.keys()) or any(is_powerful(one) for one in used):
+        if imported or any(is_power(name) for name in names - self.space.keys()) or any(is_powerful(value) for value in used):
             return True
-        classes = [vars(one).values() for one in used if isinstance(one, type) and one.__module__ == "tests"]
+        classes = [vars(value).values() for value in used if isinstance(value, type) and value.__module__ == "tests"]
         reached = [*used, *(member for members in classes for member in members)]
-        inner = [one for one in reached if type(one) is types.FunctionType and one.__globals__ is self.space]
-        return any(self.reflective(one, seen) for one in inner)
+        inner = [value for value in reached if type(value) is types.FunctionType and value.__globals__ is self.space]
+        return any(self.reflective(function, seen) for function in inner)
 
     def answer(self, said: dict[str, Any], held: Any, keep: Any) -> str:
         """Execute an operation that the attempt requests, and return the encoded answer."""

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from upsolve.errors import IsolationError, JudgeError
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.resources import CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
 from upsolve.verify.sandbox.packages import required_by
@@ -133,7 +133,7 @@ def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> b
     return marshal.dumps({**asdict(limits), **(wide if profile == "any" else lean), **stack, "folder": folder})
 
 
-def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
+def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:
     """Run jobs, one after the other, and return how each ended, in order.
 
     Raises:
@@ -143,11 +143,13 @@ def run_jobs(jobs: Sequence[Job], how: Judging) -> list[Exit]:
     ends: list[Exit] = []
     while len(ends) < len(jobs):
         left = jobs[len(ends) :]
-        running = server(left[0].profile, gvisor=how.isolation == "gvisor")
-        demand_layers(running, how)
+        running = server(left[0].profile, gvisor=settings.isolation == "gvisor")
+        demand_layers(running, settings)
         same = next((index for index, job in enumerate(left) if job.profile != left[0].profile), len(left))
-        exits = run_part(running, left[: min(same, SLOTS if running.private else 1)], how.limits)
-        ends += [run_again(job, running, how.limits) if starved(end) else end for job, end in zip(left, exits, strict=False)]
+        exits = run_part(running, left[: min(same, SLOTS if running.private else 1)], settings.limits)
+        ends += [
+            run_again(job, running, settings.limits) if starved(end) else end for job, end in zip(left, exits, strict=False)
+        ]
     return ends
 
 
@@ -173,10 +175,10 @@ def run_again(job: Job, running: Server, limits: Limits) -> Exit:
     return run_part(server(job.profile, gvisor=running.gvisor), [longer], limits)[0]
 
 
-def demand_layers(running: Server, how: Judging) -> None:
+def demand_layers(running: Server, settings: JudgeSettings) -> None:
     """Raise IsolationError if a required layer is missing, unless isolation is ``best_effort``."""
     missing = [name for name in REQUIRED if name not in running.layers]
-    if how.isolation != "best_effort" and missing:
+    if settings.isolation != "best_effort" and missing:
         raise IsolationError(
             f"isolation layers not available on this machine: {', '.join(missing)}; run as root, or allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
@@ -210,7 +212,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     except RenewError as error:
         forget_server(profile, gvisor=gvisor)
         if running.fresh:
-            raise JudgeError("limits above those that this process itself has") from error
+            raise JudgeError("the limits of an attempt exceed the resource limits of this process (ulimit)") from error
         return []
     except JudgeError:
         memory = len(jobs) == 1 and running.group.out_of_memory()

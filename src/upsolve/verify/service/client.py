@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 
 __all__ = ["Remote", "remote"]
 
@@ -44,26 +44,28 @@ class Remote:
         self.url, self.patience_seconds = url.rstrip("/"), patience_seconds
         self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
-    def judged(self, pairs: Iterable[tuple[Task, Attempt]], how: Judging | None = None) -> Iterator[tuple[int, Verdict]]:
+    def judged(
+        self, pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None = None
+    ) -> Iterator[tuple[int, Verdict]]:
         """Yield the index and the verdict of each pair, each once, in order of completion.
 
         Args:
             pairs: tasks and attempts, read in batches of ``BATCH``.
-            how: limits, lines, repeats and analyses; isolation, workers, executor and cache are those of the server.
+            settings: limits, lines, repeats and analyses; isolation, workers, executor and cache are those of the server.
 
         Raises:
             JudgeError: the server refuses the request, or is unreachable for longer than ``patience_seconds``.
         """
         numbered = enumerate(pairs)
         while part := dict(islice(numbered, BATCH)):
-            yield from self.batch(part, how or Judging())
+            yield from self.batch(part, settings or JudgeSettings())
 
-    def batch(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
+    def batch(self, left: Pairs, settings: JudgeSettings) -> Iterator[tuple[int, Verdict]]:
         """Send requests until every pair has a verdict."""
         heard = time.monotonic()
         while left:
             try:
-                for index, verdict in self.ask(left, how):
+                for index, verdict in self.ask(left, settings):
                     heard = time.monotonic()
                     if left.pop(index, None):
                         yield index, verdict
@@ -75,13 +77,13 @@ class Remote:
                 if len(left) == 1:
                     raise JudgeError(f"{self.url}: {error}") from error
                 middle = [*left][len(left) // 2]
-                yield from self.batch({index: pair for index, pair in left.items() if index < middle}, how)
+                yield from self.batch({index: pair for index, pair in left.items() if index < middle}, settings)
                 left = {index: pair for index, pair in left.items() if index >= middle}
 
-    def ask(self, left: Pairs, how: Judging) -> Iterator[tuple[int, Verdict]]:
+    def ask(self, left: Pairs, settings: JudgeSettings) -> Iterator[tuple[int, Verdict]]:
         """Send one request; raise IncompleteAnswerError if the answer is incomplete."""
         indices = [*left]
-        request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], how), self.headers)  # noqa: S310
+        request = urllib.request.Request(f"{self.url}/verify", body_of([*left.values()], settings), self.headers)  # noqa: S310
         try:
             with contextlib.closing(open_request(request)) as answer:
                 for line in answer:
@@ -136,13 +138,13 @@ def open_request(request: urllib.request.Request) -> Any:
         raise JudgeError(f"{request.full_url}: {why}") from None
 
 
-def body_of(pairs: list[tuple[Task, Attempt]], how: Judging) -> bytes:
+def body_of(pairs: list[tuple[Task, Attempt]], settings: JudgeSettings) -> bytes:
     """Return a request body: each task once, each attempt with the index of its task."""
     task_index: dict[Task, int] = {}
     attempts = [
         {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": task_index.setdefault(task, len(task_index))}
         for task, attempt in pairs
     ]
-    limits = {name: value for name, value in asdict(how.limits).items() if value != float("inf")}
-    wants = {"limits": limits, "analyses": how.analyses, "repeats": how.repeats, "lines": how.lines}
+    limits = {name: value for name, value in asdict(settings.limits).items() if value != float("inf")}
+    wants = {"limits": limits, "analyses": settings.analyses, "repeats": settings.repeats, "lines": settings.lines}
     return json.dumps({"tasks": [to_row(task) for task in task_index], "attempts": attempts, **wants}).encode()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from upsolve.errors import JudgeError
 from upsolve.verify.judge.programs import COMPILE_SECONDS, build_job, encode_text, run_job
 from upsolve.verify.languages import PYTHON, language
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
@@ -51,14 +51,14 @@ class ProgramResult:
     """The requested files that exist."""
 
 
-def run_program(program: Program, how: Judging) -> ProgramResult:
+def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
     """Build and run a program.
 
     Raises:
         JudgeError: the sandbox broke, or a file of ``files`` cannot be written, or one of ``fetch`` cannot be read.
         ValueError: the language is unknown or one of queries, or its tools are not installed.
     """
-    job, built = python_job(program, how), None
+    job, built = python_job(program, settings), None
     if program.language not in PYTHON:
         tools = language(program.language)
         if tools.engine:
@@ -69,35 +69,35 @@ def run_program(program: Program, how: Judging) -> ProgramResult:
         }
         compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
         if compiled:
-            built = finished(build_job(tools, files, seconds=program.build_seconds), how)
+            built = finished(build_job(tools, files, seconds=program.build_seconds), settings)
             if built.returncode != 0:
                 return ProgramResult(built)
-        job = run_job(tools, None if compiled else files, program.stdin, how=how)
-    ended = finished(job, how)
-    return ProgramResult(built, ended, fetched(program.fetch, job.profile, how) if program.fetch else {})
+        job = run_job(tools, None if compiled else files, program.stdin, settings=settings)
+    ended = finished(job, settings)
+    return ProgramResult(built, ended, fetched(program.fetch, job.profile, settings) if program.fetch else {})
 
 
-def python_job(program: Program, how: Judging) -> Job:
+def python_job(program: Program, settings: JudgeSettings) -> Job:
     """Return the job that runs a Python program in a fork of the warm interpreter."""
     job = {"kind": "script", "code": encode_text(program.code), "files": dict(program.files), "stdin": program.stdin}
-    return Job(job, wall_seconds=how.limits.wall_seconds)
+    return Job(job, wall_seconds=settings.limits.wall_seconds)
 
 
-def finished(job: Job, how: Judging) -> Exit:
+def finished(job: Job, settings: JudgeSettings) -> Exit:
     """Run a job; raise JudgeError if it could not start."""
-    end = run_jobs([job], how)[0]
+    end = run_jobs([job], settings)[0]
     broken = [record["broken"] for record in end.records if "broken" in record]
     if broken:
         raise JudgeError(str(broken[0])[:500])
     return end
 
 
-def fetched(names: tuple[str, ...], profile: str, how: Judging) -> dict[str, bytes]:
+def fetched(names: tuple[str, ...], profile: str, settings: JudgeSettings) -> dict[str, bytes]:
     """Return files from the sandbox, read by a second job in the same working folder."""
     job = {"kind": "script", "code": FETCH.encode(), "files": {}, "stdin": json.dumps(names).encode()}
-    end = finished(Job(job, continues=True, profile=profile), how)
+    end = finished(Job(job, continues=True, profile=profile), settings)
     if end.output_exceeded or end.returncode != 0:
-        room = how.limits.output_bytes // 2
+        room = settings.limits.output_bytes // 2
         raise JudgeError(f"fetch_files: cannot be read, or are more than {room} bytes together: {end.stderr[-300:]!r}")
     records = (json.loads(line) for line in end.stdout.decode("utf-8", "replace").splitlines())
     return {str(name): bytes.fromhex(data) for name, data in records}

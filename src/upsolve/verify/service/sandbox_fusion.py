@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from upsolve.verify.judge.programs import COMPILE_SECONDS, encode_text
 from upsolve.verify.languages import PYTHON, language
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.runner import Exit
 from upsolve.verify.service.run_code import Program, ProgramResult
 
@@ -34,7 +34,7 @@ class CodeRequest(BaseModel, extra="forbid"):
     args: list[str] = []
 
 
-def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Program, Judging]:
+def program_of(request: CodeRequest, settings: JudgeSettings, caps: Limits) -> tuple[Program, JudgeSettings]:
     """Return the program and the settings of a request; ValueError names a field that is invalid or above its cap."""
     name = NAMES.get(request.language, request.language)
     if name not in PYTHON:
@@ -51,8 +51,8 @@ def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Progra
     ):
         if getattr(request, field) > cap:
             raise ValueError(f"{field}: {getattr(request, field)} is more than this server allows: {cap}")
-    memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else how.limits.memory_bytes
-    limits = replace(how.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
+    memory = request.memory_limit_MB << 20 if request.memory_limit_MB > 0 else settings.limits.memory_bytes
+    limits = replace(settings.limits, wall_seconds=request.run_timeout, cpu_seconds=caps.cpu_seconds, memory_bytes=memory)
     program = Program(
         request.code,
         name,
@@ -61,7 +61,7 @@ def program_of(request: CodeRequest, how: Judging, caps: Limits) -> tuple[Progra
         tuple(relative("fetch_files", name) for name in request.fetch_files),
         request.compile_timeout,
     )
-    return program, replace(how, limits=limits)
+    return program, replace(settings, limits=limits)
 
 
 def relative(field: str, name: str) -> str:
@@ -80,11 +80,11 @@ def decoded(name: str, data: str) -> bytes:
         raise ValueError(f"files: {name!r} is not base64: {error}") from error
 
 
-def answer_of(ran: ProgramResult, how: Judging) -> dict[str, Any]:
+def answer_of(ran: ProgramResult, settings: JudgeSettings) -> dict[str, Any]:
     """Return the answer to a request: Failed if the program fails or exceeds a limit, SandboxError if the sandbox fails."""
     ends = [end for end in (ran.built, ran.ended) if end]
     good = all(end.returncode == 0 and not end.timed_out for end in ends)
-    room = how.limits.output_bytes
+    room = settings.limits.output_bytes
     message = f"output was cut after {room} bytes" if any(end.output_exceeded for end in ends) else ""
     message = "used more memory than the limit" if any(end.out_of_memory for end in ends) else message
     return {

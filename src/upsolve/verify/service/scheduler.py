@@ -13,7 +13,7 @@ from upsolve import __version__
 from upsolve.errors import JudgeError
 from upsolve.types import Verdict
 from upsolve.verify.judge.outcomes import JUDGE
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.cache import VerdictCache
 from upsolve.verify.pool.pool import SPARE_SECONDS, Batch, Numbered, chunks_of, dismiss, look_up, worker_count
 from upsolve.verify.pool.rpc import WorkerLostError
@@ -21,7 +21,7 @@ from upsolve.verify.sandbox.runner import LONGEST_JUDGED, demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.run_code import Program, run_program
 from upsolve.verify.service.sandbox_fusion import CodeRequest, answer_of, broken, program_of
-from upsolve.verify.service.schemas import VerifyRequest, judging_of, pairs_of
+from upsolve.verify.service.schemas import VerifyRequest, judge_settings, pairs_of
 
 __all__ = ["Bounds", "Service"]
 
@@ -52,11 +52,11 @@ class Bounds:
 class Service:
     """The workers, the cache, and the requests that share them."""
 
-    def __init__(self, how: Judging, *, token: str = "", bounds: Bounds | None = None) -> None:
-        self.how, self.token, self.bounds = how, token.encode(), bounds or Bounds()
-        self.size = worker_count(how)
+    def __init__(self, settings: JudgeSettings, *, token: str = "", bounds: Bounds | None = None) -> None:
+        self.settings, self.token, self.bounds = settings, token.encode(), bounds or Bounds()
+        self.size = worker_count(settings)
         self.threads = ThreadPoolExecutor(self.size)
-        self.cache = VerdictCache(how.cache) if how.cache else None
+        self.cache = VerdictCache(settings.cache) if settings.cache else None
         self.cache_guard = threading.Lock()
         self.batches: dict[Batch, int] = {}
         self.handed_in: set[asyncio.Future[Any]] = set()
@@ -64,8 +64,8 @@ class Service:
 
     def start(self) -> None:
         """Start all workers; raise IsolationError if a required layer is missing."""
-        with self.admitted(0, self.how) as batch:
-            started = [self.threads.submit(batch.call, layers, self.how) for _ in range(self.size)]
+        with self.admitted(0, self.settings) as batch:
+            started = [self.threads.submit(batch.call, layers, self.settings) for _ in range(self.size)]
             self.layers = [future.result() for future in started][-1]
 
     @property
@@ -92,22 +92,22 @@ class Service:
         return {
             "version": __version__,
             "judge": JUDGE,
-            "isolation": self.how.isolation,
+            "isolation": self.settings.isolation,
             "layers": self.layers,
-            "executor": self.how.executor,
+            "executor": self.settings.executor,
             "workers": self.size,
             "waiting": self.waiting,
             "most": {**asdict(self.bounds), "limits": caps},
         }
 
     @contextlib.contextmanager
-    def admitted(self, count: int, how: Judging) -> Generator[Batch]:
+    def admitted(self, count: int, settings: JudgeSettings) -> Generator[Batch]:
         """Count a request's attempts as waiting; on exit, end workers that still judge them."""
         if count > self.bounds.attempts:
             raise RefusedError(413, f"attempts: {count} are more than a request may hold: {self.bounds.attempts}")
         if self.waiting + count > self.bounds.waiting:
             raise RefusedError(429, f"{self.waiting} attempts are waiting; retry later")
-        batch = Batch(how)
+        batch = Batch(settings)
         self.batches[batch] = count
         try:
             yield batch
@@ -115,17 +115,17 @@ class Service:
             del self.batches[batch]
             batch.stop()
 
-    def read(self, request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]], Judging]:
+    def read(self, request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]], JudgeSettings]:
         """Return the pairs to judge, unscored verdicts for invalid records, and the settings."""
         try:
-            return *pairs_of(request), judging_of(request, self.how, self.bounds.limits)
+            return *pairs_of(request), judge_settings(request, self.settings, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
 
     async def verify(self, request: VerifyRequest) -> AsyncGenerator[bytes]:
         """Yield an empty chunk once a request is admitted, then verdicts as lines of JSON, and their number last."""
-        pairs, bad, how = await asyncio.to_thread(self.read, request)
-        with self.admitted(len(request.attempts), how) as batch:
+        pairs, bad, settings = await asyncio.to_thread(self.read, request)
+        with self.admitted(len(request.attempts), settings) as batch:
             yield b""
             self.batches[batch] -= len(bad)
             yield lines(bad)
@@ -173,21 +173,21 @@ class Service:
     def work(self, batch: Batch, part: Numbered) -> list[tuple[int, Verdict]]:
         """Judge a chunk on a worker, except for cached verdicts."""
         with self.cache_guard:
-            known, fresh = look_up(part, self.cache, batch.how)
+            known, fresh = look_up(part, self.cache, batch.settings)
         verdicts = batch.work([pair for _, pair in fresh]) if fresh else []
         judged = [(index, pair, verdict) for (index, pair), verdict in zip(fresh, verdicts, strict=True)]
         if self.cache and judged:
             with self.cache_guard:
-                self.cache.keep([(*pair, verdict) for _, pair, verdict in judged], batch.how)
+                self.cache.keep([(*pair, verdict) for _, pair, verdict in judged], batch.settings)
         return [*known, *((index, verdict) for index, _, verdict in judged)]
 
     async def run_code(self, request: CodeRequest, receive: Callable[[], Any]) -> dict[str, Any]:
         """Run one program and return its output; end it if the client disconnects."""
         try:
-            program, how = program_of(request, self.how, self.bounds.limits)
+            program, settings = program_of(request, self.settings, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
-        with self.admitted(1, how) as batch:
+        with self.admitted(1, settings) as batch:
             work = self.submit(run_once, batch, program)
             left = asyncio.ensure_future(until_gone(receive))
             try:
@@ -198,10 +198,10 @@ class Service:
                 work.cancel()
 
 
-def layers(how: Judging) -> tuple[str, ...]:
+def layers(settings: JudgeSettings) -> tuple[str, ...]:
     """Return the active isolation layers of this worker; raise IsolationError if a required one is missing."""
-    running = server(gvisor=how.isolation == "gvisor")
-    demand_layers(running, how)
+    running = server(gvisor=settings.isolation == "gvisor")
+    demand_layers(running, settings)
     return running.layers
 
 
@@ -213,10 +213,10 @@ def lines(verdicts: list[tuple[int, Verdict]]) -> bytes:
 def run_once(batch: Batch, program: Program) -> dict[str, Any]:
     """Run a program on a worker; retry once if the worker is lost."""
     problem = ""
-    seconds = SPARE_SECONDS + LONGEST_JUDGED * (program.build_seconds + batch.how.limits.wall_seconds)
+    seconds = SPARE_SECONDS + LONGEST_JUDGED * (program.build_seconds + batch.settings.limits.wall_seconds)
     for _ in range(2):
         try:
-            return answer_of(batch.call(run_program, program, batch.how, seconds=seconds), batch.how)
+            return answer_of(batch.call(run_program, program, batch.settings, seconds=seconds), batch.settings)
         except (WorkerLostError, JudgeError) as error:
             problem = str(error)
     return broken(problem)

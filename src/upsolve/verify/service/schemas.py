@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.judge.outcomes import JUDGE
-from upsolve.verify.limits import Judging, Limits
+from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import Numbered
 
-__all__ = ["VerifyRequest", "judging_of", "pairs_of"]
+__all__ = ["VerifyRequest", "judge_settings", "pairs_of"]
 
 MOST_REPEATS = 10
 R = TypeVar("R", bound=Task | Attempt)
@@ -41,7 +41,7 @@ class VerifyRequest(BaseModel, extra="forbid"):
     lines: bool | None = None
 
 
-def judging_of(request: VerifyRequest, how: Judging, caps: Limits) -> Judging:
+def judge_settings(request: VerifyRequest, settings: JudgeSettings, caps: Limits) -> JudgeSettings:
     """Return the settings of a request; ValueError names a setting that is unknown or above its cap."""
     limits = request.limits.model_dump(exclude_none=True)
     for name, value in limits.items():
@@ -49,7 +49,7 @@ def judging_of(request: VerifyRequest, how: Judging, caps: Limits) -> Judging:
             raise ValueError(f"limits.{name}: {value} is more than this server allows: {getattr(caps, name)}")
     settings = request.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
     changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in settings.items()}
-    return replace(how, limits=replace(how.limits, **limits), **changes)
+    return replace(settings, limits=replace(settings.limits, **limits), **changes)
 
 
 def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from upsolve.types import Attempt, Status, Task
 from upsolve.verify.judge.plans import judge_all
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.simulators.checks import Trace
 from upsolve.verify.simulators.domain import ENTRY_POINT, Domain, domain_of
 from upsolve.verify.simulators.plan import play
@@ -12,7 +12,7 @@ from upsolve.verify.simulators.plan import play
 __all__ = ["broken", "replayed"]
 
 
-def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
+def broken(tasks: Iterable[Task], settings: JudgeSettings | None = None) -> Iterator[str]:
     """Yield one sentence per violation of the contract; nothing if all tasks keep it.
 
     The reference passes in every world. An empty program, one that does nothing and one that raises pass in no world. Replaying
@@ -24,18 +24,18 @@ def broken(tasks: Iterable[Task], how: Judging | None = None) -> Iterator[str]:
         IsolationError: a required layer is missing.
         JudgeError: the sandbox broke.
     """
-    how = how or Judging()
+    settings = settings or JudgeSettings()
     for task in tasks:
         codes = (task.reference, unusual_calls(domain_of(task.setup)), *IDLE)
-        good, odd, *bad = judge_all([(task, Attempt(task.task_id, code)) for code in codes], how)
+        good, odd, *bad = judge_all([(task, Attempt(task.task_id, code)) for code in codes], settings)
         if good.status is not Status.PASSED:
             yield f"{task.task_id}: the reference: {good.status} {good.error_type} {good.error_message}"
             continue
         if odd.status is Status.UNSCORED:
             yield f"{task.task_id}: unusual arguments break its world: {odd.error_message}"
         yield from (f"{task.task_id}: this passes in a world: {code!r}" for code, v in zip(IDLE, bad, strict=True) if v.passed)
-        lists = [replayed(trace) for trace in play(task, task.reference, how) if trace]
-        for number, same in enumerate(judge_all([(task, Attempt(task.task_id, code)) for code in lists], how), start=1):
+        lists = [replayed(trace) for trace in play(task, task.reference, settings) if trace]
+        for number, same in enumerate(judge_all([(task, Attempt(task.task_id, code)) for code in lists], settings), start=1):
             if same.status is Status.PASSED:
                 yield f"{task.task_id}: the reference's actions in world {number} pass in every world"
 

@@ -13,7 +13,7 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Task, TestKind, Verdict
 from upsolve.verify.judge.outcomes import function_outcomes, verdict
-from upsolve.verify.limits import Judging
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 from upsolve.verify.simulators.checks import Check, Step, Trace, all_checks
@@ -43,23 +43,28 @@ def parsed(task: Task) -> tuple[list[Any], list[Check]]:
     return worlds, checks
 
 
-def simulation_job(task: Task, attempt: Attempt, how: Judging) -> Job:
+def simulation_job(task: Task, attempt: Attempt, settings: JudgeSettings) -> Job:
     """Return the job that runs a program in all worlds of a task."""
-    domain, each = domain_of(task.setup), how.limits.test_seconds
-    program = {"kind": "worlds", "code": attempt.code, "setup": domain.stubs(), "lines": how.lines}
+    domain, each = domain_of(task.setup), settings.limits.test_seconds
+    program = {"kind": "worlds", "code": attempt.code, "setup": domain.stubs(), "lines": settings.lines}
     program["call"] = f"{ENTRY_POINT}(_Actions())"
-    tester: dict[str, Any] = {"worlds": parsed(task)[0], "domain": domain.code, "actions": domain.types, "lines": how.lines}
+    tester: dict[str, Any] = {
+        "worlds": parsed(task)[0],
+        "domain": domain.code,
+        "actions": domain.types,
+        "lines": settings.lines,
+    }
     tester["test_seconds"] = 0 if math.isinf(each) else each
-    return Job(program, tester, how.limits.wall_seconds)
+    return Job(program, tester, settings.limits.wall_seconds)
 
 
-def run_simulation(task: Task, attempt: Attempt, how: Judging) -> Generator[Job, Exit, Verdict]:
+def run_simulation(task: Task, attempt: Attempt, settings: JudgeSettings) -> Generator[Job, Exit, Verdict]:
     """Judge a program in worlds: outcome ``RUNTIME_ERROR`` if it did not finish, ``FAILED`` if a check does not hold.
 
     Raises:
         JudgeError: the domain raised an unexpected exception.
     """
-    end = yield simulation_job(task, attempt, how)
+    end = yield simulation_job(task, attempt, settings)
     for record in end.records:
         if "world" in record:
             raise JudgeError(f"the world of task {task.task_id} broke: {': '.join(record['world'][:2])}")
@@ -78,7 +83,7 @@ def traces(task: Task, end: Exit) -> list[Trace | None]:
     ]
 
 
-def play(task: Task, code: str, how: Judging) -> Sequence[Trace | None]:
+def play(task: Task, code: str, settings: JudgeSettings) -> Sequence[Trace | None]:
     """Run a program in the worlds of a task and return the traces, without a verdict.
 
     Returns:
@@ -89,4 +94,4 @@ def play(task: Task, code: str, how: Judging) -> Sequence[Trace | None]:
         IsolationError: a required layer is missing.
         JudgeError: the sandbox broke.
     """
-    return traces(task, run_jobs([simulation_job(task, Attempt(task.task_id, code), how)], how)[0])
+    return traces(task, run_jobs([simulation_job(task, Attempt(task.task_id, code), settings)], settings)[0])

@@ -71,7 +71,7 @@ def checks(outcome: Outcome, world: World) -> list[dict[str, Any]]:
     result += [{"count": [event, times]} for event, times in counted(messages)]
     result += [{"exists": event} for event in events if "ask" in event]
     for early, late in itertools.pairwise(outcome.stages):
-        result += [{"before": [one, two]} for one in unique(early) for two in unique(late) if one != two]
+        result += [{"before": [first, second]} for first in unique(early) for second in unique(late) if first != second]
     return [*result, {"terminal": {"holding": "", "at": {**world.things, **outcome.moved}}}]
 
 
