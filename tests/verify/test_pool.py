@@ -200,7 +200,7 @@ def test_the_cache_knows_what_was_judged(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("task", "how"),
+    ("task", "settings"),
     [
         (replace(TASK, tests=(TestCase(TestKind.CALL, "f(2)", "5"),)), FAST),
         (replace(TASK, setup="import math"), FAST),

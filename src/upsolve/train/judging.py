@@ -60,11 +60,8 @@ def judge_while_sampling(
                 raise pair
             yield pair
 
-    def work() -> None:
-        verdicts.update(judged(fresh(), settings))  # one by one
-
     with ThreadPoolExecutor(1, "judge") as thread:
-        judging = thread.submit(work)
+        judging = thread.submit(lambda: verdicts.update(judged(fresh(), settings)))  # one by one
         try:
             for task, attempt in samples:
                 if attempt.attempt_id not in first:

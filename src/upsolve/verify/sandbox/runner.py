@@ -141,15 +141,14 @@ def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:
         JudgeError: the sandbox broke; says how. No job has a result then.
     """
     ends: list[Exit] = []
+    limits = settings.limits
     while len(ends) < len(jobs):
         left = jobs[len(ends) :]
         running = server(left[0].profile, gvisor=settings.isolation == "gvisor")
         demand_layers(running, settings)
         same = next((index for index, job in enumerate(left) if job.profile != left[0].profile), len(left))
-        exits = run_part(running, left[: min(same, SLOTS if running.private else 1)], settings.limits)
-        ends += [
-            run_again(job, running, settings.limits) if starved(end) else end for job, end in zip(left, exits, strict=False)
-        ]
+        exits = run_part(running, left[: min(same, SLOTS if running.private else 1)], limits)
+        ends += [run_again(job, running, limits) if starved(end) else end for job, end in zip(left, exits, strict=False)]
     return ends
 
 
@@ -212,7 +211,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     except RenewError as error:
         forget_server(profile, gvisor=gvisor)
         if running.fresh:
-            raise JudgeError("the limits of an attempt exceed the resource limits of this process (ulimit)") from error
+            raise JudgeError("the limits of an attempt exceed this process's own (ulimit)") from error
         return []
     except JudgeError:
         memory = len(jobs) == 1 and running.group.out_of_memory()

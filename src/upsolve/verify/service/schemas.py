@@ -47,8 +47,8 @@ def judge_settings(request: VerifyRequest, settings: JudgeSettings, caps: Limits
     for name, value in limits.items():
         if value > getattr(caps, name):
             raise ValueError(f"limits.{name}: {value} is more than this server allows: {getattr(caps, name)}")
-    settings = request.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
-    changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in settings.items()}
+    given = request.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
+    changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in given.items()}
     return replace(settings, limits=replace(settings.limits, **limits), **changes)
 
 
