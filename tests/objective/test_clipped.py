@@ -164,3 +164,14 @@ def test_the_order_of_tokens_does_not_matter(logratios, order):
     for kind in ("ppo_clip", "gspo", "cispo"):
         loss = token_losses(logp, data, config_of(kind, sequence_kl=0.1))
         assert torch.allclose(token_losses(logp[order], mixed, config_of(kind, sequence_kl=0.1)), loss[order], atol=1e-6)
+
+
+def test_m2po_treats_tokens_that_differ_by_rounding_alike():
+    """Attempts with a common beginning have equal tokens; some kernels compute them in one batch, others one by one."""
+    equal, rounded = torch.tensor([0.1, 0.3, 0.3, 0.3]), torch.tensor([0.1, 0.3, 0.3 - 1e-7, 0.3 + 1e-7])
+    for threshold, kept in ((0.04, [True, False, False, False]), (0.08, [True] * 4)):
+        for logratio in (equal, rounded):
+            assert m2po_mask(logratio, m2po_bound(logratio, threshold=threshold)).tolist() == kept
+    assert m2po_mask(torch.tensor([0.0, 1e-6, 0.5]), m2po_bound(torch.tensor([0.0, 1e-6, 0.5]), threshold=0.0)).tolist() == [
+        *(True, True, False)
+    ]

@@ -16,6 +16,9 @@ from upsolve.objective.ratio import bounded, mean_by_attempt
 
 __all__ = ["cispo", "gspo", "m2po", "m2po_bound", "m2po_mask", "opsm_mask", "outside", "ppo_clip", "sequence_logratio"]
 
+ROUNDING = 1e-5
+"""Difference of two |log r|, nats, that rounding in float32 may cause between equal tokens of attempts with a common beginning."""
+
 
 def ppo_clip(logratio_T: Tensor, advantages_T: Tensor, *, low: float, high: float) -> Tensor:
     """loss_t = -min(r A, clip(r, 1 - low, 1 + high) A) (PPO, 1707.06347; GRPO, 2402.03300; high > low: DAPO, 2503.14476)."""
@@ -49,21 +52,22 @@ def cispo(logp_T: Tensor, logratio_T: Tensor, advantages_T: Tensor, *, cap: floa
 
 
 def m2po_bound(logratio_T: Tensor, *, threshold: float, count_T: Tensor | None = None) -> Tensor:
-    """Return the largest (log r)^2 whose tokens and all below have a mean <= threshold (M2PO, 2510.01161); -1: none has.
+    """Return a bound of (log r)^2: the largest value whose tokens and all below have a mean <= threshold (M2PO, 2510.01161); -1: none has.
 
-    Equal values are kept or dropped together; log r = 0 is always kept.
+    Values of |log r| within ``ROUNDING`` of each other are kept or dropped together, so that the bound does not depend on how logits are
+    computed; log r = 0 is always kept.
 
     Args:
         logratio_T: [T], log pi/pi_old.
         threshold: > 0.
         count_T: [T], how often each token occurs; None: once.
     """
-    square_T, order_T = logratio_T.detach().double().square().sort()
-    count_T = torch.ones_like(square_T) if count_T is None else count_T[order_T]
-    mean_T = (square_T * count_T).cumsum(0) / count_T.cumsum(0)
-    last_T = torch.searchsorted(square_T, square_T, right=True) - 1
-    kept = square_T[mean_T[last_T] <= threshold]
-    return kept[-1] if len(kept) else square_T.new_tensor(-1.0)
+    size_T, order_T = logratio_T.detach().double().abs().sort()
+    count_T = torch.ones_like(size_T) if count_T is None else count_T[order_T]
+    mean_T = (size_T.square() * count_T).cumsum(0) / count_T.cumsum(0)
+    last_T = torch.searchsorted(size_T, size_T + ROUNDING, right=True) - 1
+    kept_T = last_T[mean_T[last_T] <= threshold + ROUNDING**2]
+    return (size_T[kept_T[-1]] + ROUNDING / 2).square() if len(kept_T) else size_T.new_tensor(-1.0)
 
 
 def m2po_mask(logratio_T: Tensor, bound: Tensor) -> Tensor:

@@ -104,14 +104,13 @@ def layer_bytes(shape: ModelShape, tokens: int, *, bf16: bool) -> int:
 
 
 def activation_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
-    """Return the activations kept for the backward pass, bytes, with bfloat16 copies of the weights that autocast makes.
+    """Return the activations kept for the backward pass, bytes, with the bfloat16 copies of the weights that autocast makes.
 
-    ``layer_bytes`` for every layer; with ``gradient_checkpointing`` only the input of every layer, 4 D per token.
+    ``layer_bytes`` for every layer; with ``gradient_checkpointing`` only the input of every layer, 4 D per token. With adapters the linear
+    layers are stored in bfloat16, and the copy of the head is part of ``head_bytes``.
     """
-    halved = (
-        shape.linear if model.gradient_checkpointing or shape.adapters else 0
-    )  # rounded for one layer at a time, or stored in bfloat16
-    copies = 2 * (shape.parameters - halved) if model.bf16 else 0
+    rounded_alone = shape.linear if model.gradient_checkpointing else 0  # one layer at a time
+    copies = 0 if shape.adapters or not model.bf16 else 2 * (shape.parameters - rounded_alone)
     layer = 4 * shape.hidden * tokens if model.gradient_checkpointing else layer_bytes(shape, tokens, bf16=model.bf16)
     return shape.layers * layer + copies
 
