@@ -94,7 +94,7 @@ def test_a_shared_beginning_of_prompts_changes_no_score_and_no_gradient(tiny_mod
     monkeypatch.setattr(layouts, "OVERHEAD", 10**9 if way == "in bundles" else 0)
     made = groups([], ALIKE)
     rows = [
-        [group for family in shared_prefixes(row, len(row)) for group in family.groups] for row in (made, groups([], ALIKE[:2]))
+        [group for unit in shared_prefixes(row, len(row)) for group in unit.groups] for row in (made, groups([], ALIKE[:2]))
     ]
     plain = plain_scores(tiny_model, rows)
     model = load_model(tiny_model)
@@ -116,24 +116,24 @@ def test_a_shared_beginning_is_packed_once():
 def test_groups_that_begin_alike_come_together_in_the_order_of_the_first():
     made = groups([], ALIKE)
     mixed = [made[at] for at in (3, 5, 0, 4, 1, 2)]
-    assert [[mixed.index(group) for group in family.groups] for family in shared_prefixes(mixed, 2)] == [
+    assert [[mixed.index(group) for group in unit.groups] for unit in shared_prefixes(mixed, 2)] == [
         [0],
         [1, 3],
         [2, 4],
         [5],
     ]
-    assert [family.shared for family in shared_prefixes(mixed, 2)] == [0, 55, 60, 0]
+    assert [unit.shared for unit in shared_prefixes(mixed, 2)] == [0, 55, 60, 0]
     steps = plan_steps(mixed, OptimConfig(tokens_per_step=190, tokens_per_batch=190))
     assert [len(set(batch.group_S.tolist())) for step in steps for batch in step] == [3, 3]
     plain = groups()
-    assert [family.groups for family in shared_prefixes(plain, 8)] == [(group,) for group in plain]
+    assert [unit.groups for unit in shared_prefixes(plain, 8)] == [(group,) for group in plain]
     assert shared_prefixes([made[0], made[0]], 8)[0].shared == len(made[0].prompt_P) - 1 > PREFIX
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_sees_the_shared_beginning(tiny_model):
     made = groups([], ALIKE)
-    plain = plain_scores(tiny_model, [[g for family in shared_prefixes(made, 9) for g in family.groups]])
+    plain = plain_scores(tiny_model, [[g for unit in shared_prefixes(made, 9) for g in unit.groups]])
     model = load_model(tiny_model)
     model.set_attn_implementation(FLEX)
     with torch.no_grad():

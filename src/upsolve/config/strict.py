@@ -51,9 +51,9 @@ def check_options(record: str, defaults: Mapping[str, Any], options: Mapping[str
     """Check the options that a recipe gives to a record.
 
     Args:
-        what: the record, for the message.
+        record: name of the record, for the message.
         defaults: the record's options with their defaults; a value has the type of its default, an int may stand for a float.
-        given: the options in the recipe.
+        options: the options in the recipe.
 
     Raises:
         ValueError: an option that the record does not have, or a value of another type.

@@ -97,8 +97,8 @@ class PrefixGroups:
         return sum(group.tokens for group in self.groups) - (len(self.groups) - 1) * self.shared
 
 
-def shared_prefixes(groups: Sequence[EncodedGroup], most: int) -> list[PrefixGroups]:
-    """Put groups whose prompts share at least ``PREFIX`` tokens together, at most ``most`` of them, in the order of their first groups.
+def shared_prefixes(groups: Sequence[EncodedGroup], max_groups: int) -> list[PrefixGroups]:
+    """Put groups whose prompts share at least ``PREFIX`` tokens together, at most ``max_groups`` of them, in the order of their first groups.
 
     A group joins others if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
     """
@@ -112,7 +112,7 @@ def shared_prefixes(groups: Sequence[EncodedGroup], most: int) -> list[PrefixGro
             runs[-1] = (joined, [*members, at])
         else:
             runs.append((0, [at]))
-    split = [(shared, part) for shared, members in runs for part in batched(sorted(members), most)]
+    split = [(shared, part) for shared, members in runs for part in batched(sorted(members), max_groups)]
     found = [
         (part[0], PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)) for shared, part in split
     ]
