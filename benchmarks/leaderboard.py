@@ -9,7 +9,8 @@ Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
 methods start from the model of ``sft`` and train on its samples; both are made once per seed. ``grpo`` also starts from the model of ``sft`` and
 trains online for ten rounds of eight groups. The cost of a cell is all that was done for its model: sampling, training, and the training of the
-model that it starts from. Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
+model that it starts from, in tokens, which do not depend on what else the machine does; seconds follow from the rates of an idle machine, which
+`--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json. Finished
 cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last
@@ -18,8 +19,11 @@ call with WORK alone writes results/leaderboard.json, docs/leaderboard.md and it
 
 import argparse
 import json
+import os
+import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -168,7 +172,7 @@ def robot_tasks(folder):
 def own_samples(work, start):
     """Return an archive of eight judged samples of a model for every training task, at temperature 1; created once."""
     path = work.at(start or "base") / "own"
-    if (path / "seconds").exists():
+    if (path / "tokens").exists():
         return path
     recipe = work.recipe("sft", "sample.samples=8", "sample.temperature=1.0")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
@@ -180,8 +184,13 @@ def own_samples(work, start):
     if not path.exists():
         copy_archive(open_archive(recipe.data.archive), path)
     Archive(path).append(attempts=[replace(attempt, author="own") for attempt in attempts], verdicts=verdicts)
-    (path / "seconds").write_text(str(evaluation.wall_seconds))
+    (path / "tokens").write_text(str(tokens_of(evaluation)))
     return path
+
+
+def tokens_of(evaluation):
+    """Return the number of tokens of an evaluation's samples."""
+    return round(sum(score.mean_tokens * score.samples for score in evaluation.scores))
 
 
 def settings_of(work, name):
@@ -230,12 +239,8 @@ def cell(work, name):
     base = measured(work, path / f"base-{work.seed}.json", work.recipe("sft").model.name)
     done = trained(work, name)
     sweep = measured(work, path / f"{slug(name)}-{work.seed}.json", done.folder)
-    rows = [row for row in done.metrics if "loss" in row]
-    cost = {
-        "seconds": round(spent(work, name)),
-        "tokens_per_second": round(float(np.mean([row["tokens_per_second"] for row in rows]))),
-        "steps": len(rows),
-    }
+    trained_tokens, sampled_tokens = spent(work, name)
+    cost = {"trained_tokens": trained_tokens, "sampled_tokens": sampled_tokens, "steps": len(steps_of(done))}
     (path / f"{slug(name)}-{work.seed}.cost.json").write_text(
         json.dumps({"method": name, **cost, "machine": machine()}, indent=1) + "\n"
     )
@@ -243,14 +248,40 @@ def cell(work, name):
     print(f"{work.domain} {name} {work.seed}: {change.sentence}", flush=True)
 
 
+def steps_of(run):
+    """Return the metrics of a run's optimizer steps."""
+    return [row for row in run.metrics if "loss" in row]
+
+
 def spent(work, name):
-    """Return the seconds of a method's model: sampling, training (online with its own sampling), and the model that it starts from."""
-    method = METHODS[name]
-    rows = [row for row in trained(work, name).metrics if "loss" in row]
-    seconds = sum(row.get("seconds", 0) + row.get("preparing_seconds", 0) for row in rows)
+    """Return the tokens that a method's model was trained on, prompts included, and those that were sampled for it, since the base model."""
+    method, metrics = METHODS[name], trained(work, name).metrics
+    trained_tokens = sum(row["tokens_per_second"] * row["seconds"] for row in metrics if "loss" in row)
+    sampled_tokens = sum(row.get("sampled_tokens", 0) for row in metrics)
     if method.own:
-        seconds += float((own_samples(work, method.start) / "seconds").read_text())
-    return seconds + (spent(work, method.start) if method.start else 0)
+        sampled_tokens += int((own_samples(work, method.start) / "tokens").read_text())
+    before = spent(work, method.start) if method.start else (0, 0)
+    return round(trained_tokens) + before[0], round(sampled_tokens) + before[1]
+
+
+def measure_rates(work, name="sft"):
+    """Measure tokens per second of training and of sampling, with the domain's settings, and write them."""
+    load, settings = os.getloadavg()[0], ("optim.max_steps=16", "monitor.heldout=0")
+    recipe = work.recipe(name, *settings_of(work, name), *settings)
+    split = split_archive(open_archive(recipe.data.archive), recipe.data)
+    with TemporaryDirectory() as folder:
+        run = train(recipe, split.groups["train"], split.groups["dev"], Path(folder))
+    sampler = replace(recipe.sample, samples=2, temperature=1.0)
+    evaluation = evaluate_model(split.tasks["train"][:64], model=recipe.model, sample=sampler, verify=recipe.verify)[0]
+    rates = {
+        "trained": round(statistics.median(row["tokens_per_second"] for row in steps_of(run)[4:])),
+        "sampled": round(tokens_of(evaluation) / evaluation.wall_seconds),
+        "load_before": round(load, 1),
+        "machine": machine(),
+    }
+    file = CELLS / "rates.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(known | {work.domain: rates}, indent=1) + "\n")
 
 
 def points(estimate):
@@ -299,15 +330,26 @@ def table(domain):
         control = cells.get(placebo_of(name), {}) if name != "base" else {}
         both = control if name != "base" and runs.keys() <= control.keys() else {}
         cost = [json.loads((path / f"{slug(name)}-{seed}.cost.json").read_text()) for seed in runs] if name != "base" else []
-        seconds = [part["seconds"] for part in cost]
         rows.append(
             {
                 "method": name,
                 **figures([*runs.values()], bases, [both[seed] for seed in runs if seed in both]),
-                "seconds": seconds,
+                **costs(domain, cost),
             }
         )
     return rows
+
+
+def costs(domain, cells):
+    """Return the mean cost of cells: thousand tokens trained on and sampled, and minutes at the rates of an idle machine, where known."""
+    if not cells:
+        return {}
+    mean = {kind: float(np.mean([cell[f"{kind}_tokens"] for cell in cells])) for kind in ("trained", "sampled")}
+    row = {f"{kind}_k": round(tokens / 1000) for kind, tokens in mean.items()}
+    file = CELLS / "rates.json"
+    rates = json.loads(file.read_text()).get(domain) if file.exists() else None
+    minutes = sum(tokens / rates[kind] for kind, tokens in mean.items()) / 60 if rates else None
+    return row | ({"minutes": round(minutes, 1)} if rates else {})
 
 
 def shown(values):
@@ -318,31 +360,35 @@ def shown(values):
 def page(tables):
     """Return docs/leaderboard.md."""
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
-    text += "\n![pass@1 at each model's best temperature against its cost in seconds](leaderboard.svg)\n" if tables else ""
+    text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n" if tables else ""
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - shuffled | cost, s | conclusion |\n"
-        text += "|---|---|---|---|---|---|---|---|---|\n"
+        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
+        text += "|---|---|---|---|---|---|---|---|---|---|\n"
         for row in rows:
             cells = [
                 shown(row[key]) if key in row else "" for key in ("best", "greedy", "hot", "best - base", "best - shuffled")
             ]
-            seconds = ", ".join(map(str, row["seconds"]))
+            tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
             end = ", ".join(sorted(set(row["conclusions"]))) if row["method"] != "base" else ""
-            text += f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {seconds} | {end} |\n"
+            text += (
+                f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
+            )
     return text
 
 
 def draw(tables, file):
-    """Draw capability against cost: pass@1 at each model's best temperature over the seconds that its model cost."""
+    """Draw capability against cost: pass@1 at each model's best temperature over the minutes that its model cost."""
     plt.rcParams["svg.hashsalt"] = "upsolve"
     figure, axes = plt.subplots(1, len(tables), figsize=(4.5 * len(tables), 3.6), squeeze=False, layout="constrained")
     for axis, (domain, rows) in zip(axes[0], tables.items(), strict=True):
         for row in rows:
             mean, low, high = row["best"]
-            cost = float(np.mean(row["seconds"] or [0]))
+            cost = row.get("minutes", 0)
             axis.errorbar(cost, mean, [[mean - low], [high - mean]], fmt="o", ms=4, lw=1)
             axis.annotate(row["method"], (cost, mean), textcoords="offset points", xytext=(4, 3), fontsize=6)
-        axis.set(title=domain, xlabel="sampling and training, s", ylabel="pass@1 at the best temperature, %")
+        axis.set(
+            title=domain, xlabel="sampling and training, minutes of an idle machine", ylabel="pass@1 at the best temperature, %"
+        )
     figure.savefig(file, metadata={"Date": None})
 
 
@@ -354,8 +400,12 @@ def main():
     parser.add_argument("--methods", nargs="*", default=[*METHODS])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--set", dest="given", nargs="*", default=[])
+    parser.add_argument("--rates", action="store_true", help="only measure how fast this machine trains and samples")
     options = parser.parse_args()
     for domain in options.domain:
+        if options.rates:
+            measure_rates(Work(domain, 0, options.work.resolve(), tuple(options.given)))
+            continue
         for seed in options.seeds:
             for name in options.methods:
                 cell(Work(domain, seed, options.work.resolve(), tuple(options.given)), name)
