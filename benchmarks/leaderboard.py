@@ -3,6 +3,7 @@
 Domains:
     sql      embedded-sql: questions over schemas that no training task has
     robot    composed tasks of the robot world: compositions that no training task has
+    robot documented    the same tasks, with the description of the robot's methods in the prompt
     python   the embedded archive of Python tasks, split 1
 
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
@@ -58,6 +59,10 @@ MEASURE = (
     "sample.batch=128",
     "evaluate.likelihood_tasks=100",
 )
+ROBOT = (
+    *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=100", "optim.epochs=6"),
+    *("evaluate.tasks=100", "evaluate.dev_tasks=32", "source.rollout.max_tokens=200"),
+)
 DOMAINS = {
     "sql": (
         *("data.archive=embedded-sql", "data.split_by=split", "data.group_size=4", "sample.max_tokens=90"),
@@ -69,10 +74,8 @@ DOMAINS = {
             "source.rollout.max_tokens=90",
         ),
     ),
-    "robot": (
-        *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=100", "optim.epochs=6"),
-        *("evaluate.tasks=100", "evaluate.dev_tasks=32", "source.rollout.max_tokens=200"),
-    ),
+    "robot": ROBOT,
+    "robot documented": ROBOT,
     "python": (
         *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "data.group_size=4", "sample.max_tokens=160"),
         *("optim.max_steps=20", "evaluate.dev_tasks=0", "source.rollout.max_tokens=160"),
@@ -100,6 +103,7 @@ class Method:
 RATES = {
     "sql": {"push": 5e-5, "imitate": 3e-4},
     "robot": {"push": 5e-5, "imitate": 3e-4},
+    "robot documented": {"push": 5e-5, "imitate": 3e-4},
     "python": {"push": 1e-5, "imitate": 5e-5},
 }
 """Learning rates of a domain: of imitation, and of methods with negative advantages or that continue from ``sft``."""
@@ -149,21 +153,22 @@ class Work:
 
     def recipe(self, name, *settings):
         """Return a recipe with the domain's settings."""
-        archive = () if self.domain != "robot" else (f"data.archive={robot_tasks(self.folder)}",)
+        docs = {"robot": "none", "robot documented": "full"}.get(self.domain, "")
+        archive = (f"data.archive={robot_tasks(self.folder, docs)}",) if docs else ()
         seeds = [f"{key}={self.seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
         return load_recipe(name, [*BUDGET, *MEASURE, *DOMAINS[self.domain], *archive, *seeds, *settings, *self.given])
 
     def at(self, name):
         """Return the folder of a method."""
-        return self.folder / self.domain / slug(name) / str(self.seed)
+        return self.folder / slug(self.domain) / slug(name) / str(self.seed)
 
 
-def robot_tasks(folder):
+def robot_tasks(folder, docs):
     """Create the archive of the composed robot tasks, unless it exists."""
-    path = folder / "robot-tasks"
+    path = folder / f"robot-tasks-{docs}"
     if not (path / "archive.json").exists():
         archive = Archive.create(path)
-        ingest(archive, "composed", "robot")
+        ingest(archive, "composed", "robot", docs=docs)
         groups = [(group.task, attempt) for group in archive.groups() for attempt in group.attempts]
         archive.append(verdicts=verify(groups))
     return path
@@ -228,14 +233,14 @@ def measured(work, file, model):
         split = split_archive(open_archive(recipe.data.archive), recipe.data)
         tasks = held_out(split, work.domain, recipe.evaluate)
         stages = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
-        keep = work.folder / work.domain / f"{file.stem}.samples.jsonl"
+        keep = work.folder / slug(work.domain) / f"{file.stem}.samples.jsonl"
         save_sweep(sweep_model(tasks, model=recipe.model.at(str(model)), name=file.stem, keep=keep, **stages), file)
     return load_sweep(file)
 
 
 def cell(work, name):
     """Run one cell and write its results."""
-    path = CELLS / work.domain
+    path = CELLS / slug(work.domain)
     base = measured(work, path / f"base-{work.seed}.json", work.recipe("sft").model.name)
     done = trained(work, name)
     sweep = measured(work, path / f"{slug(name)}-{work.seed}.json", done.folder)
@@ -317,7 +322,7 @@ def placebo_of(name):
 
 def table(domain):
     """Return a row for the base and for every method with cells."""
-    path = CELLS / domain
+    path = CELLS / slug(domain)
     cells = {
         name: {int(f.stem.rsplit("-", 1)[1]): load_sweep(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json"))}
         for name in ("base", *METHODS)
@@ -409,7 +414,7 @@ def main():
         for seed in options.seeds:
             for name in options.methods:
                 cell(Work(domain, seed, options.work.resolve(), tuple(options.given)), name)
-    tables = {domain: table(domain) for domain in DOMAINS if (CELLS / domain).is_dir()}
+    tables = {domain: table(domain) for domain in DOMAINS if (CELLS / slug(domain)).is_dir()}
     (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
     (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
     if tables:
