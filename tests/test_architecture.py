@@ -27,6 +27,7 @@ ORDER = (
     "report",
     "experiment",
     "plan",
+    "adapters",
     "cli",
     "__main__",
 )

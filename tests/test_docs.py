@@ -59,9 +59,9 @@ def workplace(tmp_path, monkeypatch, tiny_model):
 
 
 @pytest.mark.parametrize("page", by_page("python"))
-def test_python_runs_in_the_order_of_the_page(page, workplace):
+def test_python_runs_in_the_order_of_the_page(page, workplace, tiny_model):
     write_files(page, workplace)
-    namespace = {"__name__": "__main__", "ROOT": ROOT}
+    namespace = {"__name__": "__main__", "ROOT": ROOT, "tiny_model": tiny_model}
     for block in blocks(page):
         if block.kind == "python" and not block.not_run:
             run_python(block, namespace)

@@ -1,0 +1,97 @@
+"""The peers' data -> tasks and programs."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NoReturn, cast
+
+from upsolve.archive.known import KnownTasks
+from upsolve.archive.sources.table import FIELDS, Reader
+from upsolve.errors import SourceError
+from upsolve.policy.prompt import extract_code
+from upsolve.records import from_row
+from upsolve.types import Task
+
+__all__ = ["code_of", "task_of", "text_of_answer"]
+
+END = re.compile(r"(?:\s*(?:<\|[^|>\n]{1,40}\|>|<｜[^｜>\n]{1,40}｜>|</s>|<eos>|<end_of_turn>))+\s*\Z")
+"""Special tokens at the end of an answer that was decoded with them: they would hide a closing fence."""
+CELLS = frozenset({*FIELDS}) - {"code", "answer", "id", "parent"}
+"""Columns of a row that describe its task."""
+
+
+def code_of(answer: str, language: str = "python") -> str:
+    """Return the program in a whole answer, which may end with special tokens of the model."""
+    return extract_code(END.sub("", answer), language)
+
+
+def text_of_answer(completion: Any) -> str:
+    """Return the text of a completion: text, or the last message of the assistant in a list of messages.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(completion, str):
+        return completion
+    messages = [one for one in completion or () if isinstance(one, Mapping) and one.get("role", "assistant") == "assistant"]
+    if not messages:
+        raise ValueError(f"a completion must be text or messages with one of the assistant, not {str(completion)[:80]!r}")
+    content = messages[-1].get("content") or ""
+    parts = [content] if isinstance(content, str) else [str(part.get("text", "")) for part in content]
+    return "".join(parts)
+
+
+def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
+    """Return the task of a row of a data set.
+
+    Args:
+        row: a record of upsolve as JSON in ``task``; or ``task_id`` of a known task; or ``tests`` (asserts, ``{"inputs", "outputs"}`` or tests
+            as in upsolve's JSONL) with further fields of a task such as ``entry_point``, ``language`` and ``setup``.
+        known: tasks by id.
+
+    Raises:
+        SourceError: the row has none of these; names its columns, or the id that is not known.
+    """
+    record = row.get("task")
+    if isinstance(record, Mapping) or (isinstance(record, str) and record.lstrip().startswith("{")):
+        return task_of_json(record if isinstance(record, str) else json.dumps(record))
+    name, tests = str(row.get("task_id") or ""), row.get("tests")
+    if name and known and known.tasks:
+        try:
+            found = known.named(name)
+        except ValueError as error:
+            raise SourceError(str(error)) from error
+        if found or tests is None:
+            return found or refuse(f"no task {name!r} among the {len(known.tasks)} given, such as {known.tasks[0].task_id!r}")
+    if tests is None:
+        refuse(
+            f"a row needs a column task, tests, or task_id of a known task; its columns are {', '.join(sorted(row)) or 'none'}"
+        )
+    cells = {key: value for key, value in row.items() if key in CELLS and value is not None}
+    cells.setdefault("prompt", "")
+    return task_of_cells(json.dumps(cells, sort_keys=True))
+
+
+def refuse(problem: str) -> NoReturn:
+    """Raise SourceError."""
+    raise SourceError(problem)
+
+
+@lru_cache(maxsize=65536)
+def task_of_json(text: str) -> Task:
+    """Return the task of a record as JSON."""
+    try:
+        return from_row(Task, cast("dict[str, Any]", json.loads(text)))
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"column task: is not a task as JSON: {error}: {text[:80]!r}") from error
+
+
+@lru_cache(maxsize=65536)
+def task_of_cells(text: str) -> Task:
+    """Return the task of the fields of a row."""
+    cells: dict[str, Any] = json.loads(text)
+    try:
+        return Reader({name: name for name in cells}, "row", {}).task(cells)
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"column tests: {error}: {str(cells['tests'])[:80]!r}") from error
