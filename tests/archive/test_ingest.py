@@ -264,13 +264,14 @@ def test_whole_answers_of_tables_and_lines_give_their_code(archive, tmp_path):
 
 def test_large_tests_are_written_before_the_batch_is_full(tmp_path, monkeypatch):
     """A thousand tasks with megabytes of tests each must not wait in memory for twenty thousand records."""
-    monkeypatch.setattr("upsolve.archive.ingest.BATCH_CHARACTERS", 100)
+    monkeypatch.setattr("upsolve.archive.importing.BATCH_CHARACTERS", 100)
     tests = [{"kind": "stdio", "input": "x" * 60, "expected": ""}]
     lines = [{"kind": "task", "task_id": f"a/{n}", "prompt": "p", "tests": tests} for n in range(5)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     archive, seen = Archive.create(tmp_path / "archive"), []
-    report = ingest(archive, "jsonl", tmp_path / "in.jsonl", on_rows=seen.append)
-    assert (report.added["tasks"], seen, len(archive.tasks())) == (5, [2, 4], 5)
+    report = ingest(archive, "jsonl", tmp_path / "in.jsonl", on_progress=lambda *told: seen.append(told))
+    assert (report.added["tasks"], len(archive.tasks())) == (5, 5)
+    assert seen == [("rows: 2", 0, 1), ("rows: 4", 0, 1), ("rows: 5", 0, 1), ("rows: 5", 1, 1)]
 
 
 def test_a_column_named_answer_is_no_response_unless_it_is_named(archive, tmp_path):

@@ -284,17 +284,17 @@ def test_an_import_that_was_stopped_leaves_nothing_double(tmp_path, monkeypatch)
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(json.dumps({"kind": "attempt", "task_id": "a", "code": f"x = {i}"}) for i in range(10)))
     archive = Archive.create(tmp_path / "archive")
-    monkeypatch.setattr("upsolve.archive.ingest.BATCH", 3)
+    monkeypatch.setattr("upsolve.archive.importing.BATCH", 3)
     read = []
 
-    def stop(rows):
-        read.append(rows)
-        if rows == 6:
+    def stop(stage, *_):
+        read.append(stage)
+        if stage == "rows: 6":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ingest(archive, "jsonl", file, on_rows=stop)
-    assert read == [3, 6] and len(archive.attempts()) == 6
+        ingest(archive, "jsonl", file, on_progress=stop)
+    assert read == ["rows: 3", "rows: 6"] and len(archive.attempts()) == 6
     assert ingest(archive, "jsonl", file).added["attempts"] == 10
     assert [attempt.count for attempt in archive.attempts()] == [1] * 10
 

@@ -1,29 +1,38 @@
-"""Import a source into an archive: streaming, idempotent, with unusable rows set aside."""
+"""Import a source into an archive: streaming, resumable, idempotent, with unusable rows set aside."""
 
+import fcntl
 import json
 import os
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from upsolve import __version__
 from upsolve.archive.census import census
-from upsolve.archive.rows import BadRow, Row
-from upsolve.archive.source import Source, parse_options
+from upsolve.archive.importing import Job, Journal, import_share
+from upsolve.archive.parts import read_part
+from upsolve.archive.rows import BadRow
+from upsolve.archive.schema import TABLES
+from upsolve.archive.source import Source, Unit, parse_options
 from upsolve.archive.store import Archive
-from upsolve.errors import SourceError
-from upsolve.files import write_text
+from upsolve.errors import ArchiveError, SourceError
+from upsolve.files import commit_file, write_text
 from upsolve.plugins import find
-from upsolve.records import are_plain, checked
-from upsolve.types import Attempt, Task, Verdict, content_id
+from upsolve.progress import OnProgress, no_progress
+from upsolve.records import from_row
+from upsolve.types import Task, content_id
 
 __all__ = ["IngestReport", "ingest"]
 
-BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
-"""Most records, and characters of tests and programs, that are written together and until then held in memory."""
-R = TypeVar("R", Task, Attempt, Verdict)
+SHARES, SHARE_BYTES = 256, 1 << 20
+"""Most shares into which an import is divided, and their smallest size."""
 
 
 @dataclass
@@ -100,17 +109,17 @@ def ingest(
     source: str | Source,
     path: str | Path,
     *,
-    on_rows: Callable[[int], None] | None = None,
+    on_progress: OnProgress = no_progress,
     max_rejected: float | None = None,
     **options: Any,
 ) -> IngestReport:
-    """Import a path. A finished import is not repeated; an import that was stopped starts over, and its records are not stored twice.
+    """Import a path. A finished import is not repeated; one that was stopped goes on after the last batch that it stored.
 
     Args:
         archive: the archive to add to.
         source: a name in ``upsolve.archive.sources.registry.SOURCES``, ``package.module:attribute``, or the record itself.
         path: file or folder.
-        on_rows: called with the number of records read so far.
+        on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
         max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
             None: that of the source.
         options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
@@ -126,96 +135,131 @@ def ingest(
         raise SourceError(str(error)) from error
     place = record.locate(Path(path))
     name = import_id(label, place, values)
-    if name in archive.ingested():
-        return IngestReport(known=True)
     tag, where = content_id(name), content_id(label, str(place.resolve()), json.dumps(sorted(values.items())))
-    for old in {tag, archive.incomplete(where)} - {""}:
-        archive.drop(old)
-    run = Import(archive, tag, archive.path / "rejected" / f"{name.replace(':', '-')}.jsonl", place, on_rows)
-    report = run.finish(run.take(record.read(place, **values)))
-    report.too_many = report.bad > (record.max_rejected if max_rejected is None else max_rejected) * report.read
-    archive.remember(name, where, tag if report.too_many else "")
+    shares = shares_of(record, place, values)
+    with only_importer(archive, tag):
+        job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
+        if name in archive.ingested():
+            shutil.rmtree(job.folder)
+            return IngestReport(known=True)
+        job = begin(archive, job, where)
+        journals = import_shares(job, shares, on_progress)
+        report = report_of(archive, job, journals, archive.path / "rejected" / f"{name.replace(':', '-')}.jsonl")
+        report.too_many = report.bad > (record.max_rejected if max_rejected is None else max_rejected) * report.read
+        if not report.too_many:
+            archive.remember(name, where)
+        shutil.rmtree(job.folder)
     return report
 
 
-def characters_of(row: Task | Attempt | Verdict) -> int:
-    """Return the number of characters of a task's tests or of an attempt's program; 0 for a verdict, and for fields of a wrong type."""
-    try:
-        if isinstance(row, Task):
-            return sum(len(test.input) + len(test.expected) for test in row.tests)
-        return len(row.code) if isinstance(row, Attempt) else 0
-    except (TypeError, AttributeError):
-        return 0
+def import_shares(job: Job, shares: Sequence[Sequence[Unit]], on_progress: OnProgress) -> list[Journal]:
+    """Import shares one after the other."""
+    journals: list[Journal] = []
+
+    def report(read: int = 0) -> None:
+        rows = sum(journal.read for journal in journals) + read
+        on_progress(f"rows: {rows:,}", len(journals), len(shares))
+
+    for number, units in enumerate(shares):
+        journals.append(import_share(job, number, units, report))
+        report()
+    return journals
 
 
-class Import:
-    """An import in progress."""
+def shares_of(source: Source, path: Path, options: Mapping[str, Any]) -> list[list[Unit]]:
+    """Return the units of a source in their order, in shares of about equal size: ``SHARE_BYTES``, or more if they would be too many."""
+    units = source.split(path, **options) if source.split else [Unit(path, bytes=1)]
+    sizes = [unit.bytes or unit.path.stat().st_size for unit in units]
+    limit = max(SHARE_BYTES, sum(sizes) // SHARES)
+    shares, filled = [list[Unit]()], 0
+    for unit, size in zip(units, sizes, strict=True):
+        if filled >= limit:
+            shares.append([])
+            filled = 0
+        shares[-1].append(unit)
+        filled += size
+    return shares
 
-    def __init__(self, archive: Archive, tag: str, rejected: Path, path: Path, on_rows: Callable[[int], None] | None) -> None:
-        """Set archive, tag of the parts, file for rows set aside, path, and progress callback."""
-        self.archive, self.tag, self.rejected, self.path, self.on_rows = archive, tag, rejected, path, on_rows
-        self.tasks = {task.task_id: archive.content_of(task) for task in archive.tasks()}
-        self.bad: list[BadRow] = []
 
-    def take(self, rows: Iterable[Row]) -> IngestReport:
-        """Store records batch by batch."""
-        report, batch, size = IngestReport(), list[Row](), 0
-        for row in rows:
-            report.read += 1
-            if isinstance(row, BadRow):
-                self.bad.append(row)
-            else:
-                batch.append(row)
-                size += characters_of(row)
-            if len(batch) >= BATCH or size >= BATCH_CHARACTERS:
-                self.store(batch, report)
-                batch, size = [], 0
-                if self.on_rows:
-                    self.on_rows(report.read)
-        self.store(batch, report)
-        return report
+@contextmanager
+def only_importer(archive: Archive, tag: str) -> Generator[None]:
+    """Keep other processes from the same import.
 
-    def store(self, batch: list[Row], report: IngestReport) -> None:
-        """Write a batch, leaving out tasks that are stored already."""
-        tasks = self.usable([row for row in batch if isinstance(row, Task)])
-        attempts = self.usable([row for row in batch if isinstance(row, Attempt)])
-        verdicts = self.usable([row for row in batch if isinstance(row, Verdict)])
-        fresh = [row for row in tasks if self.is_new(row, report)]
-        self.archive.write(fresh, attempts, verdicts, tag=self.tag)
-        report.added.update(tasks=len(fresh), verdicts=len(verdicts))
-
-    def usable(self, records: list[R]) -> list[R]:
-        """Return the records whose fields have the right types; the others are set aside."""
-        return records if not records or are_plain(records) else [record for record in records if self.is_usable(record)]
-
-    def is_usable(self, record: Row) -> bool:
-        """Return whether the fields of a record have the right types; if not, set it aside."""
+    Raises:
+        ArchiveError: one is at it.
+    """
+    file = archive.path / "imports" / tag / "lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as handle:
         try:
-            checked(record)  # type: ignore[type-var]
-        except ValueError as error:
-            self.bad.append(BadRow(str(self.path), 0, str(error), str(record)[:500]))
-            return False
-        return True
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ArchiveError(f"{archive.path}: another process does the same import; wait for it") from error
+        yield
 
-    def is_new(self, task: Task, report: IngestReport) -> bool:
-        """Return whether a task is new; a task with a stored id and different content is set aside."""
-        content = self.archive.content_of(task)
-        stored = self.tasks.setdefault(task.task_id, "")
-        self.tasks[task.task_id] = stored or content
-        if stored and stored != content:
-            reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
-            self.bad.append(BadRow(str(self.path), 0, reason, str(task)[:500]))
-        elif stored:
-            report.added["repeated"] += 1
-        return not stored
 
-    def finish(self, report: IngestReport) -> IngestReport:
-        """Count new records, and write the rows set aside."""
-        counted = census(self.archive, self.tag)
-        report.orphans = counted.orphans
-        report.added.update(attempts=counted.new, repeated=counted.attempts - counted.new)
-        report.bad, report.reasons = len(self.bad), self.bad[:3]
-        if self.bad:
-            write_text(self.rejected, "".join(json.dumps(asdict(row)) + "\n" for row in self.bad))
-            report.rejected = self.rejected
-        return report
+def begin(archive: Archive, job: Job, where: str) -> Job:
+    """Return a job with its number and the stored tasks; it starts over unless the same code began it before.
+
+    An import of the same source and path with another content, or that set too many rows aside, is removed.
+    """
+    plan, reader = job.folder / "plan.json", reader_of(find("source", job.source))
+    begun = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+    old = archive.incomplete(where)
+    if begun.get("reader") != reader or old != job.tag:
+        for tag in {old, job.tag} - {""}:
+            archive.drop(tag)
+            for file in (job.folder.parent / tag).glob("*.json*"):
+                file.unlink()
+        if old not in ("", job.tag):
+            shutil.rmtree(job.folder.parent / old, ignore_errors=True)
+        archive.begin(where, job.tag)
+        begun = {"reader": reader, "number": archive.next_number(*TABLES)}
+        write_text(plan, json.dumps(begun))
+    return replace(job, number=begun["number"], stored=stored_tasks(archive, job.tag))
+
+
+def reader_of(source: Source) -> str:
+    """Return an id of the code that reads a source: of upsolve's version and of the module of ``read``."""
+    file = getattr(sys.modules.get(source.read.__module__), "__file__", None)
+    return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "")
+
+
+def stored_tasks(archive: Archive, tag: str) -> dict[str, str]:
+    """Return the content ids of the stored tasks, but for those of a tag."""
+    stored: dict[str, str] = {}
+    for part in archive.parts("tasks"):
+        if not part.stem.endswith(f"-{tag}"):
+            tasks = (from_row(Task, row) for row in read_part(part).to_pylist())
+            stored |= {task.task_id: archive.content_of(task) for task in tasks}
+    return stored
+
+
+def report_of(archive: Archive, job: Job, journals: Sequence[Journal], rejected: Path) -> IngestReport:
+    """Return the report of a finished import; write the rows set aside into one file."""
+    counted = census(archive, job.tag)
+    report = IngestReport(read=sum(journal.read for journal in journals), bad=sum(journal.bad for journal in journals))
+    report.added.update(
+        tasks=sum(journal.tasks for journal in journals),
+        attempts=counted.new,
+        verdicts=sum(journal.verdicts for journal in journals),
+        repeated=sum(journal.repeated for journal in journals) + counted.attempts - counted.new,
+    )
+    report.orphans = counted.orphans
+    if report.bad:
+        report.rejected = join_files(sorted(job.folder.glob("*.jsonl")), rejected)
+        with rejected.open(encoding="utf-8") as lines:
+            report.reasons = [BadRow(**json.loads(line)) for line in islice(lines, 3)]
+    return report
+
+
+def join_files(files: Iterable[Path], joined: Path) -> Path:
+    """Write the lines of files into one, atomically; return it."""
+    joined.parent.mkdir(exist_ok=True)
+    temporary = joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as out:
+        for file in files:
+            with file.open("rb") as lines:
+                shutil.copyfileobj(lines, out)
+    commit_file(temporary, joined)
+    return joined

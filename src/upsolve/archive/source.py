@@ -1,7 +1,7 @@
 """Importers as records (``docs/extending.md``)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 from upsolve.archive.rows import Row
 
-__all__ = ["Option", "Source", "parse_options"]
+__all__ = ["Option", "Source", "Unit", "parse_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,18 @@ class Option:
     """Type of the value; a ``StrEnum`` lists the words that it may be."""
     help: str
     """Description in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A piece of what a source reads, such as one of many files."""
+
+    path: Path
+    """Path of ``Source.read``."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of ``Source.read`` that replace the given ones."""
+    bytes: int = 0
+    """Size by which units are shared out; 0 for the size of the file ``path``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,9 @@ class Source:
     """Maps the given path to the file or folder; a source may accept names of built-in data."""
     max_rejected: float = 0.01
     """Share of records that may be set aside, [0, 1], unless the user gives another; 1 where that is no sign of a wrong file."""
+    split: Callable[..., Sequence[Unit]] | None = None
+    """``split(path, **options)`` returns units, which workers read in parallel. Reading them in their order yields what ``read`` yields; a
+    task may be in several of them. None if the source must be read as a whole."""
 
 
 def parse_options(owner: str, declared: Sequence[Option], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups
-from upsolve.archive.schema import OLDEST, SCHEMA, TABLES, to_table
+from upsolve.archive.parts import read_part, write_records
+from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
 from upsolve.archive.shipped import SHIPPED, refuse_shipped
 from upsolve.errors import ArchiveError, SchemaError
-from upsolve.files import commit_file, write_text
+from upsolve.files import write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
@@ -143,17 +143,12 @@ class Archive:
 
     def write_part(self, name: str, records: Sequence[Task | Attempt | Verdict], tag: str) -> None:
         """Write one Parquet part, atomically."""
-        table = to_table(name, records)
-        number = 1 + max((int(part.name[:8]) for part in self.parts(name)), default=0)
-        content = content_id(str(table.num_rows), str(records[0]))[:8]
-        final = self.path / name / f"{number:08d}-{content}{tag and '-' + tag}.parquet"
-        temporary = final.with_suffix(".tmp")
-        try:
-            pq.write_table(table, temporary, compression="zstd", dictionary_pagesize_limit=1 << 24)  # tasks share long inputs
-            commit_file(temporary, final)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise ArchiveError(f"{final}: cannot be written: {error}") from error
+        content = content_id(str(len(records)), str(records[0]))[:8]
+        write_records(self.path / name / f"{self.next_number(name):08d}-{content}{tag and '-' + tag}.parquet", records)
+
+    def next_number(self, *names: str) -> int:
+        """Return a number that no part of these tables has, and that is above theirs."""
+        return 1 + max((int(part.name[:8]) for name in names for part in self.parts(name)), default=0)
 
     def drop(self, tag: str) -> None:
         """Remove the parts that were appended under a tag, such as those of an interrupted import."""
@@ -172,14 +167,8 @@ class Archive:
         Raises:
             ArchiveError: a part is damaged: names it and the fix.
         """
-        schema = TABLES[name] if columns is None else pa.schema([TABLES[name].field(column) for column in columns])
-        tables: list[Any] = []
-        for part in self.parts(name):
-            try:
-                tables.append(pq.read_table(part, schema=schema))
-            except (OSError, pa.ArrowException) as error:
-                raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest") from error
-        return pa.concat_tables(tables) if tables else schema.empty_table()
+        tables = [read_part(part, columns) for part in self.parts(name)]
+        return pa.concat_tables(tables) if tables else TABLES[name].empty_table().select(columns or TABLES[name].names)
 
     def column(self, name: str, column: str) -> list[Any]:
         """Return one column of a table, without reading the others."""
@@ -191,7 +180,7 @@ class Archive:
         records: list[Any] = []
         for part in self.parts(name):
             if part.stem.endswith(f"-{tag}"):
-                records += [from_row(KINDS[name], row) for row in pq.read_table(part, schema=TABLES[name]).to_pylist()]
+                records += [from_row(KINDS[name], row) for row in read_part(part).to_pylist()]
         return records
 
     def tasks(self) -> list[Task]:
@@ -246,17 +235,20 @@ class Archive:
         return list(self.meta().get("ingested", []))
 
     def incomplete(self, where: str) -> str:
-        """Return the tag of an import of a source and path that set too many rows aside; empty if there is none."""
+        """Return the tag of an import of a source and path that was stopped or set too many rows aside; empty if there is none."""
         return str(self.meta().get("incomplete", {}).get(where, ""))
 
-    def remember(self, import_id: str, where: str, incomplete_tag: str = "") -> None:
-        """Record a finished import; with its tag, one that the next import of the same source and path replaces."""
+    def begin(self, where: str, tag: str) -> None:
+        """Record an import of a source and path, by its tag, as incomplete."""
         with self.lock():
-            open_ones = {k: tag for k, tag in self.meta().get("incomplete", {}).items() if k != where}
-            if incomplete_tag:
-                self.write_meta(incomplete={**open_ones, where: incomplete_tag})
-            else:
-                self.write_meta(import_id, incomplete=open_ones)
+            self.write_meta(incomplete={**self.meta().get("incomplete", {}), where: tag})
+
+    def remember(self, import_id: str, where: str) -> None:
+        """Record an import as finished."""
+        with self.lock():
+            self.write_meta(
+                import_id, incomplete={k: tag for k, tag in self.meta().get("incomplete", {}).items() if k != where}
+            )
 
     def write_meta(self, *imported: str, incomplete: dict[str, str] | None = None) -> None:
         """Record imports, and the current schema version; nothing is written if nothing changes."""

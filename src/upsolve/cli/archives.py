@@ -44,7 +44,7 @@ def ingest(
     ] = None,
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
-    """Import tasks, attempts and recorded verdicts. An interrupted import starts over, and nothing is stored twice."""
+    """Import tasks, attempts and recorded verdicts. One that was stopped goes on where it was, and nothing is stored twice."""
     if sources:
         list_records("source", "path")
         return
@@ -59,7 +59,7 @@ def ingest(
             create_archive(archive),
             source,
             path,
-            on_rows=lambda n: progress("rows", n, n),
+            on_progress=progress,
             max_rejected=max_rejected,
             **options,
         )

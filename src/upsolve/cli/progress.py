@@ -1,5 +1,6 @@
 """Progress of a command on standard error: bars on a terminal, otherwise a line every ``EVERY_SECONDS``."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -60,8 +61,8 @@ def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], 
 
 
 def stage_name(stage: str) -> str:
-    """Return a stage without the metric that may follow its name."""
-    return stage.split(": entropy")[0]
+    """Return a stage without the number that may follow its name: ``train: entropy 0.52``, ``rows: 20,000``."""
+    return re.sub(r": (entropy )?[\d.,]+$", "", stage)
 
 
 def to_stderr(line: str) -> None:

@@ -1,0 +1,234 @@
+"""The shares of an import. A share is some units of a source; its records are stored in batches, and every batch is recorded in a journal.
+
+    imports/<tag>/00003.json            what share 3 has stored, replaced after each batch
+    imports/<tag>/00003.00001.jsonl     rows of its batch 1 that were set aside
+    attempts/00000042-00003.00001-<tag>.parquet      its attempts; 42 is the number of the import
+
+A part's name is that of its share and batch, so the order of the parts is that of the source, whichever worker wrote them when. A share that
+was stopped reads its units again from their start, passes over the rows that the journal counts, and goes on with the next batch.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from upsolve.archive.parts import write_records
+from upsolve.archive.rows import BadRow, Row
+from upsolve.archive.schema import TABLES
+from upsolve.archive.source import Source, Unit
+from upsolve.archive.store import Archive
+from upsolve.files import write_text
+from upsolve.plugins import find
+from upsolve.records import are_plain, checked
+from upsolve.types import Attempt, Task, Verdict
+
+__all__ = ["Job", "Journal", "import_share", "other_content"]
+
+BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
+"""Most records, and characters of tests and programs, that are written together and until then held in memory."""
+R = TypeVar("R", Task, Attempt, Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An import, as each of its workers needs it."""
+
+    archive: Path
+    """Folder of the archive."""
+    source: str | Source
+    """Source, or its name."""
+    options: Mapping[str, Any]
+    """Its options."""
+    tag: str
+    """Hexadecimal digits in the names of the parts."""
+    number: int = 0
+    """Number with which the names of the parts begin."""
+    stored: Mapping[str, str] = field(default_factory=dict[str, str])
+    """``task_id`` -> content id of the tasks that other imports have stored."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the journals."""
+        return self.archive / "imports" / self.tag
+
+    def stem(self, share: int, batch: int) -> str:
+        """Return the name of the parts of a batch, without its ending."""
+        return f"{self.number:08d}-{share:05d}.{batch:05d}-{self.tag}"
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a share has stored."""
+
+    read: int = 0
+    """Rows read."""
+    batches: int = 0
+    """Batches stored."""
+    checksum: int = 0
+    """CRC-32 of the rows read: if the source yields others when it is read again, the share starts over."""
+    tasks: int = 0
+    """New tasks stored."""
+    verdicts: int = 0
+    """Verdicts stored."""
+    repeated: int = 0
+    """Tasks that were known before."""
+    bad: int = 0
+    """Rows set aside."""
+    done: bool = False
+    """True if all units have been read."""
+
+
+def import_share(job: Job, share: int, units: Sequence[Unit], on_rows: Callable[[int], None] | None = None) -> Journal:
+    """Store the records of a share, from where it was stopped.
+
+    Args:
+        job: the import.
+        share: number of the share.
+        units: what it reads.
+        on_rows: called after each batch with the number of rows that the share has read.
+    """
+    file = job.folder / f"{share:05d}.json"
+    journal = Journal(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Journal()
+    if journal.done:
+        return journal
+    writer = Writer(job, share, journal, units[0].path)
+    rows = rows_of(job, units)
+    if not writer.skip(rows):
+        writer, rows = Writer(job, share, Journal(), units[0].path), rows_of(job, units)
+    writer.drop_unrecorded()
+    while batch := writer.take(rows):
+        writer.store(batch)
+        write_text(file, json.dumps(asdict(writer.journal)))
+        if on_rows:
+            on_rows(writer.journal.read)
+    writer.journal.done = True
+    write_text(file, json.dumps(asdict(writer.journal)))
+    return writer.journal
+
+
+def rows_of(job: Job, units: Sequence[Unit]) -> Iterator[Row]:
+    """Yield the records of units."""
+    source: Source = find("source", job.source)
+    for unit in units:
+        yield from source.read(unit.path, **{**job.options, **unit.options})
+
+
+def checksum_of(checksum: int, row: Row) -> int:
+    """Return the CRC-32 of rows, given that of the rows before."""
+    if isinstance(row, Task):
+        text = f"{row.task_id}\n{row.prompt}"
+    elif isinstance(row, Attempt):
+        text = f"{row.task_id}\n{row.code}"
+    else:
+        text = f"{row.attempt_id}\n{row.status}" if isinstance(row, Verdict) else f"{row.line}\n{row.reason}"
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"), checksum)
+
+
+def characters_of(row: Row) -> int:
+    """Return the number of characters of a task's tests or of an attempt's program; 0 for others, and for fields of a wrong type."""
+    try:
+        if isinstance(row, Task):
+            return sum(len(test.input) + len(test.expected) for test in row.tests)
+        return len(row.code) if isinstance(row, Attempt) else 0
+    except (TypeError, AttributeError):
+        return 0
+
+
+def other_content(path: Path, task: Task) -> BadRow:
+    """Return a task whose id is stored with different content, set aside."""
+    reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
+    return BadRow(str(path), 0, reason, str(task)[:500])
+
+
+class Writer:
+    """Stores the records of a share."""
+
+    def __init__(self, job: Job, share: int, journal: Journal, path: Path) -> None:
+        """Set import, number of the share, what it has stored, and the path that messages name."""
+        self.job, self.share, self.journal, self.path = job, share, journal, path
+        self.tasks = dict[str, str]()
+        self.bad: list[BadRow] = []
+
+    def skip(self, rows: Iterator[Row]) -> bool:
+        """Pass over the rows that are stored; return whether they are the same as when they were stored."""
+        checksum, read = 0, 0
+        for row in islice(rows, self.journal.read):
+            checksum, read = checksum_of(checksum, row), read + 1
+            if isinstance(row, Task) and self.is_usable(row):
+                self.tasks.setdefault(row.task_id, Archive.content_of(row))
+        return (checksum, read) == (self.journal.checksum, self.journal.read)
+
+    def drop_unrecorded(self) -> None:
+        """Remove what was written after the last entry of the journal."""
+        start = f"{self.job.number:08d}-{self.share:05d}."
+        for name in TABLES:
+            for part in (self.job.archive / name).glob(f"{start}*-{self.job.tag}.*"):
+                if part.suffix == ".tmp" or int(part.name[len(start) :][:5]) >= self.journal.batches:
+                    part.unlink()
+        for file in self.job.folder.glob(f"{self.share:05d}.*.jsonl"):
+            if int(file.name[6:11]) >= self.journal.batches:
+                file.unlink()
+
+    def take(self, rows: Iterator[Row]) -> list[Row]:
+        """Read the rows of the next batch."""
+        batch, size = list[Row](), 0
+        for row in rows:
+            batch.append(row)
+            size += characters_of(row)
+            if len(batch) >= BATCH or size >= BATCH_CHARACTERS:
+                break
+        return batch
+
+    def store(self, batch: Sequence[Row]) -> None:
+        """Write a batch, without tasks that are stored already, and count it in the journal."""
+        self.bad = [row for row in batch if isinstance(row, BadRow)]
+        tasks = self.usable([row for row in batch if isinstance(row, Task)])
+        attempts = self.usable([row for row in batch if isinstance(row, Attempt)])
+        verdicts = self.usable([row for row in batch if isinstance(row, Verdict)])
+        old = self.journal
+        fresh = [row for row in tasks if self.is_new(row)]
+        stem = self.job.stem(self.share, old.batches)
+        for name, records in (("tasks", fresh), ("attempts", attempts), ("verdicts", verdicts)):
+            if records:
+                write_records(self.job.archive / name / f"{stem}.parquet", records)
+        if self.bad:
+            lines = (json.dumps(asdict(row)) + "\n" for row in self.bad)
+            write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.jsonl", "".join(lines))
+        self.journal = replace(
+            old,
+            read=old.read + len(batch),
+            batches=old.batches + 1,
+            checksum=reduce(checksum_of, batch, old.checksum),
+            tasks=old.tasks + len(fresh),
+            verdicts=old.verdicts + len(verdicts),
+            bad=old.bad + len(self.bad),
+        )
+
+    def usable(self, records: list[R]) -> list[R]:
+        """Return the records whose fields have the right types; the others are set aside."""
+        return records if not records or are_plain(records) else [record for record in records if self.is_usable(record)]
+
+    def is_usable(self, record: Row) -> bool:
+        """Return whether the fields of a record have the right types; if not, set it aside."""
+        try:
+            checked(record)  # type: ignore[type-var]
+        except ValueError as error:
+            self.bad.append(BadRow(str(self.path), 0, str(error), str(record)[:500]))
+            return False
+        return True
+
+    def is_new(self, task: Task) -> bool:
+        """Return whether a task is new; a task with a stored id and different content is set aside."""
+        content = Archive.content_of(task)
+        stored = self.job.stored.get(task.task_id) or self.tasks.get(task.task_id)
+        self.tasks.setdefault(task.task_id, content)
+        if stored and stored != content:
+            self.bad.append(other_content(self.path, task))
+        elif stored:
+            self.journal.repeated += 1
+        return not stored

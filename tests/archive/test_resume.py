@@ -1,0 +1,187 @@
+"""Imports that were stopped: they go on, and store nothing twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from upsolve.archive import importing
+from upsolve.archive.ingest import ingest
+from upsolve.archive.schema import TABLES
+from upsolve.archive.source import Source
+from upsolve.archive.store import Archive
+from upsolve.errors import ArchiveError, SourceError
+from upsolve.types import Attempt, Status, Task, Verdict
+
+IMPORT = """
+import sys
+from upsolve.archive import importing
+from upsolve.archive.ingest import ingest
+from upsolve.archive.store import Archive
+
+if __name__ == "__main__":
+    importing.BATCH = 40
+    source, path, archive, *workers = sys.argv[1:]
+    ingest(Archive.create(archive), source, path, max_rejected=1)
+"""
+
+
+def write_rows(file, tasks, attempts):
+    rows = []
+    for task in range(tasks):
+        rows.append({"kind": "task", "task_id": f"t{task}", "prompt": f"do {task}"})
+        attempt = {"kind": "attempt", "task_id": f"t{task}", "status": "passed"}
+        rows += [{**attempt, "code": f"print({task}, {number})"} for number in range(attempts)]
+        rows.append({"kind": "song", "task_id": f"t{task}"})
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return len(rows)
+
+
+def stored(archive):
+    return {name: archive.table(name).to_pylist() for name in TABLES}
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(importing, "BATCH", 40)
+
+
+def stopping(stop_at, words="print"):
+    """A source of two hundred attempts that stops at one of them."""
+
+    def read(path):
+        yield Task("t", "do")
+        for number in range(200):
+            if number == stop_at:
+                raise SourceError(f"{path}: stopped")
+            attempt = Attempt("t", f"{words}({number})")
+            yield attempt
+            yield Verdict(attempt.attempt_id, Status.PASSED, judge="recorded:test")
+
+    return Source(read, "a path")
+
+
+def stop(archive, path, *given):
+    with pytest.raises(SourceError, match="stopped"):
+        ingest(archive, stopping(*given), path)
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "in").write_text("one")
+    return tmp_path / "in"
+
+
+def kill_after_parts(words, folder, parts):
+    """Start an import in its own process group, and kill all of it when the archive has this many parts; False if it ended before."""
+    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            if len([*folder.glob("*/*.parquet")]) >= parts:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return True
+            time.sleep(0.001)
+    return False
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_import_that_is_killed_again_and_again_stores_what_one_without_interruption_stores(tmp_path):
+    count = write_rows(tmp_path / "in.jsonl", 10, 60)
+    whole = Archive.create(tmp_path / "whole")
+    report = ingest(whole, "jsonl", tmp_path / "in.jsonl", max_rejected=1)
+    assert report.read == count + 10 * 60 and report.bad == 10
+    (tmp_path / "import.py").write_text(IMPORT)
+    words = [sys.executable, str(tmp_path / "import.py"), "jsonl", str(tmp_path / "in.jsonl"), str(tmp_path / "killed")]
+    kills, parts, draw = 0, 0, random.Random(0)
+    while kill_after_parts(words, tmp_path / "killed", parts := parts + draw.randrange(10, 30)):
+        kills += 1
+    assert kills >= 3
+    killed = Archive(tmp_path / "killed")
+    assert stored(killed) == stored(whole)
+    assert [part.name for part in killed.parts("attempts")] == [part.name for part in whole.parts("attempts")]
+    assert killed.meta() == whole.meta() and not [*killed.path.glob("imports/*")]
+    assert [file.read_bytes() for file in killed.path.glob("rejected/*")] == [
+        file.read_bytes().replace(b"whole", b"killed") for file in whole.path.glob("rejected/*")
+    ]
+    assert ingest(killed, "jsonl", tmp_path / "in.jsonl").known and not [*killed.path.glob("imports/*")]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_what_was_stored_is_not_stored_again_and_the_report_counts_all_of_it(tmp_path, file):
+    archive = Archive.create(tmp_path / "archive")
+    stop(archive, file, 100)
+    before = {part: part.stat().st_mtime_ns for part in archive.parts("attempts")}
+    assert len(before) == 5
+    (archive.path / "attempts" / next(iter(before)).name).with_suffix(".1.tmp").touch()  # of a process that was killed
+    report = ingest(archive, stopping(200), file)
+    assert report.added == {"tasks": 1, "attempts": 200, "verdicts": 200, "repeated": 0} and report.read == 401
+    assert before.items() <= {part: part.stat().st_mtime_ns for part in archive.parts("attempts")}.items()
+    assert len(archive.table("attempts")) == 200 and not [*archive.path.glob("*/*.tmp")]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_part_without_an_entry_in_the_journal_is_written_again(tmp_path, file, monkeypatch):
+    """Killed after the parts of a batch were written, and before its entry."""
+    archive, entries = Archive.create(tmp_path / "archive"), []
+    write = importing.write_text
+
+    def write_twice(file, text):
+        entries.append(file)
+        if len(entries) == 3:
+            raise KeyboardInterrupt
+        write(file, text)
+
+    monkeypatch.setattr(importing, "write_text", write_twice)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(archive, stopping(200), file)
+    assert len(archive.parts("attempts")) == 3
+    ingest(archive, stopping(200), file)
+    assert [row["code"] for row in archive.table("attempts").to_pylist()] == [f"print({number})" for number in range(200)]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_source_that_yields_other_rows_starts_over(tmp_path, file):
+    archive = Archive.create(tmp_path / "archive")
+    stop(archive, file, 100)
+    ingest(archive, stopping(200, "say"), file)
+    assert {attempt.code for attempt in archive.attempts()} == {f"say({number})" for number in range(200)}
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_other_code_of_the_reader_starts_over(tmp_path, file, monkeypatch):
+    archive = Archive.create(tmp_path / "archive")
+    stop(archive, file, 100)
+    monkeypatch.setattr("upsolve.archive.ingest.__version__", "9.9")
+    stop(archive, file, 50)
+    assert len(archive.table("attempts")) < 50
+    ingest(archive, stopping(200), file)
+    assert len(archive.table("attempts")) == 200
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_file_that_is_mended_after_an_interruption_takes_its_place(tmp_path, file):
+    archive = Archive.create(tmp_path / "archive")
+    stop(archive, file, 100)
+    file.write_text("two")
+    stop(archive, file, 50)
+    file.write_text("three")
+    ingest(archive, stopping(200), file)
+    assert len(archive.table("attempts")) == 200 and len(archive.table("tasks")) == 1
+    assert "incomplete" not in archive.meta() and not [*archive.path.glob("imports/*")]
+
+
+def test_two_processes_do_not_do_the_same_import(tmp_path, file):
+    archive = Archive.create(tmp_path / "archive")
+
+    def read(path):
+        with pytest.raises(ArchiveError, match="another process"):
+            ingest(archive, source, path)
+        yield Task("t", "do")
+
+    source = Source(read, "a path")
+    assert ingest(archive, source, file).added["tasks"] == 1
