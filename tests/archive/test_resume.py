@@ -1,34 +1,17 @@
 """Imports that were stopped: they go on, and store nothing twice."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
+from killing import import_words, kill_after_parts, stored
 
 from upsolve.archive import importing
 from upsolve.archive.ingest import ingest
-from upsolve.archive.schema import TABLES
 from upsolve.archive.source import Source
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
-
-IMPORT = """
-import sys
-from upsolve.archive import importing
-from upsolve.archive.ingest import ingest
-from upsolve.archive.store import Archive
-
-if __name__ == "__main__":
-    importing.BATCH = 40
-    source, path, archive, *workers = sys.argv[1:]
-    ingest(Archive.create(archive), source, path, max_rejected=1)
-"""
 
 
 def write_rows(file, tasks, attempts):
@@ -40,10 +23,6 @@ def write_rows(file, tasks, attempts):
         rows.append({"kind": "song", "task_id": f"t{task}"})
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return len(rows)
-
-
-def stored(archive):
-    return {name: archive.table(name).to_pylist() for name in TABLES}
 
 
 @pytest.fixture
@@ -77,26 +56,13 @@ def file(tmp_path):
     return tmp_path / "in"
 
 
-def kill_after_parts(words, folder, parts):
-    """Start an import in its own process group, and kill all of it when the archive has this many parts; False if it ended before."""
-    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            if len([*folder.glob("*/*.parquet")]) >= parts:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                return True
-            time.sleep(0.001)
-    return False
-
-
 @pytest.mark.usefixtures("small_batches")
 def test_an_import_that_is_killed_again_and_again_stores_what_one_without_interruption_stores(tmp_path):
     count = write_rows(tmp_path / "in.jsonl", 10, 60)
     whole = Archive.create(tmp_path / "whole")
     report = ingest(whole, "jsonl", tmp_path / "in.jsonl", max_rejected=1)
     assert report.read == count + 10 * 60 and report.bad == 10
-    (tmp_path / "import.py").write_text(IMPORT)
-    words = [sys.executable, str(tmp_path / "import.py"), "jsonl", str(tmp_path / "in.jsonl"), str(tmp_path / "killed")]
+    words = import_words(tmp_path, "jsonl", tmp_path / "in.jsonl", tmp_path / "killed")
     kills, parts, draw = 0, 0, random.Random(0)
     while kill_after_parts(words, tmp_path / "killed", parts := parts + draw.randrange(10, 30)):
         kills += 1

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -16,11 +16,13 @@ from typing import Any
 
 from upsolve import __version__
 from upsolve.archive.census import census
-from upsolve.archive.importing import Job, Journal, import_share
+from upsolve.archive.importing import Job, Journal
 from upsolve.archive.parts import read_part
 from upsolve.archive.rows import BadRow
 from upsolve.archive.schema import TABLES
-from upsolve.archive.source import Source, Unit, parse_options
+from upsolve.archive.settling import Settled, settle
+from upsolve.archive.shares import import_shares, shares_of
+from upsolve.archive.source import Source, parse_options
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.files import commit_file, write_text
@@ -30,9 +32,6 @@ from upsolve.records import from_row
 from upsolve.types import Task, content_id
 
 __all__ = ["IngestReport", "ingest"]
-
-SHARES, SHARE_BYTES = 256, 1 << 20
-"""Most shares into which an import is divided, and their smallest size."""
 
 
 @dataclass
@@ -109,6 +108,7 @@ def ingest(
     source: str | Source,
     path: str | Path,
     *,
+    workers: int = 1,
     on_progress: OnProgress = no_progress,
     max_rejected: float | None = None,
     **options: Any,
@@ -119,6 +119,8 @@ def ingest(
         archive: the archive to add to.
         source: a name in ``upsolve.archive.sources.registry.SOURCES``, ``package.module:attribute``, or the record itself.
         path: file or folder.
+        workers: processes that read a source of several files, or CodeNet's tree, at the same time (``Source.split``). The archive is the
+            same with any number.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
         max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
             None: that of the source.
@@ -127,12 +129,7 @@ def ingest(
     Raises:
         SourceError: unknown source or option, or the path is not what the source needs.
     """
-    label = source.replace(".py:", ":") if isinstance(source, str) else f"{source.read.__module__}.{source.read.__qualname__}"
-    try:
-        record: Source = find("source", label if isinstance(source, str) else source)
-        values = parse_options(f"source {label}", record.options, options)
-    except ValueError as error:
-        raise SourceError(str(error)) from error
+    label, record, values = find_source(source, options)
     place = record.locate(Path(path))
     name = import_id(label, place, values)
     tag, where = content_id(name), content_id(label, str(place.resolve()), json.dumps(sorted(values.items())))
@@ -143,8 +140,10 @@ def ingest(
             shutil.rmtree(job.folder)
             return IngestReport(known=True)
         job = begin(archive, job, where)
-        journals = import_shares(job, shares, on_progress)
-        report = report_of(archive, job, journals, archive.path / "rejected" / f"{name.replace(':', '-')}.jsonl")
+        journals = import_shares(job, shares, workers=workers, on_progress=on_progress)
+        report = report_of(archive, job, journals, settle(job, place) if len(shares) > 1 else Settled({}))
+        if report.bad:
+            report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
         report.too_many = report.bad > (record.max_rejected if max_rejected is None else max_rejected) * report.read
         if not report.too_many:
             archive.remember(name, where)
@@ -152,33 +151,14 @@ def ingest(
     return report
 
 
-def import_shares(job: Job, shares: Sequence[Sequence[Unit]], on_progress: OnProgress) -> list[Journal]:
-    """Import shares one after the other."""
-    journals: list[Journal] = []
-
-    def report(read: int = 0) -> None:
-        rows = sum(journal.read for journal in journals) + read
-        on_progress(f"rows: {rows:,}", len(journals), len(shares))
-
-    for number, units in enumerate(shares):
-        journals.append(import_share(job, number, units, report))
-        report()
-    return journals
-
-
-def shares_of(source: Source, path: Path, options: Mapping[str, Any]) -> list[list[Unit]]:
-    """Return the units of a source in their order, in shares of about equal size: ``SHARE_BYTES``, or more if they would be too many."""
-    units = source.split(path, **options) if source.split else [Unit(path, bytes=1)]
-    sizes = [unit.bytes or unit.path.stat().st_size for unit in units]
-    limit = max(SHARE_BYTES, sum(sizes) // SHARES)
-    shares, filled = [list[Unit]()], 0
-    for unit, size in zip(units, sizes, strict=True):
-        if filled >= limit:
-            shares.append([])
-            filled = 0
-        shares[-1].append(unit)
-        filled += size
-    return shares
+def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:
+    """Return the name of a source, the source, and options with values of its types; SourceError if there is no such source or option."""
+    label = source.replace(".py:", ":") if isinstance(source, str) else f"{source.read.__module__}.{source.read.__qualname__}"
+    try:
+        record: Source = find("source", label if isinstance(source, str) else source)
+        return label, record, parse_options(f"source {label}", record.options, options)
+    except ValueError as error:
+        raise SourceError(str(error)) from error
 
 
 @contextmanager
@@ -235,31 +215,28 @@ def stored_tasks(archive: Archive, tag: str) -> dict[str, str]:
     return stored
 
 
-def report_of(archive: Archive, job: Job, journals: Sequence[Journal], rejected: Path) -> IngestReport:
-    """Return the report of a finished import; write the rows set aside into one file."""
+def report_of(archive: Archive, job: Job, journals: Sequence[Journal], settled: Settled) -> IngestReport:
+    """Return the counts of a finished import."""
     counted = census(archive, job.tag)
-    report = IngestReport(read=sum(journal.read for journal in journals), bad=sum(journal.bad for journal in journals))
-    report.added.update(
-        tasks=sum(journal.tasks for journal in journals),
+    added = Counter(
+        tasks=sum(journal.tasks for journal in journals) - settled.repeated - settled.bad,
         attempts=counted.new,
         verdicts=sum(journal.verdicts for journal in journals),
-        repeated=sum(journal.repeated for journal in journals) + counted.attempts - counted.new,
+        repeated=sum(journal.repeated for journal in journals) + settled.repeated + counted.attempts - counted.new,
     )
-    report.orphans = counted.orphans
-    if report.bad:
-        report.rejected = join_files(sorted(job.folder.glob("*.jsonl")), rejected)
-        with rejected.open(encoding="utf-8") as lines:
-            report.reasons = [BadRow(**json.loads(line)) for line in islice(lines, 3)]
-    return report
+    bad = sum(journal.bad for journal in journals) + settled.bad
+    return IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans)
 
 
-def join_files(files: Iterable[Path], joined: Path) -> Path:
-    """Write the lines of files into one, atomically; return it."""
+def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
+    """Write the rows that were set aside, which each batch has in its own file, into one file; return it and the first three rows."""
+    joined = job.archive / "rejected" / name
     joined.parent.mkdir(exist_ok=True)
     temporary = joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as out:
-        for file in files:
+        for file in sorted(job.folder.glob("*.jsonl")):
             with file.open("rb") as lines:
                 shutil.copyfileobj(lines, out)
     commit_file(temporary, joined)
-    return joined
+    with joined.open(encoding="utf-8") as lines:
+        return joined, [BadRow(**json.loads(line)) for line in islice(lines, 3)]

@@ -7,9 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.rows import Row
+from upsolve.archive.rows import Row, data_files
 
-__all__ = ["Option", "Source", "Unit", "parse_options"]
+__all__ = ["Option", "Source", "Unit", "parse_options", "split_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class Source:
     split: Callable[..., Sequence[Unit]] | None = None
     """``split(path, **options)`` returns units, which workers read in parallel. Reading them in their order yields what ``read`` yields; a
     task may be in several of them. None if the source must be read as a whole."""
+
+
+def split_files(path: Path, **_options: Any) -> list[Unit]:
+    """Return a unit for each file of rows in a folder (``data_files``), as ``Source.split``."""
+    return [Unit(file) for file in data_files(path)]
 
 
 def parse_options(owner: str, declared: Sequence[Option], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,9 @@ def ingest(
         float | None,
         typer.Option(help="Largest share of rejected records, by default 0.01 for most sources; above it, the exit code is 1."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes that read sources of several files; 0: one per usable core.")
+    ] = 0,
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
     """Import tasks, attempts and recorded verdicts. One that was stopped goes on where it was, and nothing is stored twice."""
@@ -52,6 +55,7 @@ def ingest(
         raise typer.BadParameter("ingest needs SOURCE PATH ARCHIVE")
     from upsolve.archive.ingest import ingest as read_in
     from upsolve.archive.store import create_archive
+    from upsolve.verify.resources import usable_cores
 
     options = options_of(option, context)
     with bars() as progress:
@@ -59,6 +63,7 @@ def ingest(
             create_archive(archive),
             source,
             path,
+            workers=workers or usable_cores(),
             on_progress=progress,
             max_rejected=max_rejected,
             **options,

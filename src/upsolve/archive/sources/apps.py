@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rows import BadRow, Row, build_each, data_files, rows_of_file
-from upsolve.archive.source import Source
+from upsolve.archive.source import Source, Unit
 from upsolve.archive.sources.problems import (
     as_list,
     build_alone,
@@ -29,6 +29,8 @@ from upsolve.types import Status, Task
 __all__ = ["PLUS", "SOURCE", "read", "read_plus"]
 
 FILES = ("input_output.json", "solutions.json", "metadata.json", "starter_code.py")
+PROBLEM_BYTES = 1 << 16
+"""Size of a problem's folder, about."""
 TAKEN = {"id", "problem_id", "name", "question", "description", "solutions", "input_output", "starter_code", "difficulty"}
 TAKEN_PLUS = TAKEN | {
     "prompt",
@@ -48,13 +50,22 @@ def read(path: Path) -> Iterator[Row]:
     Raises:
         SourceError: the path holds neither folders with question.txt nor files of rows.
     """
-    if path.is_dir() and (problems := sorted(path.rglob("question.txt"))):
-        for question in problems:
-            folder = question.parent
-            yield from build_each(folder, folder_rows(folder), partial(records_of, split=split_of(folder)))
-        return
-    for file in data_files(path):
-        yield from build_alone(file, partial(records_of, split=split_of(file)))
+    for part in pieces(path):
+        if part.is_dir():
+            yield from build_each(part, folder_rows(part), partial(records_of, split=split_of(part)))
+        else:
+            yield from build_alone(part, partial(records_of, split=split_of(part)))
+
+
+def pieces(path: Path) -> list[Path]:
+    """Return the folders of problems or, if there are none, the files of rows."""
+    folders = sorted(question.parent for question in path.rglob("question.txt")) if path.is_dir() else []
+    return folders or data_files(path)
+
+
+def split(path: Path) -> list[Unit]:
+    """Return the problems or files as units."""
+    return [Unit(part, bytes=PROBLEM_BYTES if part.is_dir() else 0) for part in pieces(path)]
 
 
 def folder_rows(folder: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -187,6 +198,8 @@ def plus_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
 
 
 SOURCE = Source(
-    read, "the folder APPS, a folder or file of its rows (.jsonl, .parquet), or a .jsonl with sample_io and test_list"
+    read,
+    "the folder APPS, a folder or file of its rows (.jsonl, .parquet), or a .jsonl with sample_io and test_list",
+    split=split,
 )
 PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows")

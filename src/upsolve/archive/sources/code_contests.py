@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rows import Row, data_files
-from upsolve.archive.source import Option, Source
+from upsolve.archive.source import Option, Source, split_files
 from upsolve.archive.sources.problems import build_alone, extra_of, recorded, split_of, stdio_tests, uses_numpy
 from upsolve.types import Status, Task
 
@@ -99,4 +99,5 @@ SOURCE = Source(
         ),
         Option("most", int, "solutions kept per problem, outcome and language (default: 0, all)"),
     ),
+    split=split_files,
 )

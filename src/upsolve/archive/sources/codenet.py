@@ -7,11 +7,13 @@ import csv
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 from upsolve.archive.rows import BadRow, Row
-from upsolve.archive.source import Option, Source
+from upsolve.archive.source import Option, Source, Unit
 from upsolve.archive.sources.problems import extra_of
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
@@ -126,28 +128,48 @@ def samples(html: str) -> tuple[TestCase, ...]:
     return tuple(TestCase(TestKind.STDIO, a, b) for a, b in zip(texts["input"], texts["output"], strict=True))
 
 
-def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRECT) -> Iterator[Row]:
+def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRECT, problem: str = "") -> Iterator[Row]:
     """Yield every problem with its submissions in one language.
 
     Args:
         path: the folder Project_CodeNet.
         language: as CodeNet spells it; ``all`` (or empty) for every language.
         most_correct: accepted submissions kept per problem, the first ones of its CSV.
+        problem: only this problem, such as ``p00001``; empty for all.
 
     Raises:
         SourceError: files of CodeNet's layout are missing; names them.
     """
-    problems = path / "metadata" / "problem_list.csv"
-    if not problems.is_file() or not (path / "data").is_dir():
-        raise SourceError(f"{path}: not in Project CodeNet's layout: needs metadata/problem_list.csv and data/")
     language = "" if language == "all" else language
-    with problems.open(encoding="utf-8", newline="") as rows:
-        for row in csv.DictReader(rows):
-            yield problem(path, row, language)
+    for row in listed(path):
+        if problem in ("", row["id"]):
+            yield task_of(path, row, language)
             yield from submissions(path, row["id"], language, most_correct)
 
 
-def problem(path: Path, row: dict[str, str], language: str) -> Task:
+def listed(path: Path) -> list[dict[str, str]]:
+    """Return the rows of problem_list.csv; SourceError if files of CodeNet's layout are missing."""
+    problems = path / "metadata" / "problem_list.csv"
+    if not problems.is_file() or not (path / "data").is_dir():
+        raise SourceError(f"{path}: not in Project CodeNet's layout: needs metadata/problem_list.csv and data/")
+    return read_list(problems, problems.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def read_list(problems: Path, _mtime_ns: int) -> list[dict[str, str]]:
+    """Read problem_list.csv; once for all units."""
+    with problems.open(encoding="utf-8", newline="") as rows:
+        return [*csv.DictReader(rows)]
+
+
+def split(path: Path, *, problem: str = "", **_options: Any) -> list[Unit]:
+    """Return a unit for each problem, as large as its list of submissions."""
+    names = [row["id"] for row in listed(path) if problem in ("", row["id"])]
+    lists = {name: path / "metadata" / f"{name}.csv" for name in names}
+    return [Unit(path, {"problem": name}, file.stat().st_size if file.is_file() else 1) for name, file in lists.items()]
+
+
+def task_of(path: Path, row: dict[str, str], language: str) -> Task:
     """Build a task from its row in problem_list.csv and its HTML statement."""
     file = path / "problem_descriptions" / f"{row['id']}.html"
     html = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
@@ -232,5 +254,7 @@ SOURCE = Source(
     (
         Option("language", str, "language as CodeNet spells it, or all (default: Python)"),
         Option("most_correct", int, f"accepted submissions kept per problem (default: {MOST_CORRECT})"),
+        Option("problem", str, "only this problem, such as p00001"),
     ),
+    split=split,
 )

@@ -10,7 +10,7 @@ from typing import Any
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.outcome import recorded_verdict
 from upsolve.archive.rows import Row, build_each, code_in, data_files, rows_of_file
-from upsolve.archive.source import Source
+from upsolve.archive.source import Source, split_files
 from upsolve.archive.sources.problems import as_list, extra_of, split_of
 from upsolve.archive.sources.unit_tests import imports_of, packages_in, pytest_tests
 from upsolve.types import Attempt, Task
@@ -114,5 +114,5 @@ def with_verdict(attempt: Attempt, correct: str) -> Iterator[Row]:
         yield verdict
 
 
-SOURCE = Source(read, "a folder or file of OpenCodeInstruct's rows (.parquet, .jsonl)")
-KODCODE = Source(read_kodcode, "a folder or file of KodCode's rows (.parquet, .jsonl)")
+SOURCE = Source(read, "a folder or file of OpenCodeInstruct's rows (.parquet, .jsonl)", split=split_files)
+KODCODE = Source(read_kodcode, "a folder or file of KodCode's rows (.parquet, .jsonl)", split=split_files)

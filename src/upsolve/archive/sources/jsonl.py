@@ -7,19 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
-from upsolve.archive.rows import Row, build_each, code_in, json_lines
-from upsolve.archive.source import Source
+from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
+from upsolve.archive.source import Source, Unit
 from upsolve.records import KINDS, from_row
 from upsolve.types import Attempt, Task
 
 __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:jsonl"
+SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yield the records of a file."""
-    return build_each(path, json_lines(path), partial(records_of, ids={}))
+    """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
+    for file in data_files(path, suffixes=SUFFIXES):
+        yield from build_each(file, json_lines(file), partial(records_of, ids={}))
+
+
+def split(path: Path) -> list[Unit]:
+    """Return the files as units."""
+    return [Unit(file) for file in data_files(path, suffixes=SUFFIXES)]
 
 
 def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
@@ -63,4 +70,4 @@ def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict
     return {**known, "extra": json.dumps(others)} if others else known
 
 
-SOURCE = Source(read, "a .jsonl or .jsonl.gz file of upsolve's records")
+SOURCE = Source(read, "a .jsonl or .jsonl.gz file of upsolve's records, or a folder of such files", split=split)

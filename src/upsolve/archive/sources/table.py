@@ -13,8 +13,8 @@ from typing import Any
 
 from upsolve.archive.asserts import Names, parse_asserts
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
-from upsolve.archive.rows import BadRow, Row, build_each, code_in, json_lines, parquet_rows
-from upsolve.archive.source import Option, Source
+from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files, json_lines, parquet_rows
+from upsolve.archive.source import Option, Source, Unit
 from upsolve.errors import SourceError
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
@@ -136,17 +136,21 @@ def lines(value: Any) -> str:
 
 
 def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
-    """Yield the records of a file.
+    """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
     Args:
         path: ``.jsonl``, ``.jsonl.gz``, ``.csv``, ``.tsv`` or ``.parquet``.
-        name: prefix of task ids; default: the file's name.
+        name: prefix of task ids; default: the name of the file or folder.
         columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status);
             columns given here override those of the map.
 
     Raises:
         SourceError: the file or the map cannot be read.
     """
+    if path.is_dir():
+        for unit in split(path, name=name):
+            yield from read(unit.path, **{**columns, **unit.options})
+        return
     file = columns.pop("map", "")
     plan = read_map(Path(file)) if file else {}
     named = {**plan.get("columns", {}), **columns}
@@ -156,7 +160,13 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
     except ValueError as error:
         raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
     reader = Reader(mapped, name or path.name.partition(".")[0], words)
-    return build_each(path, rows(path), reader.records)
+    yield from build_each(path, rows(path), reader.records)
+
+
+def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
+    """Return the files as units; the tasks of a folder's files are named after the folder."""
+    files = data_files(path, suffixes=(".jsonl", ".jsonl.gz", ".csv", ".tsv", ".parquet"))
+    return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
 
 
 def read_map(file: Path) -> dict[str, Any]:
@@ -199,10 +209,11 @@ def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any] |
 
 SOURCE = Source(
     read,
-    "a .jsonl, .csv, .tsv or .parquet file with one attempt per row",
+    "a .jsonl, .csv, .tsv or .parquet file with one attempt per row, or a folder of such files",
     (
         Option("map", str, "YAML file with the tables `columns` (field: column) and `statuses` (word: status)"),
-        Option("name", str, "prefix of task ids (default: the file's name)"),
+        Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
         *(Option(name, str, f"column that holds {name}") for name in FIELDS),
     ),
+    split=split,
 )

@@ -1,0 +1,98 @@
+"""Shares of an import, done in turn or by worker processes; the archive is the same, whoever imports which share when."""
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.importing import Job, Journal, import_share
+from upsolve.archive.source import Source, Unit
+from upsolve.errors import ArchiveError
+from upsolve.progress import OnProgress
+
+__all__ = ["import_shares", "shares_of"]
+
+SHARES, SHARE_BYTES = 256, 1 << 20
+"""Most shares into which an import is divided, and their smallest size."""
+PR_SET_PDEATHSIG = 1
+job_of_worker: list[Job] = []
+"""In a worker process: the import."""
+
+
+def shares_of(source: Source, path: Path, options: Mapping[str, Any]) -> list[list[Unit]]:
+    """Return the units of a source in their order, in shares of about equal size, at least ``SHARE_BYTES``."""
+    units = (source.split(path, **options) if source.split else ()) or [Unit(path)]
+    sizes = [unit.bytes or unit.path.stat().st_size for unit in units]
+    limit = max(SHARE_BYTES, sum(sizes) // SHARES)
+    shares, filled = [list[Unit]()], 0
+    for unit, size in zip(units, sizes, strict=True):
+        if filled >= limit:
+            shares.append([])
+            filled = 0
+        shares[-1].append(unit)
+        filled += size
+    return shares
+
+
+def import_shares(job: Job, shares: Sequence[Sequence[Unit]], *, workers: int, on_progress: OnProgress) -> list[Journal]:
+    """Import shares, each from where it was stopped; return their journals in order.
+
+    Args:
+        job: the import.
+        shares: units of each share.
+        workers: processes that import shares at the same time; with 1, this process does.
+        on_progress: called with ``rows: <rows read>``, the shares that are done, and all of them.
+
+    Raises:
+        ArchiveError: a worker process was killed.
+    """
+    journals: dict[int, Journal] = {}
+
+    def report(read: int = 0) -> None:
+        rows = sum(journal.read for journal in journals.values()) + read
+        on_progress(f"rows: {rows:,}", len(journals), len(shares))
+
+    if min(workers, len(shares)) > 1:
+        for number, journal in by_processes(job, shares, workers):
+            journals[number] = journal
+            report()
+    else:
+        for number, units in enumerate(shares):
+            journals[number] = import_share(job, number, units, report)
+            report()
+    return [journals[number] for number in range(len(shares))]
+
+
+def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> Iterator[tuple[int, Journal]]:
+    """Yield the numbers and journals of shares as worker processes finish them."""
+    context = get_context("spawn")  # a forked process would inherit locks of Arrow's threads
+    pool = ProcessPoolExecutor(min(workers, len(shares)), context, start_worker, (job,))
+    try:
+        found = {pool.submit(work, number, units): number for number, units in enumerate(shares)}
+        for future in as_completed(found):
+            yield found[future], future.result()
+    except BrokenProcessPool as error:
+        raise ArchiveError(
+            f"{job.archive}: an importing process was killed, perhaps for memory; import again to go on"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def start_worker(job: Job) -> None:
+    """Prepare a worker process: it ends when its parent does, so that no other process writes when the import is started again."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = parent_process()
+    if parent is None or os.getppid() != parent.pid:  # it had ended before
+        os._exit(1)
+    job_of_worker.append(job)
+
+
+def work(number: int, units: Sequence[Unit]) -> Journal:
+    """Import a share in a worker process."""
+    return import_share(job_of_worker[0], number, units)
