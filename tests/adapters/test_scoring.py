@@ -24,7 +24,7 @@ def test_answers_get_the_rewards_of_the_recipe_and_unscored_is_no_number():
         [(DOUBLE, RIGHT), (BROKEN, RIGHT), (DOUBLE, HALF), (DOUBLE, RIGHT)]
     )
     assert [one.reward for one in scored] == [1.0, None, 0.5, 1.0]
-    assert [one.share for one in scored] == [1.0, None, 0.5, 1.0]
+    assert [one.share for one in scored] == [1.0, 0.0, 0.5, 1.0]
     assert scored[0].attempt.answer == RIGHT and scored[2].attempt.answer == ""
     assert scored[1].verdict.status is Status.UNSCORED and "no tests" in scored[1].reason
     with pytest.raises(JudgeError, match=r"my/none: the attempt has no reward: .*no tests"):

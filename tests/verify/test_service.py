@@ -169,6 +169,15 @@ def test_the_token_opens_and_health_needs_none(server):
         assert (status, headers["www-authenticate"]) == (401, "Bearer") and "Authorization" in said["detail"]
     assert server.ask("/run_code", body)[0] == 200
     assert server.ask("/openapi.json", token="")[0] == 401
+    for user, code in (
+        (f"upsolve:{TOKEN}", 200),
+        (f"{TOKEN}:", 401),
+        ("upsolve:other", 401),
+        (TOKEN, 401),
+    ):  # as of http://user:word@host
+        basic = base64.b64encode(user.encode()).decode()
+        assert server.ask("/run_code", body, token="", Authorization=f"Basic {basic}")[0] == code, user
+    assert server.ask("/run_code", body, token="", Authorization="Basic ???")[0] == 401
     status, said, _ = server.ask("/health", token="")
     assert status == 200 and said["judge"].startswith("upsolve-") and said["workers"] == 2 and "seccomp" in said["layers"]
     with pytest.raises(JudgeError, match="401.*token"):

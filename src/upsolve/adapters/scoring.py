@@ -8,15 +8,15 @@ from pathlib import Path
 
 from upsolve.adapters.tasks import code_of
 from upsolve.archive.known import KnownTasks, known_tasks, read_tasks
-from upsolve.config import Recipe, load_recipe
+from upsolve.config import Recipe, RewardConfig, load_recipe
 from upsolve.errors import JudgeError
 from upsolve.reward.formula import analyses_needed, reward
 from upsolve.types import Attempt, Group, Status, Task, Verdict
-from upsolve.verify.limits import judge_settings
+from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify, worker_count
 from upsolve.verify.service.client import remote
 
-__all__ = ["Scored", "Scorer", "scorer_from_environment"]
+__all__ = ["Scored", "Scorer", "attempt_of", "rewards_of", "scorer_from_environment", "with_analyses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,14 @@ class Scored:
     """Why it has no reward; empty if it has one."""
 
     @property
-    def share(self) -> float | None:
-        """Share of the tests that passed, in [0, 1]; None without a reward or where tests were not counted."""
-        return None if self.reward is None or not self.verdict.total else self.verdict.passed / self.verdict.total
+    def passed(self) -> bool:
+        """True if all tests passed."""
+        return self.verdict.status is Status.PASSED
+
+    @property
+    def share(self) -> float:
+        """Share of the tests that passed, in [0, 1]."""
+        return self.verdict.passed / self.verdict.total if self.verdict.total else float(self.passed)
 
     def number(self) -> float:
         """Return the reward, for tools that take a number only.
@@ -102,28 +107,39 @@ class Scorer:
                 verdicts = [found[index] for index in range(len(pairs))]
             else:
                 verdicts = verify(pairs, self.settings)
-        groups: dict[Task, list[int]] = {}
-        for index, (task, _) in enumerate(pairs):
-            groups.setdefault(task, []).append(index)
-        scored: dict[int, Scored] = {}
-        for task, places in groups.items():
-            group = Group(task, tuple(pairs[i][1] for i in places), tuple(verdicts[i] for i in places))
-            scored.update(zip(places, self.rewarded(group), strict=True))
-        return [scored[index] for index in range(len(pairs))]
+        return rewards_of(pairs, verdicts, self.rewards)
 
-    def rewarded(self, group: Group) -> list[Scored]:
-        """Return the attempts of a group with their rewards."""
-        given = reward(group, self.rewards)
-        kept = {id(attempt): float(value) for attempt, value in zip(given.group.attempts, given.rewards_G, strict=True)}
-        out: list[Scored] = []
-        for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
-            assert verdict is not None
-            value, reason = kept.get(id(attempt)), ""
-            if value is None:
-                broken = verdict.status is Status.UNSCORED
-                reason = verdict.error_message or "unscored" if broken else "; ".join(given.left_out)
-            out.append(Scored(group.task, attempt, verdict, value, reason))
-        return out
+
+def with_analyses(settings: JudgeSettings, config: RewardConfig) -> JudgeSettings:
+    """Return the settings of a judge with the analyses that rewards need."""
+    return replace(settings, analyses=tuple(sorted({*settings.analyses, *analyses_needed(config)})))
+
+
+def rewards_of(pairs: Sequence[tuple[Task, Attempt]], verdicts: Sequence[Verdict], config: RewardConfig) -> list[Scored]:
+    """Return judged attempts with their rewards, in order; attempts at one task are a group."""
+    groups: dict[Task, list[int]] = {}
+    for index, (task, _) in enumerate(pairs):
+        groups.setdefault(task, []).append(index)
+    scored: dict[int, Scored] = {}
+    for task, places in groups.items():
+        group = Group(task, tuple(pairs[i][1] for i in places), tuple(verdicts[i] for i in places))
+        scored.update(zip(places, rewards_of_group(group, config), strict=True))
+    return [scored[index] for index in range(len(pairs))]
+
+
+def rewards_of_group(group: Group, config: RewardConfig) -> list[Scored]:
+    """Return the attempts of a group with their rewards."""
+    given = reward(group, config)
+    kept = {id(attempt): float(value) for attempt, value in zip(given.group.attempts, given.rewards_G, strict=True)}
+    out: list[Scored] = []
+    for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
+        assert verdict is not None
+        value, reason = kept.get(id(attempt)), ""
+        if value is None:
+            broken = verdict.status is Status.UNSCORED
+            reason = verdict.error_message or "unscored" if broken else "; ".join(given.left_out)
+        out.append(Scored(group.task, attempt, verdict, value, reason))
+    return out
 
 
 def attempt_of(task: Task, answer: str) -> Attempt:

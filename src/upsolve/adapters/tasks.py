@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 from upsolve.archive.known import KnownTasks
+from upsolve.archive.sources.problems import of_outputs
 from upsolve.archive.sources.table import FIELDS, Reader
 from upsolve.errors import SourceError
 from upsolve.policy.prompt import extract_code
@@ -46,8 +47,8 @@ def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
     """Return the task of a row of a data set.
 
     Args:
-        row: a record of upsolve as JSON in ``task``; or ``task_id`` of a known task; or ``tests`` (asserts, ``{"inputs", "outputs"}`` or tests
-            as in upsolve's JSONL) with further fields of a task such as ``entry_point``, ``language`` and ``setup``.
+        row: a record of upsolve as JSON in ``task``; or ``task_id`` of a known task; or ``tests`` (asserts, ``{"inputs", "outputs"[, "fn_name"]}`` or
+            tests as in upsolve's JSONL) with further fields of a task such as ``entry_point``, ``language`` and ``setup``.
         known: tasks by id.
 
     Raises:
@@ -92,6 +93,25 @@ def task_of_cells(text: str) -> Task:
     """Return the task of the fields of a row."""
     cells: dict[str, Any] = json.loads(text)
     try:
+        tests = cells["tests"]
+        if isinstance(tests, str) and tests.lstrip().startswith("{"):
+            tests = json.loads(tests)
+        if isinstance(tests, dict) and tests.get("fn_name"):
+            cells |= of_outputs("", with_arguments(tests), str(cells.get("reference", "")))
         return Reader({name: name for name in cells}, "row", {}).task(cells)
     except (TypeError, ValueError) as error:
         raise SourceError(f"column tests: {error}: {str(cells['tests'])[:80]!r}") from error
+
+
+def with_arguments(tests: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{"fn_name", "inputs", "outputs"}`` with values: a text holds an argument as JSON on each line, or an output as JSON or as text."""
+    inputs = [[*map(json.loads, one.splitlines())] if isinstance(one, str) else one for one in tests["inputs"]]
+    return {**tests, "inputs": inputs, "outputs": [value_of(one) for one in tests["outputs"]]}
+
+
+def value_of(output: Any) -> Any:
+    """Return an expected value: of a text the value that it is as JSON, or else the text."""
+    try:
+        return json.loads(output) if isinstance(output, str) else output
+    except ValueError:
+        return output

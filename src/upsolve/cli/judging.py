@@ -52,13 +52,14 @@ def verify(
     given = [
         f"verify.{key}={json.dumps(value)}" for key, value in {**options, "analyses": analyses}.items() if value is not None
     ]
-    judging = judge_settings(load(recipe, [*(settings or []), *given]).verify, lines=lines)
+    loaded = load(recipe, [*(settings or []), *given])
+    judging = judge_settings(loaded.verify, lines=lines)
     if serve == bool(archive):
         raise ConfigError("verify takes either an archive to judge or --serve, not both")
     if archive:
         judge_archive(archive, judging, everything=everything)
     else:
-        start(judging, host, port, token_file)
+        start(judging, host, port, token_file, rewards=loaded.reward)
 
 
 def judge_archive(archive: Path, settings: JudgeSettings, *, everything: bool) -> None:

@@ -9,6 +9,7 @@ import typer
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
+    from upsolve.config import RewardConfig
     from upsolve.verify.limits import JudgeSettings
 
 __all__ = ["Host", "Port", "Serve", "TokenFile", "start"]
@@ -21,12 +22,15 @@ TokenFile = Annotated[
 ]
 
 
-def start(settings: "JudgeSettings", host: str, port: int, token_file: Path | None) -> None:
-    """Serve until stopped; the options of the command line are the defaults of requests."""
+def start(settings: "JudgeSettings", host: str, port: int, token_file: Path | None, *, rewards: "RewardConfig") -> None:
+    """Serve until stopped; the options of the command line are the defaults of requests, ``rewards`` is for trainers."""
+    from upsolve.adapters.openrlhf import reward_route
+    from upsolve.adapters.scoring import with_analyses
     from upsolve.verify.service.app import serve
     from upsolve.verify.service.scheduler import Service
 
-    serve(Service(settings, token=token_of(token_file)), host, port, say=typer.echo)
+    service = Service(with_analyses(settings, rewards), token=token_of(token_file))
+    serve(service, host, port, routes={"/openrlhf": reward_route(rewards)}, say=typer.echo)
 
 
 def token_of(file: Path | None) -> str:

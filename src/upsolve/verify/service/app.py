@@ -6,7 +6,7 @@ import json
 import resource
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from upsolve import __version__
@@ -16,14 +16,17 @@ from upsolve.verify.service.sandbox_fusion import CodeRequest
 from upsolve.verify.service.scheduler import Service
 from upsolve.verify.service.schemas import VerifyRequest
 
-__all__ = ["application", "serve"]
+__all__ = ["Route", "application", "serve"]
+
+Route = Callable[[Service, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Answer to the JSON object of a POST request; RefusedError refuses it."""
 
 MOST_DESCRIPTORS = 8192
 """Soft limit of open files, if the hard limit allows it: for connections, and a few per worker."""
 
 
-def application(service: Service) -> AuthMiddleware:
-    """Return the service as an ASGI application."""
+def application(service: Service, routes: Mapping[str, Route] | None = None) -> AuthMiddleware:
+    """Return the service as an ASGI application; ``routes`` are further paths that take POST requests."""
     from fastapi import FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import StreamingResponse
@@ -52,9 +55,20 @@ def application(service: Service) -> AuthMiddleware:
     app.add_api_route("/health", service.health, methods=["GET"])
     app.add_api_route("/verify", verify, methods=["POST"])
     app.add_api_route("/run_code", run_code, methods=["POST"])
+    for path, route in (routes or {}).items():
+        app.add_api_route(path, endpoint(service, route), methods=["POST"])
     app.add_exception_handler(RefusedError, refuse)
     app.add_exception_handler(RequestValidationError, refuse)
     return AuthMiddleware(app, service.token, service.bounds.body_bytes)
+
+
+def endpoint(service: Service, route: Route) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Return the endpoint of a further path."""
+
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return await route(service, body)
+
+    return answer
 
 
 def faults(error: Any) -> list[dict[str, Any]]:
@@ -89,7 +103,14 @@ def listening(host: str, port: int, *, token: bytes) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {error}; choose another --host or --port") from error
 
 
-def serve(service: Service, host: str = "127.0.0.1", port: int = 8000, *, say: Callable[[str], None] = print) -> None:
+def serve(
+    service: Service,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    routes: Mapping[str, Route] | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
     """Serve until SIGTERM or SIGINT; port 0 selects a free port.
 
     Raises:
@@ -98,7 +119,7 @@ def serve(service: Service, host: str = "127.0.0.1", port: int = 8000, *, say: C
         JudgeError: FastAPI or uvicorn is missing.
     """
     try:
-        server = stopping(application(service), service)
+        server = stopping(application(service, routes), service)
     except ImportError as error:
         raise JudgeError(f"upsolve verify --serve needs FastAPI and uvicorn: pip install 'upsolve[serve]' ({error})") from error
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,6 +1,8 @@
 """ASGI middleware: checks the bearer token, Content-Length and the number of requests before the body is read."""
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import hmac
 import json
@@ -92,13 +94,28 @@ class AuthMiddleware:
     def check_headers(self, scope: dict[str, Any]) -> None:
         """Raise RefusedError for a request without a valid token or with too large a body."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-        valid = kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.token)
+        valid = hmac.compare_digest(token_in(headers.get(b"authorization", b"")), self.token)
         if self.token and scope["path"] not in OPEN and not valid:
-            raise RefusedError(401, "missing or wrong token: send the header Authorization: Bearer TOKEN")
+            raise RefusedError(
+                401,
+                "missing or wrong token: send the header Authorization: Bearer TOKEN, or use http://upsolve:TOKEN@host:port",
+            )
         if scope["method"] == "POST":
             length = headers.get(b"content-length", b"")
             if not length.isdigit():
                 raise RefusedError(411, "the header Content-Length is missing")
             if int(length) > self.most_bytes:
                 raise RefusedError(413, f"a body of {int(length)} bytes is longer than this server takes: {self.most_bytes}")
+
+
+def token_in(header: bytes) -> bytes:
+    """Return the token of a header ``Bearer TOKEN``, or the password of ``Basic``: clients that take only a URL send its password so."""
+    kind, _, value = header.partition(b" ")
+    if kind.lower() == b"bearer":
+        return value.strip()
+    if kind.lower() != b"basic":
+        return b""
+    try:
+        return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from upsolve import __version__
 from upsolve.errors import JudgeError
-from upsolve.types import Verdict
+from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.cache import VerdictCache
@@ -140,6 +140,16 @@ class Service:
                 yield json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
                 return
         yield json.dumps({"done": len(request.attempts)}).encode() + b"\n"
+
+    async def verdicts(self, pairs: Sequence[tuple[Task, Attempt]]) -> list[Verdict]:
+        """Return the verdicts of a request of another protocol, in order."""
+        found: dict[int, Verdict] = {}
+        with self.admitted(len(pairs), self.settings) as batch:
+            async with contextlib.aclosing(self.judged([*enumerate(pairs)], batch)) as done:
+                async for part in done:
+                    self.batches[batch] -= len(part)
+                    found.update(part)
+        return [found[index] for index in range(len(pairs))]
 
     async def judged(self, pairs: Numbered, batch: Batch) -> AsyncGenerator[list[tuple[int, Verdict]]]:
         """Yield verdicts as they complete, and an empty list after BEAT_SECONDS without one.

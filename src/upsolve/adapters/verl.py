@@ -1,0 +1,61 @@
+"""verl: a custom reward function, ``reward.custom_reward_function.{path: pkg://upsolve.adapters.verl, name: compute_score}``."""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from upsolve.adapters.scoring import Scorer
+from upsolve.adapters.tasks import task_of
+from upsolve.errors import SourceError
+from upsolve.types import Task
+
+__all__ = ["compute_score"]
+
+
+def compute_score(
+    data_source: str = "",
+    solution_str: str = "",
+    ground_truth: Any = None,
+    extra_info: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return ``score`` (the reward), ``acc`` (1.0 if all tests passed, else 0.0) and ``share`` (of passed tests) of an answer.
+
+    Args:
+        data_source: name of the data set, not read.
+        solution_str: the answer.
+        ground_truth: the tests, if ``extra_info`` names no task: ``{"inputs", "outputs"}``, ``{"assert_case"}`` or ``{"tests"}``, JSON or not.
+        extra_info: ``task`` as JSON (``upsolve archive export --as verl``) or ``task_id``.
+        options: ``reward_kwargs`` of verl's configuration: ``tasks``, ``recipe``, ``overrides``, ``url``, ``token``; others are those that verl
+            passes to every function, and are not read.
+
+    Raises:
+        JudgeError: the attempt could not be judged: verl takes a number only, and trains on it.
+        SourceError: the row does not say what its task is.
+    """
+    del data_source
+    own = {name: value for name, value in options.items() if name in ("tasks", "recipe", "overrides", "url", "token") and value}
+    judge = scorer(json.dumps(own, sort_keys=True, default=list))
+    ((scored),) = judge.score([(task_of_row(ground_truth, extra_info or {}, judge), solution_str)])
+    return {"score": scored.number(), "acc": float(scored.passed), "share": scored.share}
+
+
+@lru_cache(8)
+def scorer(options: str) -> Scorer:
+    """Return the scorer of options as JSON; one for all calls of a process."""
+    return Scorer(**json.loads(options))
+
+
+def task_of_row(ground_truth: Any, about: Mapping[str, Any], judge: Scorer) -> Task:
+    """Return the task of a row: the record, or an id of known tasks, or else the tests of the ground truth."""
+    if about.get("task") or (about.get("task_id") and judge.known.tasks):
+        return task_of(about, judge.known)
+    try:
+        tests = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    except ValueError as error:
+        raise SourceError(f"ground_truth: is not JSON: {ground_truth[:80]!r}") from error
+    if isinstance(tests, Mapping):
+        tests = tests.get("assert_case", tests.get("tests", tests))
+    fields = {name: about[name] for name in ("entry_point", "language") if about.get(name)}
+    return task_of({**fields, "tests": tests})
