@@ -17,7 +17,7 @@ from upsolve.archive.store import open_archive
 from upsolve.cli.main import main
 from upsolve.cli.progress import line_reporter
 from upsolve.cli.recipes import load, load_evaluated
-from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe
+from upsolve.config.recipe import RECIPES, dump_recipe, load_recipe, recipe_names
 from upsolve.errors import ConfigError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_evaluation
@@ -160,8 +160,8 @@ def test_a_recipe_with_such_a_temperature_is_told_and_none_comes_with_one(tmp_pa
     (tmp_path / "r.yaml").write_text("sample: {temperature: 0.2}\nevaluate: {temperatures: [0, 1]}\n")
     load_evaluated(str(tmp_path / "r.yaml"), [])
     assert "evaluations ignore sample.temperature and use evaluate.temperatures: 0, 1" in capsys.readouterr().err
-    for file in RECIPES.glob("*.yaml"):
-        load_evaluated(file.stem, [])
+    for name in recipe_names():
+        load_evaluated(name, [])
     assert not capsys.readouterr().err
 
 
@@ -218,8 +218,8 @@ def test_help_names_the_commands(here):
 
 def test_recipes_are_listed_and_keys_explained(here):
     lines = here("recipes").splitlines()
-    assert len(lines) == len([*RECIPES.glob("*.yaml")])
-    assert next(line for line in lines if line.startswith("dr_grpo")).startswith("dr_grpo        Dr. GRPO (2503.20783)")
+    assert len(lines) == len([*RECIPES.rglob("*.yaml")])
+    assert next(line for line in lines if line.startswith("dr_grpo")).split()[1:4] == ["Dr.", "GRPO", "(2503.20783):"]
     assert all(line.endswith(".") and len(line.split()) > 3 for line in lines)
     assert "default: 1.0e-05" in here("explain", "optim.lr")
     assert "optim.lr" in here("explain", "optim.learning_rate", code=2)

@@ -76,6 +76,14 @@ CONTRADICTIONS = {
     "reward.credit needs rewards for every token": ("rloo", ["reward.credit.outcome=uniform"]),
     "objective.preference.focal weighs tokens itself": ("dpo_focal", ["reward.mask_unexecuted=true"]),
     "objective.correction weighs": ("kto", ["objective.correction.kind=tis"]),
+    "reward.gated needs rewards for every token": ("rloo", ["reward.preset=dense", "reward.gated=[functional]"]),
+    "data.group_size: 1 has nothing to compare, and advantage.kind leave_one_out": ("rloo", ["data.group_size=1"]),
+    "data.group_size: 1 has nothing to compare: source.oversample": ("ppo", ["data.group_size=1", "source.oversample=2"]),
+    "data.group_size: 1 has nothing to compare: groups of stored": (
+        "ppo",
+        ["data.group_size=1", "source.mix={policy: 1, archive: 1}"],
+    ),
+    "data.group_size: 1 has nothing to compare: reward.verdicts": ("ppo", ["data.group_size=1", "reward.verdicts=shuffled"]),
     "data: train 0.9 and dev 0.1": ("rloo", ["data.train=0.9", "data.dev=0.1"]),
     "monitor.keep: best needs held-out": ("rloo", ["monitor.keep=best", "monitor.heldout=0"]),
 }
@@ -91,7 +99,45 @@ def test_stages_that_contradict_each_other_are_refused(message):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_the_recipes_do_not_contradict_themselves(name):
-    assert load_recipe(name).name == name
+    assert load_recipe(name).name == name.removeprefix("papers/")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "optim={attempts_per_step: 8, tokens_per_step: 2048}",
+            "tokens_per_step: 2048 has no effect with attempts_per_step: 8",
+        ),
+        ("reward.dataflow_threshold=0.5", "dataflow_threshold: dataflow has no weight"),
+        ("reward.gated=[lint]", "gated: lint has no weight"),
+        ("reward.gated=[outcome]", "names every component"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(None, [override])
+
+
+def test_a_recipe_is_based_on_another(tmp_path):
+    (tmp_path / "mine.yaml").write_text("base: grpo\nname: mine\nobjective: {clip: {low: 0.1}}\nsource: {mix: {replay: 1}}\n")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "next.yaml").write_text("base: ../mine.yaml\nname: next\noptim: {lr: 7.0e-6}\n")
+    mine, after, grpo = (load_recipe(name) for name in (tmp_path / "mine.yaml", tmp_path / "deep" / "next.yaml", "grpo"))
+    assert (mine.objective.clip.low, mine.objective.clip.high) == (0.1, grpo.objective.clip.high) != (0.1, 0.1)
+    assert mine.source.mix == {"replay": 1} and mine.source.rounds == grpo.source.rounds
+    assert after == mine.model_copy(update={"name": "next", "optim": after.optim}) and after.optim.lr == 7e-6
+    dump_recipe(after, tmp_path / "resolved.yaml")
+    assert load_recipe(tmp_path / "resolved.yaml") == after
+
+
+@pytest.mark.parametrize(
+    ("base", "message"), [("r.yaml", "not based on this one"), ("[grpo]", "must be the name"), ("grp", "did you mean grpo")]
+)
+def test_a_wrong_base_is_named(tmp_path, base, message):
+    (tmp_path / "r.yaml").write_text(f"base: {base}\n")
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(tmp_path / "r.yaml")
 
 
 def test_settings_that_work_together_are_accepted():

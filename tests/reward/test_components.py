@@ -112,6 +112,24 @@ def test_length_and_form():
     assert value("format", code="print(input())", task=Task("t", "")) == 0  # no function is asked for
 
 
+def test_the_similarity_up_to_a_threshold_is_worth_nothing():
+    half = "def f(q):\n    return 2"  # neither the assignment nor what it reads
+    similarity = value("dataflow", code=half)
+    assert 0 <= similarity < 0.5 and value("dataflow", code=half, dataflow_threshold=0.5, preset="dense") == 0
+    whole = "def f(q):\n    z = q + 1\n    return z"
+    assert value("dataflow", code=whole, dataflow_threshold=0.5, preset="dense") == 0.5
+
+
+def test_a_program_is_paid_for_executing_in_each_world():
+    def executing(*outcomes, status=Status.FAILED):
+        return value("execution", Verdict("a", status, outcomes.count("passed"), len(outcomes), tuple(map(Status, outcomes))))
+
+    assert executing("passed", "failed", "runtime_error", "timeout") == 0.5, "the goal does not matter"
+    assert executing("runtime_error", "runtime_error") == -0.1
+    assert executing("timeout", "unscored") == -0.1, "worlds after a timeout are not reached"
+    assert [executing(status=status) for status in (Status.PASSED, Status.COMPILE_ERROR, Status.FAILED)] == [1, -0.1, None]
+
+
 def test_dataflow_needs_a_reference():
     assert value("dataflow", code="def f(q):\n    z = q + 1\n    return z") == 1
     assert value("dataflow", code="def f(q:") == 0
@@ -134,6 +152,7 @@ verdicts = st.builds(
     st.sampled_from([s for s in Status if s is not Status.UNSCORED]),
     st.integers(0, 4),
     st.just(4),
+    outcomes=st.lists(st.sampled_from(Status), min_size=4, max_size=4).map(tuple),
     cpu_seconds=st.floats(0, 20),
     findings=st.lists(findings, max_size=9).map(tuple),
     analyses=st.just(ALL),

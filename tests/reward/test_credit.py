@@ -222,6 +222,25 @@ def test_the_judge_and_the_tokens_agree(codec):
     assert result.rewards_R[~line_2][:-2] == pytest.approx(0.2) and result.rewards_R[-2:].tolist() == [0, 0]
 
 
+def test_gated_terms_count_where_the_local_ones_are_not_negative(codec):
+    code = "def f(x):\n    import os\n    return x"
+    offsets, unused = codec.offsets(code), Finding("lint", "F401", "", 2, 12)
+    found = Verdict("a", Status.PASSED, 2, 2, findings=(unused,), analyses=ALL)
+    parts = [
+        Part("clean_lines", 1 / 3, 0.1),
+        Part("syntax", 1.0, 0.1),
+        Part("functional", 1.0, 0.7),
+        Part("dataflow", 0.5, 0.1),
+    ]
+    judged = Judged(TASK, Attempt("t", code), found)
+    line_2 = tokens(code, characters(code, [unused], whole_lines=True), offsets)
+    config = RewardConfig(preset="dense", gated=("functional", "dataflow"))
+    plain, gated = (token_rewards(judged, parts, offsets, one).rewards_R for one in (RewardConfig(preset="dense"), config))
+    # lint -0.1 and syntax +0.1 add up to 0 on line 2, and lint alone closes it
+    assert plain[line_2] == pytest.approx(0.75) and gated[line_2] == pytest.approx(0.0)
+    assert gated[~line_2].tolist() == plain[~line_2].tolist() and gated[0] == pytest.approx(0.95)
+
+
 programs = st.lists(st.sampled_from(["x = 1", "  y", "é🙂", "\t", "", "'''", "```", "\r", "def f(a):"]), max_size=8).map(
     "\n".join
 )

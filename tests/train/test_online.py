@@ -79,11 +79,17 @@ GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "
         {"advantage": {"kind": "leave_one_out"}, "objective": {"kind": "reinforce", "kl": {"coefficient": 0.01}}},
         GAE,
         {**GAE, "reward": {"preset": "dense", "weights": {"length": 1.0}}},
+        {
+            **GAE,
+            "data": {"group_size": 1},
+            "source": {"groups": 16},
+            "optim": {"tokens_per_step": 4096, "attempts_per_step": 8},
+        },
     ],
-    ids=["grpo", "grpo-sequence", "dr-grpo", "gspo", "cispo", "rloo", "ppo", "ppo-dense"],
+    ids=["grpo", "grpo-sequence", "dr-grpo", "gspo", "cispo", "rloo", "ppo", "ppo-dense", "ppo-single"],
 )
 def test_every_method_runs_from_the_policy_itself(tiny_model, tmp_path, stages):
-    recipe = recipe_for(tiny_model, **{**stages, "source": {"rounds": 2}})
+    recipe = recipe_for(tiny_model, **{**stages, "source": {**stages.get("source", {}), "rounds": 2}})
     trained = run(recipe, tmp_path / "run")
     rows = curve(tmp_path / "run")
     assert trained.steps == len(rows) >= 4 and {row["round"] for row in rows} == {0.0, 1.0}

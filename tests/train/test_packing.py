@@ -125,6 +125,22 @@ def test_an_attempt_that_was_cut_does_not_learn_to_close(tiny_model):
     assert all(codec.tokenizer.decode(one.ids_R).endswith("\n```") for one in encoded(codec)[0].attempts)
 
 
+def test_a_step_can_be_sized_by_attempts():
+    def item(number, attempts, zeros=0, count=1):
+        prompt = (*range(60), number)  # beginnings that are packed together do not change the steps
+        made = tuple(EncodedAttempt((number, i), np.ones(2, dtype=np.float32), count=count) for i in range(attempts))
+        return EncodedGroup(prompt, made, zeros, 2 * zeros)
+
+    items = [item(1, 4), item(2, 2, zeros=2), item(3, 1, count=4), item(4, 3), item(5, 1), item(6, 9), item(7, 1)]
+    steps = plan_steps(items, OptimConfig(attempts_per_step=8, tokens_per_batch=64))
+    groups_of = [
+        [{key for batch in step for key in batch.keys} & {*items[i].attempt_keys()} != set() for i in range(7)]
+        for step in steps
+    ]
+    assert [[i + 1 for i, there in enumerate(row) if there] for row in groups_of] == [[1, 2], [3, 4, 5], [6], [7]]
+    assert max(sum(int(batch.count_S.sum()) + batch.zero_attempts for batch in step) for step in steps) == 9
+
+
 def test_nothing_is_lost_in_planning(tiny_model):
     items = encoded(load_codec(tiny_model))
     steps = plan_steps(items, OptimConfig(tokens_per_step=120, tokens_per_batch=64, row_tokens=64))

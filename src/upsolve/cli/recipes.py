@@ -21,8 +21,10 @@ def recipes() -> None:
     """List the recipes that come with upsolve."""
     from upsolve.config.recipe import recipe_names
 
-    for name, comment in recipe_names().items():
-        typer.echo(f"{name:<14} {first_sentence(comment)}")
+    names = recipe_names()
+    width = max(map(len, names))
+    for name, comment in names.items():
+        typer.echo(f"{name:<{width}} {first_sentence(comment)}")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, MonitorConfig
 from upsolve.config.select import SelectConfig
 
-__all__ = ["advantage_problems", "evaluation_problems", "reward_problems", "run_problems", "select_problems"]
+__all__ = ["advantage_problems", "evaluation_problems", "reward_problems", "run_problems", "select_problems", "single_problems"]
 
 
 def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
@@ -40,8 +40,9 @@ def reward_problems(reward: RewardConfig, advantage: AdvantageConfig, objective:
     record = objective.record
     if reward.mask_unexecuted and record.advantages != "token":
         yield f"reward.mask_unexecuted: objective.kind {objective.kind} sums over all tokens of an attempt, so a mask has no effect"
-    if reward.credit and not advantage.needs_values:
-        yield f"reward.credit needs rewards for every token (advantage.kind: gae), not {advantage.kind}"
+    for name in ("credit", "gated"):
+        if getattr(reward, name) and not advantage.needs_values:
+            yield f"reward.{name} needs rewards for every token (advantage.kind: gae), not {advantage.kind}"
     if record.unit == "pair" and objective.preference.focal and (reward.mask_unexecuted or advantage.blame):
         yield "objective.preference.focal weighs tokens itself: leave out reward.mask_unexecuted and advantage.blame"
 
@@ -57,6 +58,21 @@ def select_problems(
         yield "select: start_logp and start_min_logp are of stored attempts in offline training; online, read logp, the sampler's own"
     if select.order and (source.rounds or record.unit == "pair"):
         yield "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out"
+
+
+def single_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, reward: RewardConfig) -> Iterator[str]:
+    """Yield settings that compare attempts of a group, where each group has a single one."""
+    if data.group_size > 1:
+        return
+    one = "data.group_size: 1 has nothing to compare"
+    if not advantage.needs_values:
+        yield f"{one}, and advantage.kind {advantage.kind} compares the attempts of a group; use gae, or larger groups"
+    if source.oversample > 1:
+        yield f"{one}: source.oversample looks for groups with unequal rewards; set it to 1"
+    if source.mix.get("archive", 0) or source.mix_end.get("archive", 0):
+        yield f"{one}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix"
+    if reward.verdicts == "shuffled":
+        yield f"{one}: reward.verdicts: shuffled permutes the verdicts of a group"
 
 
 def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, monitor: MonitorConfig) -> Iterator[str]:

@@ -15,6 +15,7 @@ from upsolve.config.contradictions import (
     reward_problems,
     run_problems,
     select_problems,
+    single_problems,
 )
 from upsolve.config.evaluation import EvalConfig
 from upsolve.config.keys import describe, meant
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-"""The recipes that come with the package, one file each."""
+"""The recipes that come with the package, one file each; those in a folder are named with it: ``papers/2605.28409_rloo``."""
 WHOLE = ("source.mix", "source.mix_end")
 """Mappings that an override replaces instead of merging, since their shares belong together."""
 
@@ -77,20 +78,24 @@ def check_recipe(recipe: Recipe) -> None:
         *reward_problems(recipe.reward, recipe.advantage, recipe.objective),
         *select_problems(recipe.select, recipe.advantage, recipe.objective, recipe.source),
         *run_problems(recipe.data, recipe.source, recipe.advantage, recipe.monitor),
+        *single_problems(recipe.data, recipe.source, recipe.advantage, recipe.reward),
         *evaluation_problems(recipe.data, recipe.evaluate),
     ]
     if problems:
         raise ConfigError("\n".join(problems))
 
 
+def shipped() -> dict[str, Path]:
+    """Return the files of the recipes that come with the package, by name."""
+    return {file.relative_to(RECIPES).with_name(file.stem).as_posix(): file for file in sorted(RECIPES.rglob("*.yaml"))}
+
+
 def recipe_names() -> dict[str, str]:
     """Return the recipes that come with the package: name -> the comment at the top of its file, in one line."""
     comments: dict[str, str] = {}
-    for file in sorted(RECIPES.glob("*.yaml")):
+    for name, file in shipped().items():
         lines = file.read_text(encoding="utf-8").splitlines()
-        comments[file.stem] = " ".join(
-            line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)
-        ).strip()
+        comments[name] = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)).strip()
     return comments
 
 
@@ -112,32 +117,56 @@ def recipe_file(name: str | Path) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    recipes = {file.stem: file for file in sorted(RECIPES.glob("*.yaml"))}
+    recipes = shipped()
     if str(name) in recipes:
         return recipes[str(name)]
-    close = [path.stem] if path.stem in recipes else get_close_matches(path.stem, recipes, n=3)
+    stem = str(name).removesuffix(".yaml").rpartition("/")[2]
+    close = [key for key in recipes if key.rpartition("/")[2] == stem] or get_close_matches(stem, recipes, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"recipes that come with upsolve: {', '.join(recipes)}"
     raise ConfigError(f"{name}: no such recipe; {hint}")
+
+
+def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
+    """Read the YAML of a recipe; what it says is merged into the recipe that its key ``base`` names.
+
+    Args:
+        path: a file, or the name of a recipe that comes with the package; in ``base`` also a path relative to the recipe.
+        above: the recipes that are based on this one.
+
+    Raises:
+        ConfigError: no such recipe, bad YAML, or recipes that are based on each other.
+    """
+    beside = above[-1].parent / path if above else Path(path)
+    file = beside if beside.is_file() else recipe_file(path)
+    try:
+        data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: a recipe is a mapping of stages, not a {type(data).__name__}")
+    own: dict[str, Any] = data
+    base = own.pop("base", "")
+    if not base:
+        return own
+    if not isinstance(base, str) or file.resolve() in [one.resolve() for one in above]:
+        raise ConfigError(f"{path}: base: {base}: must be the name or the file of another recipe that is not based on this one")
+    return merged(read_recipe(base, [*above, file]), own)
 
 
 def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe and apply ``stage.key=value`` overrides.
 
     Args:
-        path: a YAML file, or the name of a recipe that comes with the package, such as ``rloo``; None: the defaults.
+        path: a YAML file, or the name of a recipe that comes with the package, such as ``rloo``; None: the defaults. Its key ``base``
+            names a recipe whose values it keeps where it does not say its own.
         overrides: applied in order; the value is YAML. A mapping is merged with the one that the recipe has.
 
     Raises:
         ConfigError: no such recipe, bad YAML, an unknown key, a value out of range, or keys that contradict each other; names the file
             and the key.
     """
-    try:
-        data: Any = yaml.safe_load(recipe_file(path).read_text(encoding="utf-8")) if path else None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
-    data = {} if data is None else data
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: a recipe is a mapping of stages, not a {type(data).__name__}")
+    data = read_recipe(path) if path else {}
     for override in overrides:
         set_key(data, override)
     try:
@@ -178,14 +207,14 @@ def set_key(data: dict[str, Any], override: str) -> None:
         if not isinstance(data[stage], dict):
             raise ConfigError(f"override {override!r}: {stage} is not a stage")
         data = data[stage]
-    data[last] = value if key.strip() in WHOLE else merged(data.get(last), value)
+    data[last] = merged(data.get(last), value, key.strip())
 
 
-def merged(old: Any, new: Any) -> Any:
-    """Merge two values: mappings key by key, any other value is replaced."""
-    if not isinstance(old, dict) or not isinstance(new, dict) or not new:
+def merged(old: Any, new: Any, key: str = "") -> Any:
+    """Merge two values of a key: mappings name by name, except those in ``WHOLE``; any other value is replaced."""
+    if not isinstance(old, dict) or not isinstance(new, dict) or not new or key in WHOLE:
         return new
-    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+    return {**old, **{name: merged(old.get(name), value, f"{key}.{name}".lstrip(".")) for name, value in new.items()}}
 
 
 def recipe_yaml(recipe: Recipe) -> str:

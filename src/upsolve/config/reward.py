@@ -67,6 +67,8 @@ class RewardConfig(Strict):
     """``complexity``: largest cyclomatic complexity with value 0 (McCabe's limit is 10); at twice that it is -1."""
     length: tuple[int, int] = (2000, 4000)
     """``length``: characters of code up to which it is 0, and from which on it is -1."""
+    dataflow_threshold: float = Field(default=0.0, ge=0, lt=1)
+    """``dataflow``: similarity up to which it is 0; above it, it is the difference (2605.21180: 0.5)."""
     truncated: Literal["keep", "drop"] | FiniteFloat = "keep"
     """Attempts truncated at the token limit: reward them like all others, leave them out, or give each this reward."""
     hacked: Literal["keep", "drop"] | FiniteFloat = "keep"
@@ -77,6 +79,8 @@ class RewardConfig(Strict):
     """Detectors of reward hacks."""
     credit: dict[ComponentName, CreditName] = Field(default_factory=dict[str, str])
     """How a component's value is assigned to tokens, overriding its default."""
+    gated: tuple[ComponentName, ...] = ()
+    """Components whose rewards count only on tokens where no other component's is negative (2605.21180): ``[functional, dataflow]``."""
     verdicts: Literal["as_judged", "shuffled", "inverted", "ignored", "format"] = "as_judged"
     """Control runs (docs/evaluation.md): the judge's verdicts; the same shuffled within each group; inverted; every attempt passed; passed
     if it has the format of an answer and compiles."""
@@ -113,4 +117,15 @@ class RewardConfig(Strict):
             raise ValueError("weights: every weight is 0, so there is no reward")
         if unused := self.credit.keys() - self.components.keys():
             raise ValueError(f"credit: {', '.join(sorted(unused))} has no weight; set reward.weights or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def gates_and_thresholds_are_read(self) -> Self:
+        """Refuse a threshold and gates for components that have no weight, and gates that nothing closes."""
+        if self.dataflow_threshold and "dataflow" not in self.components:
+            raise ValueError("dataflow_threshold: dataflow has no weight; set reward.weights or remove it")
+        if unused := [name for name in self.gated if name not in self.components]:
+            raise ValueError(f"gated: {', '.join(unused)} has no weight; set reward.weights or remove it")
+        if self.gated and not self.components.keys() - {*self.gated}:
+            raise ValueError("gated: names every component, so there is none whose negative rewards could close a token")
         return self

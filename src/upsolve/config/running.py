@@ -33,6 +33,11 @@ class ModelConfig(Strict):
     """0 trains every weight; otherwise the rank of the adapters."""
     lora_alpha: float = Field(default=32.0, gt=0)
     """Adapter scale numerator: the update is multiplied by alpha / rank."""
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the adapters' inputs set to 0 in training steps; never when attempts are scored, monitored or sampled, so log-probabilities
+    of pi_old and of the reference are without it. Layers are then not compiled."""
+    lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    """Layers with adapters: every linear layer except the head, or those of these names: ``[q_proj, v_proj]``."""
     completion: Literal["code", "answer"] = "code"
     """What the model writes. ``code``: the prompt opens a code fence, and the completion is the program. ``answer``: the model answers freely,
     with thinking or prose, up to its end token; the program is taken from the answer, and whole answers are trained on."""
@@ -60,6 +65,18 @@ class ModelConfig(Strict):
     def at(self, name: str) -> Self:
         """Return the same settings for the model of another name or folder."""
         return self.model_copy(update={"name": name})
+
+    @model_validator(mode="after")
+    def adapters_are_there(self) -> Self:
+        """Refuse settings of adapters without adapters, adapters on no layer, and compiled layers with dropout."""
+        if not self.lora_rank and (self.lora_dropout or self.lora_targets != "all-linear"):
+            name = "lora_dropout" if self.lora_dropout else "lora_targets"
+            raise ValueError(f"{name} has no effect with lora_rank: 0, which trains every weight; set lora_rank, such as 16")
+        if not self.lora_targets:
+            raise ValueError("lora_targets: names no layer; name some, such as [q_proj, v_proj], or all-linear")
+        if self.lora_dropout and self.compile == "always":
+            raise ValueError("compile: always does not go with lora_dropout, with which layers are not compiled; use auto")
+        return self
 
     @model_validator(mode="after")
     def settings_are_read(self) -> Self:
@@ -96,8 +113,8 @@ class DataConfig(Strict):
     judge: str = ""
     """Judge whose verdicts are used, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored
     one, and ours before a recorded one only if it is based on as many tests."""
-    group_size: int = Field(default=4, ge=2)
-    """G, attempts per group (2605.28409 found 8 worse than 4)."""
+    group_size: int = Field(default=4, ge=1)
+    """G, attempts per group (2605.28409 found 8 worse than 4); 1, one sample a prompt, only with ``advantage.kind: gae``."""
     groups_per_task: int = Field(default=1, ge=1)
     """Most groups sampled from the attempts of a task in one epoch."""
     authors: tuple[str, ...] = ()
@@ -127,12 +144,25 @@ class OptimConfig(Strict):
     """Stop after this number of optimiser steps; 0: no limit."""
     tokens_per_step: int = Field(default=4096, ge=64)
     """Most tokens of an optimiser step; a larger group is a step by itself."""
+    attempts_per_step: int = Field(default=0, ge=0)
+    """Most attempts of an optimiser step, in whole groups, instead of ``tokens_per_step``; attempts with advantage 0 count as in the
+    denominator of the loss. A larger group is a step by itself; 0: by tokens."""
     tokens_per_batch: int = Field(default=4096, ge=64)
     """Most tokens of a micro-batch (one forward and backward pass); determines the memory."""
     deterministic: bool = False
     """Use deterministic kernels only: on GPUs a resumed run is then bitwise identical, and slower (docs/recipes.md)."""
     row_tokens: int = Field(default=0, ge=0)
     """Target length of a packed row, for attention whose cost grows with its square; 0: a micro-batch is one row, without padding."""
+
+    @model_validator(mode="after")
+    def step_has_one_size(self) -> Self:
+        """Refuse a token budget of steps that are sized by attempts."""
+        default = type(self).model_fields["tokens_per_step"].default
+        if self.attempts_per_step and self.tokens_per_step != default:
+            raise ValueError(
+                f"tokens_per_step: {self.tokens_per_step} has no effect with attempts_per_step: {self.attempts_per_step}; leave one of them out"
+            )
+        return self
 
 
 class MonitorConfig(Strict):

@@ -96,20 +96,42 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False) -> Co
 
 
 def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
-    """Return the model with LoRA adapters (2106.09685) on every linear layer, W + (alpha / rank) B A; for rank 0 the model unchanged."""
+    """Return the model with LoRA adapters (2106.09685), W + (alpha / rank) B A, on ``lora_targets``; for rank 0 the model unchanged.
+
+    Raises:
+        ModelError: no linear layer has one of the names in ``lora_targets``; lists the names there are.
+    """
     if config.lora_rank == 0:
         return model
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
     alpha: Any = config.lora_alpha  # annotated as int in PEFT, which accepts any number
-    settings = LoraConfig(r=config.lora_rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+    targets = config.lora_targets if isinstance(config.lora_targets, str) else list(config.lora_targets)
+    check_targets(model, config)
+    settings = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+    )
     adapted: Any = get_peft_model(model, settings)
     for layer in adapter_layers(adapted):
         layer.cast_input_dtype_enabled = (
             not config.bf16
         )  # autocast casts inputs; PEFT's cast to float32 before it would keep copies
     return adapted
+
+
+def check_targets(model: Any, config: ModelConfig) -> None:
+    """Refuse names in ``lora_targets`` that no linear layer has."""
+    if isinstance(config.lora_targets, str):
+        return
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if unknown := [name for name in config.lora_targets if not any(f".{layer}".endswith(f".{name}") for layer in layers)]:
+        known = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
+        raise ModelError(f"model.lora_targets: no linear layer of {config.name} is called {unknown[0]}; its layers: {known}")
 
 
 def adapter_layers(model: Any) -> list[Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "complexity",
     "dataflow",
     "efficiency",
+    "execution",
     "fraction_passed",
     "functional",
     "length",
@@ -40,6 +41,8 @@ __all__ = [
 
 CLOCK_SECONDS = 1e-3
 """Resolution of processor time, seconds: shorter times are rounded up to it."""
+EXECUTED = (Status.PASSED, Status.FAILED)
+"""Outcomes of a test in which the program ended normally."""
 FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 Value = Callable[[Judged, RewardConfig], float | None]
 
@@ -161,11 +164,25 @@ def efficiency(verdict: Verdict, baseline_seconds: float | None) -> float | None
     return min(1.0, max(-1.0, math.log2(baseline_seconds / max(verdict.cpu_seconds, CLOCK_SECONDS))))
 
 
-def dataflow(attempt: Attempt, task: Task) -> float | None:
-    """Return ``dataflow_similarity`` to the task's reference in [0, 1]; None without a reference, or if either is not Python."""
+def dataflow(attempt: Attempt, task: Task, threshold: float) -> float | None:
+    """Return max(0, s - threshold) in [0, 1], s the ``dataflow_similarity`` to the task's reference (2605.21180: threshold 0.5).
+
+    None without a reference, or if either is not Python.
+    """
     if not task.reference or attempt.language not in PYTHON or task.language not in PYTHON:
         return None
-    return dataflow_similarity(attempt.code, task.reference)
+    similarity = dataflow_similarity(attempt.code, task.reference)
+    return None if similarity is None else max(0.0, similarity - threshold)
+
+
+def execution(verdict: Verdict) -> float | None:
+    """Return executed / total in (0, 1], -0.1 if the program executed in no test (2605.21180, its robot domain).
+
+    A program executes in a test if it ends normally there, whether it reaches the goal (``passed``) or not (``failed``). None if the outcomes
+    of the tests were not recorded, and the status does not tell them.
+    """
+    outcomes = verdict.outcomes or ((verdict.status,) if verdict.status in (Status.PASSED, Status.COMPILE_ERROR) else ())
+    return (sum(outcome in EXECUTED for outcome in outcomes) / len(outcomes) or -0.1) if outcomes else None
 
 
 def length(code: str, free: int, limit: int) -> float:
@@ -218,6 +235,7 @@ COMPONENTS: Mapping[str, Component] = {
     "fraction": Component(lambda j, _: fraction_passed(j.verdict), 0, 1, UNCOUNTED),
     "functional": Component(lambda j, _: functional(j.verdict, none_passed=-0.3), -0.3, 1, UNCOUNTED, credit=EACH),
     "simulator": Component(lambda j, _: functional(j.verdict, none_passed=-0.1), -0.1, 1, UNCOUNTED, credit=EACH),
+    "execution": Component(lambda j, _: execution(j.verdict), -0.1, 1, UNCOUNTED, credit=EACH),
     "syntax": Component(lambda j, _: syntax(j.attempt.code, j.verdict), -1, 1, analysis="syntax", credit=PREFIX),
     "lint": analysed_python(lambda j, c: lint(j.verdict, c.severity), -1, 0, "lint"),
     "clean_lines": analysed_python(lambda j, _: clean_lines(j.attempt.code, j.verdict), -1, 1, "lint", credit=LINES),
@@ -225,7 +243,7 @@ COMPONENTS: Mapping[str, Component] = {
     "types": analysed_python(types, -1, 0, "types"),
     "complexity": Component(lambda j, c: complexity(j.verdict, c.complexity), -1, 0, analysis="complexity", credit=FINDINGS),
     "efficiency": Component(lambda j, _: efficiency(j.verdict, j.baseline_seconds), -1, 1, UNTIMED, credit=UNIFORM),
-    "dataflow": Component(lambda j, _: dataflow(j.attempt, j.task), 0, 1, NO_REFERENCE, credit=EACH),
+    "dataflow": Component(lambda j, c: dataflow(j.attempt, j.task, c.dataflow_threshold), 0, 1, NO_REFERENCE, credit=EACH),
     "length": Component(lambda j, c: length(j.attempt.code, *c.length), -1, 0, credit=UNIFORM),
     "format": Component(lambda j, _: answer_format(j.attempt, j.task), -1, 0),
 }

@@ -97,6 +97,7 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
 
     ``last``, ``uniform``, ``blame`` and ``findings`` distribute a value over tokens, so that the token rewards sum to it. ``each``, ``lines``
     and ``prefix`` give every code token a full value, as 2605.21180 does, so that their sum grows with the length.
+    Components in ``config.gated`` count only on tokens where no other part's reward is negative.
 
     Args:
         judged: the attempt with its verdict.
@@ -109,12 +110,17 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
     """
     if not offsets:
         raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
-    rewards_R = np.zeros(len(offsets))
+    rewards_R, gated_R, open_R = np.zeros(len(offsets)), np.zeros(len(offsets)), np.ones(len(offsets), dtype=np.bool_)
     for part in parts:
         part_R = credit_of(part.name, config).assign(CreditInput(part, judged, offsets, config))
         if part_R.shape != rewards_R.shape:
             raise ValueError(f"credit of {part.name}: {part_R.shape} rewards for {len(offsets)} tokens")
-        rewards_R += part.weight * part_R
+        if part.name in config.gated:
+            gated_R += part.weight * part_R
+        else:
+            rewards_R += part.weight * part_R
+            open_R &= part.weight * part_R >= 0
+    rewards_R += gated_R * open_R
     mask_R = executed(judged, offsets) if config.mask_unexecuted else np.ones(len(offsets), dtype=np.bool_)
     return TokenRewards(rewards_R, mask_R)
 

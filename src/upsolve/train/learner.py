@@ -109,7 +109,9 @@ class Learner:
     def compiles(self, tokens: float) -> bool:
         """Return whether to compile the layers for a run over this number of tokens."""
         choice, sharded = self.config.compile, self.config.shard != "none" and self.processes.count > 1
-        return not sharded and (choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens)))
+        return not (sharded or self.config.lora_dropout) and (
+            choice == "always" or (choice == "auto" and worth_compiling(self.model, tokens))
+        )
 
     def place(self) -> Replicated:
         """Replicate or shard the policy over the processes, and make its optimizer."""
@@ -174,7 +176,10 @@ class Learner:
 
     def measure(self, batches: Sequence[PackedBatch]) -> dict[str, float]:
         """Return the metrics of held-out attempts (``monitor.held_out``). Collective."""
-        return held_out(self.score, batches)
+        self.model.eval()
+        row = held_out(self.score, batches)
+        self.model.train()
+        return row
 
     def step(self, batches: Sequence[PackedBatch], frozen: FrozenScores, lr: float) -> dict[str, float]:
         """Do one optimizer step and return its metrics, over the attempts of all ranks. Collective."""

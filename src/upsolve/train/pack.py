@@ -7,7 +7,7 @@ Legend: B rows, L row length, T attempt tokens of the batch one after the other,
     token t:   its log-probability comes from the hidden state before it (for the first token, the last one of the prompt)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -124,16 +124,26 @@ def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def chunks(groups: Sequence[T], budget: int) -> list[list[T]]:
-    """Split groups, in order, into lists of at most ``budget`` tokens; a larger group is the only one in its list."""
+def tokens_of(group: Sized) -> int:
+    """Return the tokens of a group."""
+    return group.tokens
+
+
+def attempts_of(group: EncodedGroup) -> int:
+    """Return the attempts of a group as the denominator of the loss counts them: merged ones, and those with advantage 0."""
+    return sum(attempt.count for attempt in group.attempts) + group.zero_attempts
+
+
+def chunks(groups: Sequence[T], budget: int, size: Callable[[T], int]) -> list[list[T]]:
+    """Split groups, in order, into lists of at most ``budget`` in ``size``; a larger group is the only one in its list."""
     parts: list[list[T]] = []
     used = budget + 1
     for group in groups:
-        if used + group.tokens > budget:
+        if used + size(group) > budget:
             parts.append([])
             used = 0
         parts[-1].append(group)
-        used += group.tokens
+        used += size(group)
     return parts
 
 
@@ -170,7 +180,8 @@ def level_rows(groups: Sequence[T], budget: int, multiple: int) -> list[list[T]]
 
 
 def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes: int = 1) -> list[list[PackedBatch]]:
-    """Plan an epoch: optimiser steps of at most ``tokens_per_step``, each split into micro-batches of at most ``tokens_per_batch``.
+    """Plan an epoch: optimiser steps of at most ``tokens_per_step`` tokens, or of ``attempts_per_step`` attempts, each split into micro-batches
+    of at most ``tokens_per_batch``.
 
     A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
@@ -178,7 +189,11 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch, up to ``MAX_SHARING`` of them.
     """
     steps: list[list[PackedBatch]] = []
-    for part in chunks(shared_prefixes(groups, MAX_SHARING), optim.tokens_per_step):
+    if optim.attempts_per_step:
+        parts = [shared_prefixes(part, MAX_SHARING) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
+    else:
+        parts = chunks(shared_prefixes(groups, MAX_SHARING), optim.tokens_per_step, tokens_of)
+    for part in parts:
         if optim.row_tokens:
             batches = several_rows(fit_rows(part, optim.row_tokens), optim.tokens_per_batch)
         else:
