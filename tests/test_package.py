@@ -42,7 +42,21 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
     core = {word.partition(">")[0] for word in project["dependencies"]}
     assert not core & {"torch", "transformers", "accelerate", "ruff", "matplotlib", "jinja2"}
     assert {*project["optional-dependencies"]} == {
-        *("all", "analysis", "clean", "deepspeed", "demo", "dev", "grammars", "ray", "report", "serve", "train", "vllm")
+        *(
+            "all",
+            "analysis",
+            "clean",
+            "deepspeed",
+            "demo",
+            "dev",
+            "grammars",
+            "ray",
+            "remote",
+            "report",
+            "serve",
+            "train",
+            "vllm",
+        )
     }
 
 

@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, str] = {
     "tree_sitter": "analysis",
     "tree_sitter_python": "analysis",
     "ty": "analysis",
+    "upath": "remote",
     "uvicorn": "serve",
     "vllm": "vllm",
     "vulture": "analysis",

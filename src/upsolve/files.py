@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-__all__ = ["cache_folder", "commit_file", "write_text"]
+__all__ = ["cache_folder", "commit_file", "is_remote", "write_text"]
 
 
 def cache_folder() -> Path:
@@ -12,8 +12,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("UPSOLVE_CACHE") or Path(home) / "upsolve")
 
 
+def is_remote(path: object) -> bool:
+    """Return whether a path is one of another file system (``upsolve.archive.places.place_of``)."""
+    return not isinstance(path, str | Path)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small file atomically, with the folders above it; if several processes write it, the last one wins."""
+    if is_remote(path):  # an object is visible when it is complete
+        path.write_text(text, encoding="utf-8")
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:

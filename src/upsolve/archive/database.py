@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from upsolve.archive.schema import TABLES
+from upsolve.files import is_remote
 
 __all__ = ["MEMORY_LIMIT", "connect", "register_parts"]
 
@@ -44,8 +45,17 @@ def register_parts(
     connection.register(f"no_{view}", TABLES[table].empty_table())
     place = ", 0::bigint as place" if places else ""
     sql = f"select *{place} from no_{view}"  # noqa: S608  names of ours
-    if files := [str(part) for part in parts]:
+    if files := [str(part) for part in read_from(connection, parts)]:
         stored = connection.read_parquet(files, union_by_name=True, file_row_number=places)
         stored.project(f"* exclude (file_row_number), {PLACE}" if places else "*").create_view(f"stored_{view}")
         sql += f" union all by name select * from stored_{view}"  # noqa: S608
     connection.execute(f"create view {view} as {sql}")
+
+
+def read_from(connection: "duckdb.DuckDBPyConnection", parts: Iterable[Path]) -> Iterable[Path]:
+    """Yield parts after the connection has been given the file systems of remote ones."""
+    for part in parts:
+        remote: Any = part
+        if is_remote(part) and not connection.filesystem_is_registered(remote.protocol):
+            connection.register_filesystem(remote.fs)
+        yield part

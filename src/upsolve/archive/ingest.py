@@ -1,6 +1,5 @@
 """Import a source into an archive: streaming, resumable, idempotent, with unusable rows set aside."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from upsolve import __version__
 from upsolve.archive.census import census
 from upsolve.archive.importing import Job, Journal
 from upsolve.archive.parts import read_part
+from upsolve.archive.places import download, fresh, is_url, listing, locked, remove_folder
 from upsolve.archive.rows import BadRow
 from upsolve.archive.schema import TABLES
 from upsolve.archive.settling import Settled, settle
@@ -25,7 +25,7 @@ from upsolve.archive.shares import import_shares, shares_of
 from upsolve.archive.source import Source, parse_options
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
-from upsolve.files import commit_file, write_text
+from upsolve.files import commit_file, is_remote, write_text
 from upsolve.plugins import find
 from upsolve.progress import OnProgress, no_progress
 from upsolve.records import from_row
@@ -74,14 +74,22 @@ class IngestReport:
         return "\n".join(lines)
 
 
-def import_id(source: str, path: Path, options: Mapping[str, Any]) -> str:
-    """Return an id of a source, its options and its files: names, sizes and times of a folder, the content of a file.
+def where_of(place: str | Path) -> str:
+    """Return the text by which the place of a source is recognised."""
+    return place if isinstance(place, str) else str(place.resolve())
+
+
+def import_id(source: str, path: str | Path, options: Mapping[str, Any]) -> str:
+    """Return an id of a source, its options and its files: names, sizes and times or versions in a folder or at a URL, the content of a file.
 
     Raises:
         SourceError: the path does not exist.
     """
     digest = sha256(json.dumps([source, sorted(options.items())]).encode())
-    if path.is_file():
+    if isinstance(path, str):
+        for file, size, version in listing(path):
+            digest.update(f"{file}|{size}|{version}".encode())
+    elif path.is_file():
         with path.open("rb") as data:
             while block := data.read(1 << 20):
                 digest.update(block)
@@ -118,7 +126,7 @@ def ingest(
     Args:
         archive: the archive to add to.
         source: a name in ``upsolve.archive.sources.registry.SOURCES``, ``package.module:attribute``, or the record itself.
-        path: file or folder.
+        path: file or folder, or a URL of fsspec, which is copied into the cache folder for the time of the import.
         workers: processes that read a source of several files, or CodeNet's tree, at the same time (``Source.split``). The archive is the
             same with any number.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
@@ -130,24 +138,26 @@ def ingest(
         SourceError: unknown source or option, or the path is not what the source needs.
     """
     label, record, values = find_source(source, options)
-    place = record.locate(Path(path))
+    place = str(path) if is_url(path) else record.locate(Path(path))
     name = import_id(label, place, values)
-    tag, where = content_id(name), content_id(label, str(place.resolve()), json.dumps(sorted(values.items())))
-    shares = shares_of(record, place, values)
-    with only_importer(archive, tag):
-        job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
+    tag, where = content_id(name), content_id(label, where_of(place), json.dumps(sorted(values.items())))
+    job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
+    with only_importer(job):
         if name in archive.ingested():
-            shutil.rmtree(job.folder)
+            remove_folder(job.folder)
             return IngestReport(known=True)
-        job = begin(archive, job, where)
+        file = download(place) if isinstance(place, str) else place
+        job, shares = begin(archive, job, where), shares_of(record, file, values)
         journals = import_shares(job, shares, workers=workers, on_progress=on_progress)
-        report = report_of(archive, job, journals, settle(job, place) if len(shares) > 1 else Settled({}))
+        report = report_of(archive, job, journals, settle(job, file) if len(shares) > 1 else Settled({}))
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
         report.too_many = report.bad > (record.max_rejected if max_rejected is None else max_rejected) * report.read
         if not report.too_many:
             archive.remember(name, where)
-        shutil.rmtree(job.folder)
+        remove_folder(job.folder)
+        if file != place and not report.too_many:
+            remove_folder(file.parents[1])
     return report
 
 
@@ -162,20 +172,19 @@ def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, 
 
 
 @contextmanager
-def only_importer(archive: Archive, tag: str) -> Generator[None]:
-    """Keep other processes from the same import.
+def only_importer(job: Job) -> Generator[None]:
+    """Keep other processes from the same import; for a remote archive, none is kept.
 
     Raises:
         ArchiveError: one is at it.
     """
-    file = archive.path / "imports" / tag / "lock"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ArchiveError(f"{archive.path}: another process does the same import; wait for it") from error
-        yield
+    if not is_remote(job.folder):
+        job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(job.folder / "lock", wait=False):
+            yield
+    except BlockingIOError as error:
+        raise ArchiveError(f"{job.archive}: another process does the same import; wait for it") from error
 
 
 def begin(archive: Archive, job: Job, where: str) -> Job:
@@ -189,10 +198,10 @@ def begin(archive: Archive, job: Job, where: str) -> Job:
     if begun.get("reader") != reader or old != job.tag:
         for tag in {old, job.tag} - {""}:
             archive.drop(tag)
-            for file in (job.folder.parent / tag).glob("*.json*"):
+            for file in (fresh(job.folder).parent / tag).glob("*.json*"):
                 file.unlink()
         if old not in ("", job.tag):
-            shutil.rmtree(job.folder.parent / old, ignore_errors=True)
+            remove_folder(job.folder.parent / old)
         archive.begin(where, job.tag)
         begun = {"reader": reader, "number": archive.next_number(*TABLES)}
         write_text(plan, json.dumps(begun))
@@ -231,12 +240,14 @@ def report_of(archive: Archive, job: Job, journals: Sequence[Journal], settled: 
 def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:
     """Write the rows that were set aside, which each batch has in its own file, into one file; return it and the first three rows."""
     joined = job.archive / "rejected" / name
-    joined.parent.mkdir(exist_ok=True)
-    temporary = joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
+    temporary = joined if is_remote(joined) else joined.with_name(f"{joined.name}.{os.getpid()}.tmp")
+    if not is_remote(joined):
+        joined.parent.mkdir(exist_ok=True)
     with temporary.open("wb") as out:
-        for file in sorted(job.folder.glob("*.jsonl")):
+        for file in sorted(fresh(job.folder).glob("*.jsonl")):
             with file.open("rb") as lines:
                 shutil.copyfileobj(lines, out)
-    commit_file(temporary, joined)
+    if temporary != joined:
+        commit_file(temporary, joined)
     with joined.open(encoding="utf-8") as lines:
         return joined, [BadRow(**json.loads(line)) for line in islice(lines, 3)]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from upsolve.archive.places import is_url
 from upsolve.archive.rows import BadRow, Row
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.source import Source
@@ -84,7 +85,7 @@ def read_tasks(place: str, label: str) -> list[Task]:
     Raises:
         SourceError: it is neither, or a file cannot be read; says what is expected.
     """
-    if place in SHIPPED or (Path(place) / "archive.json").is_file():
+    if place in SHIPPED or is_url(place) or (Path(place) / "archive.json").is_file():
         return open_archive(place).tasks()
     name, colon, path = place.rpartition(":")
     if not colon:

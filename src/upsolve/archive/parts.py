@@ -1,7 +1,8 @@
 """Files of an archive: each is written under another name, flushed and renamed, so that a reader sees it complete or not at all."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pyarrow.parquet as pq
 
 from upsolve.archive.schema import TABLES, to_table
 from upsolve.errors import ArchiveError
-from upsolve.files import commit_file
+from upsolve.files import commit_file, is_remote
 from upsolve.types import Attempt, Task, Verdict
 
 __all__ = ["read_part", "write_part", "write_records"]
+
+FORMAT: Mapping[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24}
+"""How Parquet files are written; tasks share long inputs."""
 
 
 def write_records(part: Path, records: Sequence[Task | Attempt | Verdict]) -> None:
@@ -25,10 +29,16 @@ def write_part(part: Path, table: Any) -> None:
     """Write an Arrow table as a part; ArchiveError, and no incomplete file, if it cannot be written."""
     temporary = part.with_name(f"{part.stem}.{os.getpid()}.tmp")
     try:
-        pq.write_table(table, temporary, compression="zstd", dictionary_pagesize_limit=1 << 24)  # tasks share long inputs
+        if is_remote(part):
+            with BytesIO() as content:
+                pq.write_table(table, content, **FORMAT)
+                part.write_bytes(content.getbuffer())
+            return
+        pq.write_table(table, temporary, **FORMAT)
         commit_file(temporary, part)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        if not is_remote(part):
+            temporary.unlink(missing_ok=True)
         raise ArchiveError(f"{part}: cannot be written: {error}") from error
 
 
@@ -41,6 +51,9 @@ def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:
     fields = TABLES[part.parent.name]
     schema = fields if columns is None else pa.schema([fields.field(column) for column in columns])
     try:
+        if is_remote(part):
+            remote: Any = part
+            return pq.read_table(remote.path, filesystem=remote.fs, schema=schema)
         return pq.read_table(part, schema=schema)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest") from error

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from upsolve.archive.importing import Job, other_content
 from upsolve.archive.parts import read_part, write_part
+from upsolve.archive.places import fresh
 from upsolve.archive.rows import BadRow
 from upsolve.archive.store import Archive
 from upsolve.files import write_text
@@ -57,7 +58,7 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow]]:
     """Return the tasks that an earlier share has, and those of them that are to be set aside."""
     ids = {
         part: read_part(part, ["task_id"]).column(0).to_pylist()
-        for part in sorted((job.archive / "tasks").glob(f"*-{job.tag}.parquet"))
+        for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
     }
     seen = set[str]()
     repeated = {task_id for of_part in ids.values() for task_id in of_part if task_id in seen or seen.add(task_id)}

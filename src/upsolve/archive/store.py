@@ -7,7 +7,6 @@ A part is written to a temporary file, flushed, and renamed, so a reader never s
 stored k times is one attempt with count k; of several verdicts by one judge on one attempt, the last scored one is used.
 """
 
-import fcntl
 import json
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
@@ -22,10 +21,11 @@ import pyarrow as pa
 from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups
 from upsolve.archive.parts import read_part, write_records
+from upsolve.archive.places import fresh, locked, place_of
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
 from upsolve.archive.shipped import SHIPPED, refuse_shipped
 from upsolve.errors import ArchiveError, SchemaError
-from upsolve.files import write_text
+from upsolve.files import is_remote, write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
@@ -53,14 +53,14 @@ class Archive:
     """A store of tasks, attempts and verdicts."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = place_of(path)
         self.meta()
 
     @classmethod
     def create(cls, path: str | Path) -> "Archive":
         """Open an archive; create it if it does not exist."""
-        folder = Path(path)
-        for name in TABLES:
+        folder = place_of(path)
+        for name in () if is_remote(folder) else TABLES:
             (folder / name).mkdir(parents=True, exist_ok=True)
         if not (folder / META).exists():
             write_text(folder / META, json.dumps({"schema": SCHEMA, "ingested": []}))
@@ -75,12 +75,14 @@ class Archive:
         """
         file = self.path / META
         try:
-            data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            data: dict[str, Any] = json.loads(fresh(file).read_text(encoding="utf-8"))
             version = data["schema"]
         except FileNotFoundError as error:
             raise ArchiveError(f"{self.path}: not an archive ({META} is missing); create one with `upsolve ingest`") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{file}: damaged: {error}") from error
+        except Exception as error:  # every remote file system has its own
+            raise ArchiveError(f"{file}: cannot be read: {type(error).__name__}: {error}") from error
         if version not in range(OLDEST, SCHEMA + 1):
             raise SchemaError(f"{file}: schema version {version}, this upsolve reads {OLDEST} to {SCHEMA}; upgrade it")
         return data
@@ -91,8 +93,7 @@ class Archive:
         for name, folder in SHIPPED.items():
             if self.path == folder:
                 refuse_shipped(name)
-        with (self.path / "lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self.path / "lock"):
             yield
 
     def append(
@@ -159,7 +160,7 @@ class Archive:
 
     def parts(self, name: str) -> list[Path]:
         """Return the finished parts of a table, oldest first."""
-        return sorted((self.path / name).glob("*.parquet"))
+        return sorted((fresh(self.path) / name).glob("*.parquet"))
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> Any:
         """Return a table as an Arrow table, as written: all columns, or some.
@@ -274,5 +275,5 @@ def create_archive(path: str | Path) -> Archive:
 
 
 def open_archive(name: str | Path) -> Archive:
-    """Open an archive of the package by its name in ``SHIPPED``, or the archive in a folder."""
-    return Archive(SHIPPED.get(str(name), Path(name)))
+    """Open an archive of the package by its name in ``SHIPPED``, or the archive in a folder or at a URL."""
+    return Archive(SHIPPED.get(str(name), name))

@@ -37,7 +37,7 @@ RecipeFile = Annotated[
     str, typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file.", metavar="RECIPE")
 ]
 ArchiveName = Annotated[
-    str, typer.Option("--archive", "-a", help="Folder of an archive, or `embedded` or `embedded-sql` (data.archive).")
+    str, typer.Option("--archive", "-a", help="Folder or URL of an archive, or `embedded` or `embedded-sql` (data.archive).")
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run writes.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove an earlier run in --out first, instead of resuming it.")]
@@ -46,7 +46,7 @@ Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and s
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")
 ]
-ArchivePath = Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")]
+ArchivePath = Annotated[str, typer.Argument(help="Folder or URL of an archive, or `embedded` or `embedded-sql`.")]
 
 
 def print_version(requested: bool) -> None:

@@ -35,8 +35,8 @@ app.add_typer(archive_app, name="archive")
 def ingest(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.")] = "",
-    path: Annotated[Path | None, typer.Argument(help="File or folder to read.")] = None,
-    archive: Annotated[Path | None, typer.Argument(help="Archive to add to; created if it does not exist.")] = None,
+    path: Annotated[str, typer.Argument(help="File or folder to read, or its URL: s3://bucket/folder.")] = "",
+    archive: Annotated[str, typer.Argument(help="Archive to add to, a folder or URL; created if it does not exist.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Option of the source, key=value; --key value is the same.")] = None,
     max_rejected: Annotated[
         float | None,
@@ -51,7 +51,7 @@ def ingest(
     if sources:
         list_records("source", "path")
         return
-    if path is None or archive is None:
+    if not path or not archive:
         raise typer.BadParameter("ingest needs SOURCE PATH ARCHIVE")
     from upsolve.archive.ingest import ingest as read_in
     from upsolve.archive.store import create_archive
@@ -151,7 +151,7 @@ def agreement_row(pair: "Agreement") -> tuple[str, ...]:
 
 
 @archive_app.command("copy")
-def copy(archive: ArchivePath, out: Annotated[Path, typer.Argument(help="New folder.")]) -> None:
+def copy(archive: ArchivePath, out: Annotated[str, typer.Argument(help="New folder, or a URL: s3://bucket/folder.")]) -> None:
     """Copy an archive; `embedded` is part of the package and read-only, so copy it to judge or add to it."""
     from upsolve.archive.copying import copy_archive
     from upsolve.archive.store import open_archive

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ BATCH = 1000
 
 @app.command()
 def verify(
-    archive: Annotated[Path | None, typer.Argument(help="Archive to judge.")] = None,
+    archive: Annotated[str, typer.Argument(help="Folder or URL of the archive to judge.")] = "",
     everything: Annotated[
         bool, typer.Option("--all", help="Judge all attempts, including those that already have a verdict of this judge.")
     ] = False,
@@ -62,7 +61,7 @@ def verify(
         start(judging, host, port, token_file, rewards=loaded.reward)
 
 
-def judge_archive(archive: Path, settings: JudgeSettings, *, everything: bool) -> None:
+def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool) -> None:
     """Judge the programs of an archive, batch by batch, and print the outcomes."""
     from upsolve.archive.shipped import refuse_shipped
     from upsolve.archive.store import Archive
