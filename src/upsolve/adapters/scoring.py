@@ -16,7 +16,7 @@ from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify, worker_count
 from upsolve.verify.service.client import remote
 
-__all__ = ["Scored", "Scorer", "attempt_of", "rewards_of", "scorer_from_environment", "with_analyses"]
+__all__ = ["Scored", "Scorer", "attempt_of", "rewards_of", "scorer_from_environment", "shown", "with_analyses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,21 @@ def attempt_of(task: Task, answer: str) -> Attempt:
     language = task.language or "python"
     code = code_of(answer, language)
     return Attempt(task.task_id, code, language, answer="" if code.strip() == answer.strip() else answer)
+
+
+def shown(scored: Scored) -> str:
+    """Return what a model may know of a verdict: the outcomes of visible tests, and an error that one of these raised."""
+    verdict = scored.verdict
+    if verdict.status is Status.UNSCORED:
+        return f"could not be judged: {scored.reason}"
+    passed = [outcome is Status.PASSED for outcome in verdict.outcomes]
+    visible = [good for good, test in zip(passed, scored.task.tests, strict=False) if not test.hidden]
+    if passed and not visible:
+        return "the tests are hidden"
+    first = passed.index(False) if False in passed else 0
+    error = ": ".join(filter(None, (verdict.error_type, verdict.error_message)))
+    said = f"; {error}" if error and not (passed and scored.task.tests[first].hidden) else ""
+    return f"{sum(visible)} of {len(visible)} visible tests passed{said}" if passed else f"{verdict.status}{said}"
 
 
 def scorer_from_environment() -> Scorer:

@@ -14,7 +14,7 @@ from upsolve.policy.prompt import extract_code
 from upsolve.records import from_row
 from upsolve.types import Task
 
-__all__ = ["code_of", "task_of", "text_of_answer"]
+__all__ = ["code_of", "task_of", "task_of_truth", "text_of_answer"]
 
 END = re.compile(r"(?:\s*(?:<\|[^|>\n]{1,40}\|>|<｜[^｜>\n]{1,40}｜>|</s>|<eos>|<end_of_turn>))+\s*\Z")
 """Special tokens at the end of an answer that was decoded with them: they would hide a closing fence."""
@@ -72,6 +72,29 @@ def task_of(row: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
     cells = {key: value for key, value in row.items() if key in CELLS and value is not None}
     cells.setdefault("prompt", "")
     return task_of_cells(json.dumps(cells, sort_keys=True))
+
+
+def task_of_truth(ground_truth: Any, about: Mapping[str, Any], known: KnownTasks | None = None) -> Task:
+    """Return the task of a row with ``ground_truth``, as verl and SkyRL have it.
+
+    Args:
+        ground_truth: the tests, JSON or not: ``{"inputs", "outputs"[, "fn_name"]}``, ``{"assert_case"}`` or ``{"tests"}``.
+        about: other columns; ``task``, or ``task_id`` of a known task, decides if it is there.
+        known: tasks by id.
+
+    Raises:
+        SourceError: as ``task_of``, or the ground truth is not JSON.
+    """
+    if about.get("task") or (about.get("task_id") and known and known.tasks):
+        return task_of(about, known)
+    try:
+        tests = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    except ValueError as error:
+        raise SourceError(f"ground_truth: is not JSON: {ground_truth[:80]!r}") from error
+    if isinstance(tests, Mapping):
+        tests = tests.get("assert_case", tests.get("tests", tests))
+    fields = {name: about[name] for name in ("entry_point", "language") if about.get(name)}
+    return task_of({**fields, "tests": tests})
 
 
 def refuse(problem: str) -> NoReturn:

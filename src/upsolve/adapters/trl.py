@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upsolve.adapters.scoring import Scored, Scorer
+from upsolve.adapters.scoring import Scored, Scorer, shown
 from upsolve.adapters.tasks import task_of, text_of_answer
 from upsolve.archive.rollouts import text_of
-from upsolve.types import Status, Task
+from upsolve.types import Task
 
 __all__ = ["Environment", "environment_factory", "reward_function"]
 
@@ -101,21 +101,6 @@ class Environment:
         if self._last is None:
             self.run_tests("")
         return self._last.reward if self._last else None
-
-
-def shown(scored: Scored) -> str:
-    """Return what a model may know of a verdict: the outcomes of visible tests, and an error that one of these raised."""
-    verdict = scored.verdict
-    if verdict.status is Status.UNSCORED:
-        return f"could not be judged: {scored.reason}"
-    passed = [outcome is Status.PASSED for outcome in verdict.outcomes]
-    visible = [good for good, test in zip(passed, scored.task.tests, strict=False) if not test.hidden]
-    if passed and not visible:
-        return "the tests are hidden"
-    first = passed.index(False) if False in passed else 0
-    error = ": ".join(filter(None, (verdict.error_type, verdict.error_message)))
-    said = f"; {error}" if error and not (passed and scored.task.tests[first].hidden) else ""
-    return f"{sum(visible)} of {len(visible)} visible tests passed{said}" if passed else f"{verdict.status}{said}"
 
 
 def environment_factory(

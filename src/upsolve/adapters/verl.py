@@ -6,9 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from upsolve.adapters.scoring import Scorer
-from upsolve.adapters.tasks import task_of
-from upsolve.errors import SourceError
-from upsolve.types import Task
+from upsolve.adapters.tasks import task_of_truth
 
 __all__ = ["compute_score"]
 
@@ -37,7 +35,7 @@ def compute_score(
     del data_source
     own = {name: value for name, value in options.items() if name in ("tasks", "recipe", "overrides", "url", "token") and value}
     judge = scorer(json.dumps(own, sort_keys=True, default=list))
-    ((scored),) = judge.score([(task_of_row(ground_truth, extra_info or {}, judge), solution_str)])
+    ((scored),) = judge.score([(task_of_truth(ground_truth, extra_info or {}, judge.known), solution_str)])
     return {"score": scored.number(), "acc": float(scored.passed), "share": scored.share}
 
 
@@ -45,17 +43,3 @@ def compute_score(
 def scorer(options: str) -> Scorer:
     """Return the scorer of options as JSON; one for all calls of a process."""
     return Scorer(**json.loads(options))
-
-
-def task_of_row(ground_truth: Any, about: Mapping[str, Any], judge: Scorer) -> Task:
-    """Return the task of a row: the record, or an id of known tasks, or else the tests of the ground truth."""
-    if about.get("task") or (about.get("task_id") and judge.known.tasks):
-        return task_of(about, judge.known)
-    try:
-        tests = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
-    except ValueError as error:
-        raise SourceError(f"ground_truth: is not JSON: {ground_truth[:80]!r}") from error
-    if isinstance(tests, Mapping):
-        tests = tests.get("assert_case", tests.get("tests", tests))
-    fields = {name: about[name] for name in ("entry_point", "language") if about.get(name)}
-    return task_of({**fields, "tests": tests})
