@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from upsolve.adapters.scoring import Scored, attempt_of, rewards_of, scorer_from_environment
+from upsolve.adapters.scored import Scored, attempt_of, rewards_of
+from upsolve.adapters.scoring import scorer_from_environment
 from upsolve.adapters.tasks import task_of
 from upsolve.archive.known import KnownTasks, known_tasks
 from upsolve.config import RewardConfig

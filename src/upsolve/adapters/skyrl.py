@@ -8,7 +8,8 @@ from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from upsolve.adapters.scoring import Scored, Scorer, shown
+from upsolve.adapters.scored import Scored, shown
+from upsolve.adapters.scoring import Scorer
 from upsolve.adapters.tasks import task_of_truth
 
 __all__ = ["UpsolveEnv"]

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upsolve.adapters.scoring import Scored, Scorer, shown
+from upsolve.adapters.scored import Scored, shown
+from upsolve.adapters.scoring import Scorer
 from upsolve.adapters.tasks import task_of, text_of_answer
 from upsolve.archive.rollouts import text_of
 from upsolve.types import Task

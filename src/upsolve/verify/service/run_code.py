@@ -15,7 +15,10 @@ __all__ = ["Program", "ProgramResult", "run_program"]
 
 FETCH = """
 import json, os, sys
-for name in json.load(sys.stdin):
+names = json.load(sys.stdin)
+if names is None:
+    names = [os.path.relpath(os.path.join(top, name)) for top, _, files in os.walk(".") for name in files]
+for name in names:
     if os.path.isfile(name):
         print(json.dumps([name, open(name, "rb").read().hex()]))
 """
@@ -33,8 +36,8 @@ class Program:
     """Standard input."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Relative path -> content of files to write into the working folder."""
-    fetch: tuple[str, ...] = ()
-    """Relative paths of the files to return after the run."""
+    fetch: tuple[str, ...] | None = ()
+    """Relative paths of the files to return after the run; None: of all files in the working folder."""
     build_seconds: float = COMPILE_SECONDS
     """Wall-clock limit of the compiler, seconds."""
 
@@ -74,7 +77,7 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
                 return ProgramResult(built)
         job = run_job(tools, None if compiled else files, program.stdin, settings=settings)
     ended = finished(job, settings)
-    return ProgramResult(built, ended, fetched(program.fetch, job.profile, settings) if program.fetch else {})
+    return ProgramResult(built, ended, fetched(program.fetch, job.profile, settings) if program.fetch != () else {})
 
 
 def python_job(program: Program, settings: JudgeSettings) -> Job:
@@ -92,8 +95,8 @@ def finished(job: Job, settings: JudgeSettings) -> Exit:
     return end
 
 
-def fetched(names: tuple[str, ...], profile: str, settings: JudgeSettings) -> dict[str, bytes]:
-    """Return files from the sandbox, read by a second job in the same working folder."""
+def fetched(names: tuple[str, ...] | None, profile: str, settings: JudgeSettings) -> dict[str, bytes]:
+    """Return files from the sandbox (``None``: all), read by a second job in the same working folder."""
     job = {"kind": "script", "code": FETCH.encode(), "files": {}, "stdin": json.dumps(names).encode()}
     end = finished(Job(job, continues=True, profile=profile), settings)
     if end.output_exceeded or end.returncode != 0:
