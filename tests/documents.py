@@ -1,6 +1,7 @@
 """The fenced blocks of the documents, and how each kind is tried.
 
-A block that cannot run here has ``<!-- not run: REASON -->`` before it; ``<!-- setup: PYTHON -->`` is run before a block; readers see neither.
+A block that cannot run here has ``<!-- not run: REASON -->`` before it, one that runs only where a package is installed ``<!-- needs: MODULE -->``;
+``<!-- setup: PYTHON -->`` is run before a block; readers see none of these.
 A Python block whose first line is ``# name.py`` is also a file of that name for the other blocks of its page.
 """
 
@@ -8,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer.main
@@ -22,7 +24,7 @@ from upsolve.verify.languages import read as read_language
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "README.pypi.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?P<before>(?:^<!--.*?-->\n+)*)^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
-COMMENT = re.compile(r"<!-- (not run|setup): ?(.*?)-->", re.DOTALL)
+COMMENT = re.compile(r"<!-- (not run|needs|setup): ?(.*?)-->", re.DOTALL)
 PROGRAMS = {"accelerate", "curl", "docker", "git", "make", "openssl", "pip", "python", "torchrun", "upsolve", "vllm"}
 FILES = {"json", "jsonl", "parquet", "pt", "py", "yaml", "zip"}
 KEY = re.compile(r"`([a-z]+(?:\.[a-z_]+)+)(?:[:=][^`]*)?`")
@@ -49,7 +51,10 @@ def blocks(page: Path) -> list[Block]:
         said = {key: value.strip() for key, value in COMMENT.findall(match["before"])}
         line = text[: match.start("text")].count("\n")
         kind = kind_of(match["kind"], match["text"])
-        found.append(Block(page, line, kind, match["text"], said.get("not run", ""), said.get("setup", "")))
+        not_run = said.get("not run", "")
+        if "needs" in said and not find_spec(said["needs"]):
+            not_run = f"{said['needs']} is not installed"
+        found.append(Block(page, line, kind, match["text"], not_run, said.get("setup", "")))
     return found
 
 

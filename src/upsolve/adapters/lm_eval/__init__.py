@@ -1,0 +1,1 @@
+"""Tasks of lm-evaluation-harness: ``lm_eval --include_path`` this folder."""

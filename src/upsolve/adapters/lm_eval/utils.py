@@ -1,0 +1,54 @@
+"""The functions that the task files name. ``$UPSOLVE_TASKS`` is an archive or ``source:path``; the other variables are those of all adapters."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from upsolve.adapters.scoring import Scorer, scorer_from_environment
+from upsolve.adapters.tasks import task_of
+from upsolve.errors import ConfigError
+from upsolve.policy.prompt import messages, plain_prompt
+from upsolve.records import to_row
+
+__all__ = ["load", "score"]
+
+
+@lru_cache(1)
+def scorer() -> Scorer:
+    """Return the scorer that the environment describes."""
+    return scorer_from_environment()
+
+
+def load(**_: Any) -> dict[str, Any]:
+    """Return the tasks as the split ``test``: ``task_id``, ``task`` (JSON), ``prompt`` for completion, ``question`` for chat.
+
+    Raises:
+        ConfigError: ``$UPSOLVE_TASKS`` is not set.
+    """
+    from datasets import Dataset
+
+    tasks = scorer().known.tasks
+    if not tasks:
+        raise ConfigError("set UPSOLVE_TASKS to an archive or to source:path, such as UPSOLVE_TASKS=mbpp:mbpp.jsonl")
+    rows = [
+        {
+            "task_id": task.task_id,
+            "task": json.dumps(to_row(task)),
+            "prompt": plain_prompt(task),
+            "question": messages(task)[0]["content"],
+        }
+        for task in tasks
+    ]
+    return {"test": Dataset.from_list(rows)}
+
+
+def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Return ``passed`` (1 or 0), ``share`` (of passed tests), and ``unscored`` of the answer to a task.
+
+    An answer that cannot be judged has only ``unscored``: the means of the other metrics are taken over the answers that were.
+    """
+    (one,) = scorer().score([(task_of(doc), results[0])])
+    if one.reward is None:
+        return {"unscored": 1.0}
+    return {"passed": float(one.passed), "share": one.share, "unscored": 0.0}
