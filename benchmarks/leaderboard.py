@@ -294,20 +294,33 @@ def points(estimate):
     return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
 
 
-def figures(sweeps, bases, placebos):
-    """Return the results of a method over its seeds, compared with the base model and with the control with shuffled verdicts."""
+def scores(sweeps, part):
+    """Return pass@1 of every task, averaged over runs; ``part`` is ``best``, ``greedy`` or ``hot``."""
+    return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in sweeps])
 
-    def scores(runs, part):
-        return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in runs])
 
-    row = {"seeds": len(sweeps), "best": points(mean_interval([*scores(sweeps, "best").values()]))}
-    row |= {part: points(mean_interval([*scores(sweeps, part).values()])) for part in ("greedy", "hot")}
-    row["best - base"] = points(paired_difference(scores(bases, "best"), scores(sweeps, "best")).difference)
-    row["greedy - base"] = points(paired_difference(scores(bases, "greedy"), scores(sweeps, "greedy")).difference)
+def contrast(others, runs, part="best"):
+    """Return the paired difference of two methods over the seeds that both have; None without such a seed."""
+    if not (common := runs.keys() & others.keys()):
+        return None
+    before, after = ([cells[seed] for seed in sorted(common)] for cells in (others, runs))
+    return points(paired_difference(scores(before, part), scores(after, part)).difference)
+
+
+def figures(name, cells):
+    """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
+    runs, sweeps = cells[name], [*cells[name].values()]
+    row = {"seeds": len(sweeps)}
+    row |= {part: points(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
     row["temperatures"] = [run.best.temperature for run in sweeps]
-    if placebos:
-        row["best - shuffled"] = points(paired_difference(scores(placebos, "best"), scores(sweeps, "best")).difference)
-    row["conclusions"] = [capability(base, sweep).conclusion for base, sweep in zip(bases, sweeps, strict=True)]
+    if name == "base":
+        return row
+    others = {"base": "base", "start": METHODS[name].start, "shuffled": placebo_of(name), "ssd": "ssd"}
+    for label, other in others.items():
+        if other and other != name and (difference := contrast(cells[other], runs)):
+            row[f"best - {label}"] = difference
+    row["greedy - base"] = contrast(cells["base"], runs, "greedy")
+    row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
     return row
 
 
@@ -329,19 +342,9 @@ def table(domain):
     }
     rows = []
     for name, runs in cells.items():
-        if not runs:
-            continue
-        bases = [cells["base"][seed] for seed in runs]
-        control = cells.get(placebo_of(name), {}) if name != "base" else {}
-        both = control if name != "base" and runs.keys() <= control.keys() else {}
-        cost = [json.loads((path / f"{slug(name)}-{seed}.cost.json").read_text()) for seed in runs] if name != "base" else []
-        rows.append(
-            {
-                "method": name,
-                **figures([*runs.values()], bases, [both[seed] for seed in runs if seed in both]),
-                **costs(domain, cost),
-            }
-        )
+        files = [path / f"{slug(name)}-{seed}.cost.json" for seed in runs if name != "base"]
+        if runs:
+            rows.append({"method": name, **figures(name, cells), **costs(domain, [json.loads(f.read_text()) for f in files])})
     return rows
 
 
@@ -367,14 +370,13 @@ def page(tables):
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
     text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n" if tables else ""
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
-        text += "|---|---|---|---|---|---|---|---|---|---|\n"
+        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
+        text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
         for row in rows:
-            cells = [
-                shown(row[key]) if key in row else "" for key in ("best", "greedy", "hot", "best - base", "best - shuffled")
-            ]
+            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled")
+            cells = [shown(row[key]) if key in row else "" for key in columns]
             tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
-            end = ", ".join(sorted(set(row["conclusions"]))) if row["method"] != "base" else ""
+            end = ", ".join(sorted(set(row.get("conclusions", []))))
             text += (
                 f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
             )
