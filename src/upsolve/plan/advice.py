@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from upsolve.plan.findings import Plan
 
-__all__ = ["FEW_GROUPS", "GAP", "HELD", "LEAKED", "SOLVED", "STRANGE", "advice_of"]
+__all__ = ["FEW_GROUPS", "GAP", "HELD", "LEAKED", "RULES", "SOLVED", "STRANGE", "advice_of", "worth_it"]
 
 HELD = 0.95
 """Recorded verdicts count as noisy if the upper end of the interval of their agreement with fresh verdicts is below this share."""
@@ -30,8 +30,7 @@ REMEDIES = {
 
 def advice_of(plan: Plan) -> str:
     """Return the sentence of the first rule that applies."""
-    rules: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, surer, strange)
-    return next((sentence for rule in rules if (sentence := rule(plan))), worth_it(plan))
+    return next((sentence for rule in RULES if (sentence := rule(plan))), worth_it(plan))
 
 
 def noisy(plan: Plan) -> str:
@@ -129,3 +128,7 @@ def worth_it(plan: Plan) -> str:
     seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
     time = "a time not known" if math.isnan(seconds) else f"about {max(1, round(seconds / 60))} minutes with both evaluations"
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory."
+
+
+RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, surer, strange)
+"""The rules in their order; if none applies, ``worth_it``."""
