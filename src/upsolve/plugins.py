@@ -73,10 +73,15 @@ def offered(group: str) -> EntryPoints:
     return entry_points(group=group)
 
 
+@cache
+def built_in(kind: str) -> Mapping[str, Any]:
+    """Return the table of upsolve's own records of a kind; ``find`` is called for every attempt, so it is imported once."""
+    return load(KINDS[kind].table)
+
+
 def names(kind: str) -> list[str]:
     """Return the names that a recipe may use without a module: built in, and offered by installed packages."""
-    built_in: Mapping[str, Any] = load(KINDS[kind].table)
-    return sorted({*built_in, *(point.name for point in offered(KINDS[kind].group))})
+    return sorted({*built_in(kind), *(point.name for point in offered(KINDS[kind].group))})
 
 
 def find(kind: str, name: Any) -> Any:
@@ -88,9 +93,8 @@ def find(kind: str, name: Any) -> Any:
     where = KINDS[kind]
     record = name
     if isinstance(name, str):
-        built_in: Mapping[str, Any] = load(where.table)
-        if name in built_in:
-            return built_in[name]
+        if name in built_in(kind):
+            return built_in(kind)[name]
         points = [point for point in offered(where.group) if point.name == name]
         if ":" in name:
             record = load(name)
@@ -122,8 +126,7 @@ def spelled(kind: str, value: Any) -> str:
     """Return the name of a record for a recipe file: built in, or ``module:attribute`` of a loaded module."""
     if isinstance(value, str):
         return value
-    built_in: Mapping[str, Any] = load(KINDS[kind].table)
-    for name, record in built_in.items():
+    for name, record in built_in(kind).items():
         if record is value:
             return name
     for module in [*sys.modules.values()]:

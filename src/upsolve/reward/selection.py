@@ -70,16 +70,16 @@ def choose(
         answers = evaluate_queries(rewarded, config, number, seed, starts)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    everything = {(g, i) for g, item in enumerate(rewarded) for i in range(len(item.rewards_G))}
     groups = {g for (g,) in answers["groups"]} if config.groups else set(range(len(rewarded)))
-    selected = set(answers["attempts"]) if config.attempts else everything
+    selected = set(answers["attempts"]) if config.attempts else None
     weights = {(g, i): weight_of(value, config.weight) for g, i, value in answers.get("weight", ())}
     order = [g for (g,) in answers["order"]] if config.order else range(len(rewarded))
     chosen: list[Rewarded] = []
     for g in order:
-        indices = [i for i in range(len(rewarded[g].rewards_G)) if (g, i) in selected]
         if g in groups:
-            chosen.append(select_attempts(rewarded[g], indices, [weights.get((g, i), 1.0) for i in indices]))
+            item = rewarded[g]  # read and rewarded anew on every access, in archives that do not fit in memory
+            indices = [i for i in range(len(item.rewards_G)) if selected is None or (g, i) in selected]
+            chosen.append(select_attempts(item, indices, [weights.get((g, i), 1.0) for i in indices]))
     dropped = len(rewarded) - len(groups)
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 

@@ -52,7 +52,7 @@ def train(
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic):
         parts = parts_of(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
-        ahead = [] if parts.online else [prepare(recipe, parts, number) for number in range(parts.source.rounds)]
+        ahead = [] if parts.online else prepare_all(recipe, parts)
         run = start_run(recipe, parts.learner, path, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step)
         try:
             while not run.is_done:
@@ -62,6 +62,16 @@ def train(
         except CollapseError as error:
             collapsed, usable = str(error), error.ahead
         return run.finish(collapsed, usable=usable)
+
+
+def prepare_all(recipe: Recipe, parts: Parts) -> list[Round]:
+    """Return the rounds of an offline run, ready to train on; with ``optim.max_steps``, those that are reached."""
+    ahead: list[Round] = []
+    for number in range(parts.source.rounds):
+        if 0 < recipe.optim.max_steps <= sum(len(now.steps) for now in ahead):
+            break
+        ahead.append(prepare(recipe, parts, number))
+    return ahead
 
 
 def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
