@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,13 @@ import yaml
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
-from upsolve.config import Recipe, dump_recipe
+from upsolve.config import DataConfig, Recipe, dump_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_sweep, save_evaluation
 from upsolve.experiment import run_folds, run_recipe
 from upsolve.train.loop import train
+from upsolve.train.sources import StoredSource
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
@@ -193,3 +195,38 @@ def test_a_finished_run_is_read_back(tiny_model, tmp_path):
     first = run(recipe_for(tiny_model), tmp_path / "run")
     assert run(recipe_for(tiny_model), tmp_path / "run") == first
     assert first.groups > 0 and "steps on" in first.text()
+
+
+def test_an_epoch_over_many_tasks_has_several_rounds_over_all_of_them():
+    groups = [*split_archive(open_archive("embedded"), Recipe().data).groups["train"]][:10]
+    source = StoredSource(groups, DataConfig(tasks_at_once=4), epochs=2)
+    assert source.rounds == 6
+    rounds = [[group.task.task_id for group in source.groups(number).stored] for number in range(6)]
+    for epoch in (rounds[:3], rounds[3:]):
+        assert sorted(chain(*epoch)) == sorted(group.task.task_id for group in groups)
+    assert {len(part) for part in rounds} == {3, 4} and rounds[:3] != rounds[3:]
+
+
+def test_rounds_of_an_epoch_resume_and_are_scored_under_the_frozen_start(tiny_model, tmp_path):
+    recipe = recipe_for(
+        tiny_model,
+        data={**SETTINGS["data"], "train": 0.2, "tasks_at_once": 4},
+        optim={**SETTINGS["optim"], "tokens_per_step": 1500, "epochs": 2, "max_steps": 8, "schedule": "linear"},
+        objective={"kl": {"coefficient": 0.1}},
+    )
+    whole = run(recipe, tmp_path / "whole")
+    rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [*range(1, 9)] and rows[-1]["round"] >= 1
+    assert rows[0]["lr"] > rows[-1]["lr"] > 0 and whole.steps == 8
+    first = next(row for row in rows if row["round"] == 1)
+    assert first["ess"] < 0.999  # 1 where the reference is the policy that this round starts from
+
+    def stop(done, _total, _row):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    split = split_archive(open_archive("embedded"), recipe.data)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, split.groups["train"], split.groups["dev"], tmp_path / "stopped", on_step=stop)
+    run(recipe, tmp_path / "stopped")
+    assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")

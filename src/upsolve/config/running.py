@@ -117,6 +117,9 @@ class DataConfig(Strict):
     """G, attempts per group (2605.28409 found 8 worse than 4); 1, one sample a prompt, only with ``advantage.kind: gae``."""
     groups_per_task: int = Field(default=1, ge=1)
     """Most groups sampled from the attempts of a task in one epoch."""
+    tasks_at_once: int = Field(default=8192, ge=1)
+    """Offline: most tasks whose attempts are rewarded, tokenized and packed at once, which bounds memory and the time before the first
+    step. An epoch over more tasks has several rounds, each over a random part of the tasks."""
     authors: tuple[str, ...] = ()
     """Use only attempts of these authors; empty: all."""
     max_tokens: int = Field(default=2048, ge=16)

@@ -151,6 +151,10 @@ class Learner:
                 return self.placed.score(batch)
             return self.scorer(model, batch)
 
+    def frozen_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
+        """Return the log-probabilities of attempts under the frozen start, before or during training. Collective."""
+        return self.start_logps(batches) if self.placed is None else self.read(batches, frozen=True)[0]
+
     def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
         """Return the log-probabilities of attempts under the frozen start, before ``start_training``; rank 0 computes, the others read."""
         precision = "bf16" if self.config.bf16 else "fp32"

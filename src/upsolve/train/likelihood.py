@@ -19,10 +19,10 @@ def start_likelihoods(
 ) -> list[list[Likelihood | None]]:
     """Return the mean and the smallest log-probability of each attempt's tokens under the frozen start, nats.
 
-    The log-probabilities are computed once, before the first step, and cached by content.
+    Those that are computed before the first step are cached by content.
 
     Args:
-        learner: the policy, before ``start_training``.
+        learner: the policy.
         encoding: tokenizer, and the token limit of prompt and attempt together.
         optim: token budget of a micro-batch.
         rewarded: groups of attempts.
@@ -37,7 +37,7 @@ def start_likelihoods(
         attempts = tuple(EncodedAttempt(ids_R, np.zeros(len(ids_R), np.float32)) for ids_R in sorted(fits))
         groups.append(EncodedGroup(prompt, attempts))
         ids.append(ids_G)
-    logps = learner.start_logps([batch for step in plan_steps([g for g in groups if g.attempts], optim) for batch in step])
+    logps = learner.frozen_logps([batch for step in plan_steps([g for g in groups if g.attempts], optim) for batch in step])
     logps_by_group = [
         {attempt.ids_R: logps[key] for attempt, key in zip(group.attempts, group.attempt_keys(), strict=True)}
         for group in groups

@@ -1,7 +1,8 @@
 """The training loop: groups -> judge -> reward -> advantage -> pack -> step. Offline and online differ in the source of groups only."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from upsolve.archive.groups import Lazy
@@ -52,11 +53,15 @@ def train(
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic):
         parts = parts_of(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
-        ahead = [] if parts.online else prepare_all(recipe, parts)
-        run = start_run(recipe, parts.learner, path, heldout=heldout, ahead=ahead, signals=signals, on_step=on_step)
+        prepared = partial(prepare, recipe, parts)
+        ahead = prepare_epochs(prepared, parts.source.rounds, recipe.optim.max_steps) if parts.ahead else []
+        rounds = len(ahead) or parts.source.rounds
+        run = start_run(
+            recipe, parts.learner, path, heldout=heldout, rounds=rounds, ahead=ahead, signals=signals, on_step=on_step
+        )
         try:
             while not run.is_done:
-                now = ahead[run.progress.round] if ahead else prepare(recipe, parts, run.progress.round)
+                now = ahead[run.progress.round] if ahead else prepared(run.progress.round)
                 for batches, lr in run.remaining(now):
                     run.record(parts.learner.step(batches, now.scores, lr))  # step
         except CollapseError as error:
@@ -64,13 +69,13 @@ def train(
         return run.finish(collapsed, usable=usable)
 
 
-def prepare_all(recipe: Recipe, parts: Parts) -> list[Round]:
-    """Return the rounds of an offline run, ready to train on; with ``optim.max_steps``, those that are reached."""
+def prepare_epochs(prepared: Callable[[int], Round], epochs: int, max_steps: int) -> list[Round]:
+    """Return the epochs of an offline run, ready to train on; with ``max_steps`` > 0, those that are reached."""
     ahead: list[Round] = []
-    for number in range(parts.source.rounds):
-        if 0 < recipe.optim.max_steps <= sum(len(now.steps) for now in ahead):
+    for number in range(epochs):
+        if 0 < max_steps <= sum(len(now.steps) for now in ahead):
             break
-        ahead.append(prepare(recipe, parts, number))
+        ahead.append(prepared(number))
     return ahead
 
 

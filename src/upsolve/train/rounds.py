@@ -119,7 +119,7 @@ def score_start(learner: Learner, batches: Sequence[PackedBatch], objective: Obj
     """Return the scores of stored attempts for an offline objective; the frozen start is pi_old, since their policy is unknown."""
     if not batches or not (objective.needs_reference or objective.needs_old):
         return FrozenScores()
-    logps = learner.start_logps(batches)
+    logps = learner.frozen_logps(batches)
     return FrozenScores(
         reference=logps if objective.needs_reference else None,
         old=logps if objective.needs_old else None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from upsolve.config import MonitorConfig, OptimConfig, Recipe, SourceConfig
+from upsolve.config import MonitorConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
@@ -29,7 +29,7 @@ from upsolve.train.run_folder import (
     replace_folder,
     write_summary,
 )
-from upsolve.train.schedule import Schedule, heldout_batches, learning_rate
+from upsolve.train.schedule import Schedule, expected_tokens, heldout_batches, learning_rate
 from upsolve.types import Group
 
 __all__ = ["OnStep", "Run", "StopSignals", "no_report", "start_run"]
@@ -184,7 +184,7 @@ class Run:
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
 
     def end_round(self, now: Round) -> None:
-        """Close a finished round; online, write a checkpoint, since sampling the next round takes long. Collective."""
+        """Close a finished round; write a checkpoint where the next round is prepared now, which can take long. Collective."""
         progress = self.progress
         progress.groups, progress.left_out, progress.flagged = self.counts(now)
         progress.round, progress.in_round, self.now = progress.round + 1, 0, None
@@ -245,20 +245,13 @@ class Run:
         return done
 
 
-def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimConfig, *, group_size: int) -> float:
-    """Return the expected number of tokens of a run; online, half of the longest completions of all rounds."""
-    if ahead:
-        sizes = [sum(batch.ids_BL.size for batch in step) for now in ahead for step in now.steps]
-        return sum(sizes[: optim.max_steps or None])
-    return source.rounds * source.groups * optim.epochs * group_size * source.rollout.max_tokens / 2
-
-
 def start_run(
     recipe: Recipe,
     learner: Learner,
     folder: Path,
     *,
     heldout: Sequence[Group],
+    rounds: int,
     ahead: Sequence[Round],
     signals: StopSignals,
     on_step: OnStep | None = None,
@@ -270,7 +263,8 @@ def start_run(
         learner: the model before training.
         folder: of the run.
         heldout: judged groups for the monitors.
-        ahead: all rounds of an offline run; empty online.
+        rounds: number of rounds.
+        ahead: all rounds, where they are prepared before the first step; otherwise empty.
         signals: stop the run between two steps.
         on_step: called after every step.
 
@@ -281,12 +275,13 @@ def start_run(
         raise TrainingError(f"no group to train on; left out: {listed(sum((now.left_out for now in ahead), Counter[str]()))}")
     online, monitor = recipe.source.rounds > 0, recipe.monitor
     tokens = expected_tokens(ahead, recipe.source, recipe.optim, group_size=recipe.data.group_size)
-    progress = learner.start_training(folder, keep_start=online and recipe.objective.needs_reference, tokens=tokens)
-    total = None if online else sum(len(now.steps) for now in ahead)
+    reads_start = recipe.objective.needs_reference or (not online and (recipe.objective.needs_old or recipe.select.reads_start))
+    progress = learner.start_training(folder, keep_start=reads_start and not ahead, tokens=tokens)
+    total = sum(len(now.steps) for now in ahead) if ahead else None
     batches = heldout_batches(
         heldout, learner.codec, recipe.optim, max_pairs=monitor.heldout, max_tokens=recipe.data.max_tokens
     )
-    schedule = Schedule(recipe.optim, recipe.source.rounds or len(ahead), total)
+    schedule = Schedule(recipe.optim, rounds, total)
     return Run(
         learner,
         folder,

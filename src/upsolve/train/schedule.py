@@ -1,4 +1,4 @@
-"""Learning-rate schedule and total steps of a run; held-out batches."""
+"""Learning-rate schedule, total steps and tokens of a run; held-out batches."""
 
 import math
 from collections.abc import Sequence
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from upsolve.config import OptimConfig
+from upsolve.config import OptimConfig, SourceConfig
 from upsolve.policy.tokens import Codec
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.groups import passed
 from upsolve.train.pack import PackedBatch, plan_steps
+from upsolve.train.rounds import Round
 from upsolve.types import Group
 
-__all__ = ["Schedule", "heldout_batches", "learning_rate"]
+__all__ = ["Schedule", "expected_tokens", "heldout_batches", "learning_rate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,10 @@ class Schedule:
     optim: OptimConfig
     """Peak learning rate, decay and warm-up."""
     rounds: int
-    """Rounds of the run (offline: epochs)."""
+    """Rounds of the run (offline: epochs, or parts of epochs)."""
     total_steps: int | None
-    """Steps of the run; None online, where they are unknown in advance: all rounds are assumed as long as the current one."""
+    """Steps of the run before ``optim.max_steps``; None where they are unknown in advance (online, and where an epoch has several rounds):
+    all rounds are assumed as long as the current one."""
 
     def position(self, step: int, number: int, in_round: int, steps: int) -> tuple[int, int]:
         """Return the index of the next step, from 0, and the total number of steps.
@@ -36,9 +38,9 @@ class Schedule:
             in_round: steps done in it.
             steps: steps of the round.
         """
-        if self.total_steps is None:
-            return number * steps + in_round, self.rounds * steps
-        return step, min(self.total_steps, self.optim.max_steps or self.total_steps)
+        known, most = self.total_steps is not None, self.optim.max_steps
+        total = self.rounds * steps if self.total_steps is None else self.total_steps
+        return (step, min(total, most or total)) if known or 0 < most < total else (number * steps + in_round, total)
 
 
 def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
@@ -49,6 +51,19 @@ def learning_rate(step: int, steps: int, optim: OptimConfig) -> float:
     done = (step - warmup) / max(1, steps - warmup)
     factor = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[optim.schedule]
     return optim.lr * factor
+
+
+def expected_tokens(ahead: Sequence[Round], source: SourceConfig, optim: OptimConfig, *, group_size: int) -> float:
+    """Return the expected number of tokens of a run; online, half of the longest completions of all rounds.
+
+    Infinity where an epoch has several rounds: such an archive is large.
+    """
+    if ahead:
+        sizes = [sum(batch.ids_BL.size for batch in step) for now in ahead for step in now.steps]
+        return sum(sizes[: optim.max_steps or None])
+    if not source.rounds:
+        return optim.max_steps * optim.tokens_per_batch or math.inf
+    return source.rounds * source.groups * optim.epochs * group_size * source.rollout.max_tokens / 2
 
 
 def heldout_batches(

@@ -49,8 +49,16 @@ class Parts:
     """Takes a round's number and groups; returns the groups (with token advantages if these come from values) and their frozen scores."""
     encoding: Encoding
     """How attempts are encoded."""
-    online: bool
-    """True if rounds depend on the policy; otherwise all are prepared before the first step."""
+
+    @property
+    def online(self) -> bool:
+        """Whether rounds depend on the policy."""
+        return not isinstance(self.source, StoredSource)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all rounds are prepared before the first step: offline, and each is a whole epoch."""
+        return isinstance(self.source, StoredSource) and self.source.parts == 1
 
 
 def parts_of(
@@ -70,7 +78,7 @@ def parts_of(
     """
     if not recipe.source.rounds:
         check_offline(recipe.advantage, recipe.objective)
-    online, learning, advantage = recipe.source.rounds > 0, recipe.objective, recipe.advantage
+    learning, advantage = recipe.objective, recipe.advantage
     plan = memory_of(recipe, groups, processes=processes.count)
     if processes.is_main:
         announce(plan)
@@ -83,9 +91,9 @@ def parts_of(
     form = partial(
         advantages_of, data=recipe.data, advantage=advantage, objective=learning, select=recipe.select, likelihoods=likely
     )
-    if not online:
+    if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=recipe.optim.epochs)
-        return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encoding, online)
+        return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encoding)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -102,7 +110,7 @@ def parts_of(
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
     score = partial(score_online, learner, folder / "rounds", learning, advantage)
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encoding, online)
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encoding)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:
@@ -129,7 +137,7 @@ def unchanged(groups: RoundGroups) -> RoundGroups:
 def score_offline(
     learner: Learner, objective: ObjectiveConfig, _number: int, groups: list[EncodedGroup]
 ) -> tuple[list[EncodedGroup], FrozenScores]:
-    """Score stored attempts under the frozen start, before the first step."""
+    """Score stored attempts under the frozen start."""
     batches = [batch for step in plan_steps(groups, learner.optim) for batch in step]
     return groups, score_start(learner, batches, objective)
 

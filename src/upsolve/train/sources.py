@@ -31,7 +31,7 @@ class RoundGroups:
     """The groups of a round, and the tasks that are still to be sampled."""
 
     number: int
-    """Round, from 0 (offline: epoch)."""
+    """Round, from 0 (offline: an epoch, or part of one)."""
     stored: Sequence[Group] = ()
     """All judged attempts of tasks, from which groups are sampled."""
     most_stored: int | None = None
@@ -51,7 +51,7 @@ class Source(Protocol):
 
     @property
     def rounds(self) -> int:
-        """Number of rounds (offline: epochs)."""
+        """Number of rounds (offline: epochs, or parts of epochs)."""
         ...
 
     def groups(self, number: int) -> RoundGroups:
@@ -63,12 +63,20 @@ class StoredSource:
     """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
     def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int) -> None:
-        self.rounds = epochs
+        self.seed, self.parts = data.seed, -(-len(groups) // data.tasks_at_once)
+        self.rounds = epochs * self.parts
         self.stored = Lazy(groups, lambda group: select(group, data.authors))
 
     def groups(self, number: int) -> RoundGroups:
-        """Return all stored attempts."""
-        return RoundGroups(number, self.stored)
+        """Return the stored attempts of all tasks or, if an epoch has several rounds, of a random part of the tasks.
+
+        The parts of an epoch are disjoint and differ by at most one task; each is in the order of the archive.
+        """
+        if self.parts == 1:
+            return RoundGroups(number, self.stored)
+        epoch, part = divmod(number, self.parts)
+        order = np.random.default_rng([self.seed, epoch, 4]).permutation(len(self.stored))
+        return RoundGroups(number, Lazy([int(i) for i in sorted(order[part :: self.parts])], self.stored.__getitem__))
 
 
 def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
