@@ -119,6 +119,14 @@ def test_a_setting_without_effect_is_refused(override, message):
         load_recipe(None, [override])
 
 
+def test_one_attempt_a_group_is_enough_where_nothing_is_compared():
+    assert (
+        load_recipe("sft", ["data.group_size=1"]).data.group_size
+        == 1
+        == load_recipe("ppo", ["data.group_size=1"]).data.group_size
+    )
+
+
 def test_a_recipe_is_based_on_another(tmp_path):
     (tmp_path / "mine.yaml").write_text("base: grpo\nname: mine\nobjective: {clip: {low: 0.1}}\nsource: {mix: {replay: 1}}\n")
     (tmp_path / "deep").mkdir()

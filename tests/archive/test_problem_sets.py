@@ -873,6 +873,29 @@ def test_opencodeinstruct(tmp_path):
     extra = json.loads(task.extra)
     assert extra["llm_judgement"]["logical_correctness"]["score"] == 5 and extra["split"] == "train"
     assert [row["line"] for row in rejected] == [3] and task.entry_point == "twice"
+    assert not task.reference, "an answer that failed a test is no reference"
+
+
+def test_the_first_rows_of_opencodeinstruct_over_all_files(tmp_path):
+    def row(number, outcome):
+        code = "def twice(x):\n    return 2 * x"
+        tests = {"unit_tests": json.dumps(["assert twice(1) == 2"]), "tests_execution_status": json.dumps([outcome])}
+        return {
+            "id": str(number),
+            "input": "Double x.",
+            "output": f"```python\n{code}\n```",
+            "average_test_score": "1",
+            **tests,
+        }
+
+    for file in range(2):
+        write_parquet(
+            tmp_path / "data" / f"train-0000{file}.parquet", [row(3 * file + n, "pass" if n else "fail") for n in range(3)]
+        )
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "opencodeinstruct", tmp_path / "data", most="4", workers=2)
+    found = {task.task_id.rpartition("/")[2]: task.reference for task in archive.tasks()}
+    assert found == {"0": "", "1": "def twice(x):\n    return 2 * x", "2": "def twice(x):\n    return 2 * x", "3": ""}
 
 
 CONTEXT = '''import copy

@@ -113,6 +113,11 @@ def test_mbpp_and_bad_rows(tmp_path):
     assert ingest(archive, "mbpp", file).known
     assert archive.tasks()[0].extra == '{"split": "test"}'
     assert archive.tasks()[0].entry_point == "f" and "\r" not in archive.tasks()[0].reference
+    solved = Archive.create(tmp_path / "solved")
+    ingest(solved, "mbpp", file, max_rejected=1, references="1")
+    (attempt,) = solved.attempts()
+    assert (attempt.task_id, attempt.code, attempt.author) == ("mbpp/11", "def f(x):\n    return x+1", "reference")
+    assert not solved.verdicts(), "the judge decides whether it is right"
 
 
 def test_humaneval_gz(tmp_path):

@@ -211,7 +211,9 @@ def test_the_cost_of_a_run_is_counted_in_tokens(monkeypatch):
     assert cost.evaluation_seconds == pytest.approx(2 * 2 * 5 * 20 / 50), "one temperature: nothing is chosen on dev tasks"
     limited = offline.model_copy(update={"optim": offline.optim.model_copy(update={"max_steps": 1, "tokens_per_step": 640})})
     assert cost_of(NOTHING, split, limited, mixed=10, scores=scores, samples=samples).training_tokens == 640
-    online = Recipe(source={"rounds": 3, "groups": 5, "oversample": 2.0, "rollout": {"samples": 8}})
+    by_attempts = Recipe(optim={"attempts_per_step": 9, "max_steps": 2})  # two whole groups of four in a step
+    assert cost_of(NOTHING, split, by_attempts, mixed=10, scores=scores, samples=samples).training_tokens == 2 * 2 * 300
+    online = Recipe(source={"rounds": 3, "groups": 5, "oversample": 2.0}, data={"group_size": 8})
     cost = cost_of(NOTHING, split, online, mixed=0, scores=scores, samples=samples)
     assert cost.training_tokens == 3 * 5 * (100 + 8 * 20)
     assert cost.rollout_seconds == pytest.approx(3 * 5 * 8 * 2.0 * 20 / 50)

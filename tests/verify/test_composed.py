@@ -133,6 +133,7 @@ def test_worlds_go_every_way_and_differ(join):
     made = worlds(goal, Random(1))
     assert len(made) == WORLDS and len({goal.outcome(world).branch for world in made}) == goal.branches
     assert len({json.dumps(start(world)) for world in made}) == WORLDS
+    assert len(worlds(goal, Random(1), 5)) == 5
 
 
 def test_programs_that_do_nothing_pass_nowhere():
@@ -299,9 +300,11 @@ def test_the_prompt_says_as_much_of_the_methods_as_asked_for():
     assert none.tests == full.tests and none.reference == full.reference
 
 
-@pytest.mark.parametrize("wrong", [{"tasks": 0}, {"docs": "some"}])
+@pytest.mark.parametrize("wrong", [{"tasks": 0}, {"docs": "some"}, {"worlds": 3}])
 def test_options_out_of_range_are_named(wrong):
-    with pytest.raises(SourceError, match=f"tasks >= 1, docs one of none, names, full; .*{next(iter(wrong.values()))}"):
+    with pytest.raises(
+        SourceError, match=f"tasks >= 1, docs one of none, names, full, worlds >= 4; .*{next(iter(wrong.values()))}"
+    ):
         list(read(ROBOT, **wrong))
 
 

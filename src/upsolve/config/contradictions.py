@@ -65,11 +65,11 @@ def single_problems(data: DataConfig, source: SourceConfig, advantage: Advantage
     if data.group_size > 1:
         return
     one = "data.group_size: 1 has nothing to compare"
-    if not advantage.needs_values:
-        yield f"{one}, and advantage.kind {advantage.kind} compares the attempts of a group; use gae, or larger groups"
+    if not (advantage.needs_values or advantage.record.selects):
+        yield f"{one}, and advantage.kind {advantage.kind} compares the attempts of a group; use gae or passed, or larger groups"
     if source.oversample > 1:
         yield f"{one}: source.oversample looks for groups with unequal rewards; set it to 1"
-    if source.mix.get("archive", 0) or source.mix_end.get("archive", 0):
+    if advantage.needs_values and (source.mix.get("archive", 0) or source.mix_end.get("archive", 0)):
         yield f"{one}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix"
     if reward.verdicts == "shuffled":
         yield f"{one}: reward.verdicts: shuffled permutes the verdicts of a group"

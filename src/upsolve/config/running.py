@@ -114,7 +114,7 @@ class DataConfig(Strict):
     """Judge whose verdicts are used, such as ``recorded``, ``recorded:codenet`` or ``upsolve``; empty: a scored verdict before an unscored
     one, and ours before a recorded one only if it is based on as many tests."""
     group_size: int = Field(default=4, ge=1)
-    """G, attempts per group (2605.28409 found 8 worse than 4); 1, one sample a prompt, only with ``advantage.kind: gae``."""
+    """G, attempts per group (2605.28409 found 8 worse than 4); 1, one attempt a prompt, with ``advantage.kind: gae`` or imitation (``passed``) only."""
     groups_per_task: int = Field(default=1, ge=1)
     """Most groups sampled from the attempts of a task in one epoch."""
     tasks_at_once: int = Field(default=8192, ge=1)

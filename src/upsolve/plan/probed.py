@@ -204,21 +204,23 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, mixed: int, scores:
     """Estimate memory and time of a run from the measured speeds.
 
     Offline, each of the ``mixed`` groups is trained on once an epoch: T = epochs x mixed x (P + G R), with P and R averaged over the
-    training tasks and their attempts, at most ``optim.max_steps`` x ``optim.tokens_per_step``. Online, each of ``source.rounds`` rounds
-    samples ``source.groups`` groups of ``source.rollout.samples`` attempts and trains on them.
+    training tasks and their attempts, at most ``optim.max_steps`` steps of ``optim.tokens_per_step`` or of ``optim.attempts_per_step``. Online,
+    each of ``source.rounds`` rounds samples ``source.groups`` groups of G = ``data.group_size`` attempts and trains on them.
     """
     prompt, attempt = mean_lengths(loaded.codec, split)
-    online, rollout = recipe.source.rounds > 0, recipe.source.rollout
-    size, length = (rollout.samples, samples.mean_tokens) if online else (recipe.data.group_size, attempt)
+    online = recipe.source.rounds > 0
+    size, length = recipe.data.group_size, samples.mean_tokens if online else attempt
     groups = recipe.source.rounds * recipe.source.groups if online else mixed * recipe.data.groups_per_task
-    tokens = whole(recipe.optim.epochs * groups * (prompt + size * length))
-    if recipe.optim.max_steps:
-        tokens = min(tokens, recipe.optim.max_steps * recipe.optim.tokens_per_step)
+    optim, group_tokens = recipe.optim, prompt + size * length
+    tokens = whole(optim.epochs * groups * group_tokens)
+    if optim.max_steps:
+        by_attempts = whole(max(1, optim.attempts_per_step // size) * group_tokens)
+        tokens = min(tokens, optim.max_steps * (by_attempts if optim.attempts_per_step else optim.tokens_per_step))
     others = task_sets(recipe.evaluate, recipe.data, ())
     measured = evaluation_samples(
         recipe.evaluate, split, each=recipe.sample.samples, others=sum(len(one.tasks) for one in others)
     )
-    rolled = groups * rollout.samples * recipe.source.oversample if online else 0
+    rolled = groups * size * recipe.source.oversample if online else 0
     seconds_each = samples.mean_tokens / samples.tokens_per_second
     return Cost(
         peak_bytes=memory_of(recipe, split.groups["train"][:SEEN]).peak_bytes,

@@ -2,18 +2,20 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.outcome import recorded_verdict
 from upsolve.archive.rows import Row, build_each, code_in, data_files, rows_of_file
-from upsolve.archive.source import Source, split_files
+from upsolve.archive.source import Option, Source, Unit, split_files
 from upsolve.archive.sources.problems import as_list, extra_of, split_of
 from upsolve.archive.sources.unit_tests import imports_of, packages_in, pytest_tests
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, Status, Task, Verdict
 
 __all__ = ["KODCODE", "SOURCE", "read", "read_kodcode"]
 
@@ -24,10 +26,25 @@ CERTAIN = ("true", "false", "1", "0", "correct", "incorrect", "passed", "failed"
 """Words of ``r1_correctness`` that are an outcome."""
 
 
-def read(path: Path) -> Iterator[Row]:
-    """Yield the tasks of OpenCodeInstruct, the answer to each and its outcome on every test."""
+def read(path: Path, *, most: int = 0) -> Iterator[Row]:
+    """Yield the tasks of OpenCodeInstruct, the answer to each and its outcome on every test.
+
+    An answer that passed all tests is the reference of its task, too.
+
+    Args:
+        path: a folder or file.
+        most: rows that are read, the first ones; 0: all.
+    """
+    left = most or sys.maxsize
     for file in data_files(path):
-        yield from build_each(file, rows_of_file(file), partial(instruct_records, split=split_of(file)))
+        rows = [*islice(rows_of_file(file), left)] if most else rows_of_file(file)
+        left -= len(rows) if isinstance(rows, list) else 0
+        yield from build_each(file, rows, partial(instruct_records, split=split_of(file)))
+
+
+def units(path: Path, *, most: int = 0) -> list[Unit]:
+    """Return a unit for each file; for the first ``most`` rows, which are counted over all files, a single one."""
+    return [Unit(path)] if most else split_files(path)
 
 
 def answer_of(task: Task, answer: str, author: str = "") -> Attempt:
@@ -46,6 +63,7 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     score, rest = row.get("average_test_score"), {key: value for key, value in row.items() if key not in TAKEN}
     if rest.get("llm_judgement"):
         rest["llm_judgement"] = json.loads(str(rest["llm_judgement"]))
+    verdict = outcome_of(attempt, outcomes, score, len(sources))
     task = Task(
         task_id=attempt.task_id,
         prompt=str(row["input"]).strip(),
@@ -53,23 +71,24 @@ def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         entry_point=entry_point,
         source="opencodeinstruct",
         official=True,
+        reference=attempt.code if verdict and verdict.status is Status.PASSED else "",
         extra=extra_of({**rest, "split": split}),
     )
     yield task
     yield attempt
-    yield from outcome_of(attempt, outcomes, score, len(sources))
+    if verdict:
+        yield verdict
 
 
-def outcome_of(attempt: Attempt, outcomes: Sequence[str], score: Any, total: int) -> Iterator[Row]:
-    """Yield the verdict of an answer: the outcome of every test or, without them, the number of passed tests by their share."""
+def outcome_of(attempt: Attempt, outcomes: Sequence[str], score: Any, total: int) -> Verdict | None:
+    """Return the verdict of an answer: the outcome of every test or, without them, the number of passed tests by their share."""
     share = float(score) if score not in (None, "") else None
     fields: dict[str, Any] = {}
     if outcomes:
         fields = {"outcomes": outcomes}
     elif share is not None:
         fields = {"status": "passed" if share == 1 else "failed", "passed": round(share * total), "total": total}
-    if verdict := recorded_verdict(attempt.attempt_id, fields, "recorded:opencodeinstruct"):
-        yield verdict
+    return recorded_verdict(attempt.attempt_id, fields, "recorded:opencodeinstruct")
 
 
 def read_kodcode(path: Path) -> Iterator[Row]:
@@ -114,5 +133,10 @@ def with_verdict(attempt: Attempt, correct: str) -> Iterator[Row]:
         yield verdict
 
 
-SOURCE = Source(read, "a folder or file of OpenCodeInstruct's rows (.parquet, .jsonl)", split=split_files)
+SOURCE = Source(
+    read,
+    "a folder or file of OpenCodeInstruct's rows (.parquet, .jsonl)",
+    (Option("most", int, "rows that are read, the first ones (default: 0, all)"),),
+    split=units,
+)
 KODCODE = Source(read_kodcode, "a folder or file of KodCode's rows (.parquet, .jsonl)", split=split_files)

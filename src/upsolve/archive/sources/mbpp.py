@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.rows import BadRow, Row, build_each, json_lines
-from upsolve.archive.source import Source
+from upsolve.archive.source import Option, Source
 from upsolve.errors import SourceError
-from upsolve.types import Task
+from upsolve.types import Attempt, Task
 
 __all__ = ["SOURCE", "mbpp_split", "read", "task_of"]
 
@@ -22,9 +23,17 @@ def mbpp_split(number: int) -> str:
     return "test" if 10 < number <= 510 else "dev" if 510 < number <= 600 else "train"
 
 
-def read(path: Path) -> Iterator[Row]:
-    """Yield the tasks of a file."""
-    return build_each(path, rows(path), lambda row: [task_of(row)])
+def read(path: Path, *, references: int = 0) -> Iterator[Row]:
+    """Yield the tasks of a file; with ``references`` 1 also the reference of each as an attempt, without a verdict."""
+    return build_each(path, rows(path), partial(records_of, references=references > 0))
+
+
+def records_of(row: dict[str, Any], *, references: bool) -> Iterator[Row]:
+    """Yield the records of a row."""
+    task = task_of(row)
+    yield task
+    if references:
+        yield Attempt(task.task_id, task.reference, author="reference")
 
 
 def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -58,4 +67,8 @@ def task_of(row: dict[str, Any]) -> Task:
     )
 
 
-SOURCE = Source(read, "mbpp.jsonl or sanitized-mbpp.json")
+SOURCE = Source(
+    read,
+    "mbpp.jsonl or sanitized-mbpp.json",
+    (Option("references", int, "1: the reference of each task is an attempt, too, for `upsolve verify` (default: 0)"),),
+)

@@ -38,6 +38,7 @@ COMPOSED = Source(
         Option("tasks", int, "number of tasks (default: 480)"),
         Option("seed", int, "random seed (default: 0)"),
         Option("docs", str, "description of the robot's methods in prompts: none, names or full (default: none)"),
+        Option("worlds", int, "number of worlds of each task (default: 4)"),
     ),
     locate=locate,
 )

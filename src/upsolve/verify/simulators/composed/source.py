@@ -21,7 +21,8 @@ from upsolve.verify.simulators.composed.mutations import KINDS, mutated
 from upsolve.verify.simulators.composed.names import Names
 from upsolve.verify.simulators.composed.programs import calls_of, plain, restyled
 from upsolve.verify.simulators.composed.rehearsal import rehearse
-from upsolve.verify.simulators.composed.worlds import checks, start, worlds
+from upsolve.verify.simulators.composed.worlds import WORLDS, checks, start
+from upsolve.verify.simulators.composed.worlds import worlds as worlds_of
 from upsolve.verify.simulators.domain import ENTRY_POINT, Domain, domain_of
 
 __all__ = ["Composition", "compositions", "read"]
@@ -97,7 +98,7 @@ def can_join(join: MakeJoin, *goals: MakeGoal) -> bool:
     return not (names & {"if_closed", "detour"} and names & {*SEARCHES})
 
 
-def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none") -> Iterator[Task | Attempt]:
+def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none", worlds: int = WORLDS) -> Iterator[Task | Attempt]:
     """Yield tasks, each followed by its attempts, which have no verdicts yet.
 
     Args:
@@ -105,20 +106,22 @@ def read(path: Path, *, tasks: int = 480, seed: int = 0, docs: str = "none") -> 
         tasks: number of tasks, >= 1.
         seed: random seed.
         docs: description of the robot's methods in prompts: ``none``, ``names`` or ``full``.
+        worlds: number of worlds of a task, at least ``WORLDS``, in which every branch of every goal occurs.
 
     Raises:
         SourceError: the domain is not ``robot``, or an option is out of range.
     """
-    if path.name != "robot" or tasks < 1 or docs not in DOCS:
+    if path.name != "robot" or tasks < 1 or docs not in DOCS or worlds < WORLDS:
         raise SourceError(
-            f"composed: the domain must be robot, tasks >= 1, docs one of {', '.join(DOCS)}; got {path.name}, {tasks}, {docs}"
+            f"composed: the domain must be robot, tasks >= 1, docs one of {', '.join(DOCS)}, worlds >= {WORLDS}; got {path.name}, {tasks}, "
+            f"{docs}, {worlds}"
         )
     source = (path / "world.py").read_text(encoding="utf-8")
     description, sequence = described(domain_of(source), docs), compositions(seed)
     for _ in range(tasks):
         composition, number = next(sequence)
         rng = Random(f"{seed}/{composition.name}/{number}")
-        task = task_of(composition.goal(Names(rng)), rng, source=source, description=description)
+        task = task_of(composition.goal(Names(rng)), rng, source=source, description=description, count=worlds)
         extra = {"composition": composition.name, "calls": calls_of(task.reference), "split": composition.split(seed)}
         name = "-".join(composition.name.replace(")", "").replace("(", ",").split(","))
         task = replace(task, task_id=f"robot/{name}-{number}", difficulty=composition.difficulty, extra=json.dumps(extra))
@@ -136,11 +139,11 @@ def described(domain: Domain, docs: str) -> str:
     return f"You program a service robot in a building. Methods of `robot`: {methods}. Failures: {', '.join(domain.failures)}."
 
 
-def task_of(goal: Goal, rng: Random, *, source: str, description: str) -> Task:
+def task_of(goal: Goal, rng: Random, *, source: str, description: str, count: int = WORLDS) -> Task:
     """Return the task of a goal; its worlds cover every branch of the goal."""
     tests = tuple(
         TestCase(TestKind.SIMULATION, json.dumps(start(world)), json.dumps(checks(goal.outcome(world), world)), hidden=True)
-        for world in worlds(goal, rng)
+        for world in worlds_of(goal, rng, count)
     )
     text = goal.text if goal.text.endswith(".") else f"{capital(goal.text)}."
     prompt = f"{description}\n\nTask: {text}\n\nWrite a Python function `{ENTRY_POINT}(robot)` that does it."

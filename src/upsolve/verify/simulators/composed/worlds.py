@@ -12,13 +12,13 @@ from upsolve.verify.simulators.composed.names import PEOPLE, ROOMS, THINGS
 __all__ = ["WORLDS", "checks", "start", "worlds"]
 
 WORLDS = 4
-"""Number of worlds per task."""
+"""Number of worlds per task, unless another is given."""
 
 
-def worlds(goal: Goal, rng: Random) -> list[World]:
-    """Return the worlds of a task: they cover every branch of the goal, and no two are equal."""
+def worlds(goal: Goal, rng: Random, count: int = WORLDS) -> list[World]:
+    """Return the worlds of a task, ``count`` of them: they cover every branch of the goal, and no two are equal."""
     while True:
-        candidates = [world(goal, number, rng) for number in range(WORLDS)]
+        candidates = [world(goal, number, rng) for number in range(count)]
         ways = {goal.outcome(candidate).branch for candidate in candidates}
         if len(ways) == goal.branches and all(a != b for a, b in itertools.combinations(candidates, 2)):
             return candidates
