@@ -1,19 +1,26 @@
 """Import, and drawing of groups, at the size of Project CodeNet: python benchmarks/archive_size.py WORK [--files 1000000] [--out FILE.json]
 
-Creates a tree in CodeNet's layout in WORK (once): problems with 2,500 submissions each, one file per submission. Three programs read it,
-each in a separate process, and write Parquet or Arrow files:
+Creates a tree in CodeNet's layout in WORK (once): problems with 2,500 submissions each, one file per submission. Each arm runs in a separate
+process. Four write Parquet or Arrow files:
 
-    upsolve     upsolve ingest codenet: tasks, attempts, recorded verdicts, checks of every field
-    pandas      a data frame per problem with the code of its submissions
-    datasets    Dataset.from_generator over the same rows
+    upsolve            upsolve ingest codenet: tasks, attempts, recorded verdicts, checks of every field
+    upsolve_workers    the same with --workers 2
+    pandas             a data frame per problem with the code of its submissions
+    datasets           Dataset.from_generator over the same rows
 
-Then upsolve builds the table from which groups are read, and draws groups at random. Reported: rows per second, peak resident memory, bytes
-per row on disk, milliseconds per group (2,500 attempts) and per attempt.
+Three then answer the same questions from what was written: the submissions by status, and for each problem the number of authors and of accepted
+submissions. And three draw problems at random, and read all submissions of each: upsolve as ``Group`` records with verdicts, the others as
+dictionaries.
+
+Reported: rows per second (of time, and of processor time of all processes), peak resident memory of the largest process, bytes per row on disk,
+seconds per question, milliseconds per group, microseconds per attempt. ``load`` is the load average (1 minute) before and after each arm: on
+a busy machine, compare processor seconds.
 """
 
 import argparse
 import csv
 import json
+import os
 import random
 import resource
 import shutil
@@ -21,8 +28,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-from machine import machine
 
 HERE = Path(__file__).parent
 EACH = 2500
@@ -70,12 +75,12 @@ def rows_of(tree):
                 yield {**row, "code": path.read_text()}
 
 
-def with_upsolve(tree, out):
+def with_upsolve(tree, out, workers=1):
     """Import by upsolve."""
     from upsolve.archive.ingest import ingest
     from upsolve.archive.store import Archive
 
-    report = ingest(Archive.create(out), "codenet", tree, most_correct=10**9)
+    report = ingest(Archive.create(out), "codenet", tree, workers=workers, most_correct=10**9)
     assert report.added["attempts"] == report.added["verdicts"], report.text()
     return report.added["attempts"]
 
@@ -115,45 +120,140 @@ def with_datasets(tree, out):
     return len(data)
 
 
-def draw_groups(out):
-    """Build the table of groups of the archive that upsolve has imported, and read 200 groups at random."""
+def timed(function):
+    """Return the result of a function and its seconds."""
+    started = time.monotonic()
+    return function(), time.monotonic() - started
+
+
+QUESTIONS = (
+    "select status, count(*) as n from verdicts group by status order by status",
+    """select task_id, count(distinct author) as authors, count(*) filter (status = 'passed') as accepted
+    from attempts join verdicts using (attempt_id) group by task_id order by task_id""",
+)
+
+
+def ask_upsolve(work):
+    """Ask by SQL."""
     from upsolve.archive.store import Archive
 
-    started = time.monotonic()
-    groups = Archive(out).groups()
-    built = time.monotonic() - started
-    again = time.monotonic()
-    groups = Archive(out).groups()
-    opened = time.monotonic() - again
-    chosen = random.Random(0).choices(range(len(groups)), k=200)
-    started = time.monotonic()
-    attempts = sum(len(groups[index].attempts) for index in chosen)
-    seconds = time.monotonic() - started
+    archive = Archive(work / "upsolve")
+    return [timed(lambda sql=sql: len(archive.query(sql)))[1] for sql in QUESTIONS]
+
+
+def ask_frames(by_status, by_problem):
+    """Ask data frames with the columns of each question."""
+    first = timed(lambda: len(by_status().status.value_counts()))[1]
+
+    def second():
+        frame = by_problem()
+        frame["accepted"] = frame.status == "Accepted"
+        return len(frame.groupby("problem_id").agg(authors=("user_id", "nunique"), accepted=("accepted", "sum")))
+
+    return [first, timed(second)[1]]
+
+
+def ask_pandas(work):
+    """Ask data frames of the columns of each question."""
+    import pandas as pd
+
+    return ask_frames(*(lambda c=c: pd.read_parquet(work / "pandas", columns=c) for c in (["status"], [*BY_PROBLEM])))
+
+
+def ask_datasets(work):
+    """Ask data frames of the columns of each question."""
+    import datasets
+
+    data = datasets.load_from_disk(str(work / "datasets" / "saved"))
+    return ask_frames(*(lambda c=c: data.select_columns(c).to_pandas() for c in (["status"], [*BY_PROBLEM])))
+
+
+BY_PROBLEM = ("problem_id", "user_id", "status")
+
+
+def draw_upsolve(work):
+    """Return a function that reads a group and returns its number of attempts, and the number of groups."""
+    from upsolve.archive.store import Archive
+
+    groups = Archive(work / "upsolve").groups()
+    return lambda index: len(groups[index].attempts), len(groups)
+
+
+def draw_pandas(work):
+    """Read the file of a problem."""
+    import pandas as pd
+
+    files = sorted((work / "pandas").glob("*.parquet"))
+    return lambda index: len(pd.read_parquet(files[index]).to_dict("records")), len(files)
+
+
+def draw_datasets(work):
+    """Read the rows of a problem, which follow one another."""
+    import datasets
+    import numpy as np
+
+    data = datasets.load_from_disk(str(work / "datasets" / "saved"))
+    _, starts = np.unique(data["problem_id"], return_index=True)
+    ends = [*sorted(starts), len(data)]
+    return lambda index: len(data[int(ends[index]) : int(ends[index + 1])]["code"]), len(starts)
+
+
+ARMS = {
+    "upsolve": with_upsolve,
+    "upsolve_workers": lambda tree, out: with_upsolve(tree, out, workers=2),
+    "pandas": with_pandas,
+    "datasets": with_datasets,
+}
+ASK = {"ask_upsolve": ask_upsolve, "ask_pandas": ask_pandas, "ask_datasets": ask_datasets}
+DRAW = {"draw_upsolve": draw_upsolve, "draw_pandas": draw_pandas, "draw_datasets": draw_datasets}
+
+
+def write(arm, tree, out):
+    """Write the rows of the tree."""
+    shutil.rmtree(out, ignore_errors=True)
+    count, seconds = timed(lambda: ARMS[arm](tree, out))
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    worked = sum(one.ru_utime + one.ru_stime for one in used)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file() and "cache" not in file.parts)
     return {
-        "build_seconds": round(built, 1),
-        "open_seconds": round(opened, 3),
-        "milliseconds_per_group": round(seconds / len(chosen) * 1000, 2),
-        "microseconds_per_attempt": round(seconds / attempts * 1e6, 1),
+        "rows": count,
+        "seconds": round(seconds, 1),
+        "rows_per_second": round(count / seconds),
+        "rows_per_processor_second": round(count / worked),
+        "bytes_per_row": round(size / count),
     }
 
 
-ARMS = {"upsolve": with_upsolve, "pandas": with_pandas, "datasets": with_datasets}
+def draw(arm, work):
+    """Open what an arm has written twice, and read 200 problems at random."""
+    _, first = timed(lambda: DRAW[arm](work))
+    (read, groups), again = timed(lambda: DRAW[arm](work))
+    chosen = random.Random(0).choices(range(groups), k=200)
+    worked = time.process_time()
+    attempts, seconds = timed(lambda: sum(read(index) for index in chosen))
+    worked = time.process_time() - worked
+    return {
+        "groups": groups,
+        "first_open_seconds": round(first, 1),
+        "open_seconds": round(again, 3),
+        "milliseconds_per_group": round(seconds / len(chosen) * 1000, 2),
+        "microseconds_per_attempt": round(seconds / attempts * 1e6, 1),
+        "processor_microseconds_per_attempt": round(worked / attempts * 1e6, 1),
+    }
 
 
-def run_here(arm, tree, out):
+def run_here(arm, work):
     """Run one arm in this process; print its results."""
-    if arm == "groups":
-        result = draw_groups(out)
+    before = os.getloadavg()[0]
+    if arm in ARMS:
+        result = write(arm, work / "tree", work / arm)
+    elif arm in ASK:
+        seconds = ASK[arm](work)
+        result = {"question_seconds": [round(one, 2) for one in seconds]}
     else:
-        shutil.rmtree(out, ignore_errors=True)
-        started, worked = time.monotonic(), time.process_time()
-        count = ARMS[arm](tree, out)
-        seconds, worked = time.monotonic() - started, time.process_time() - worked
-        size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file() and "cache" not in file.parts)
-        result = {"rows": count, "seconds": round(seconds, 1), "rows_per_second": round(count / seconds)}
-        result |= {"rows_per_processor_second": round(count / worked), "bytes_per_row": round(size / count)}
-    result["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(json.dumps(result))
+        result = draw(arm, work)
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(json.dumps({**result, "peak_mib": peak >> 10, "load": [round(before, 1), round(os.getloadavg()[0], 1)]}))
 
 
 def main():
@@ -161,20 +261,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--arm", choices=[*ARMS, "groups"])
+    parser.add_argument("--arm", choices=[*ARMS, *ASK, *DRAW])
     parser.add_argument("--out", type=Path, default=HERE / "results" / "archive_size.json")
     options = parser.parse_args()
-    tree = options.work / "tree"
     if options.arm:
-        run_here(options.arm, tree, options.work / ("upsolve" if options.arm == "groups" else options.arm))
+        run_here(options.arm, options.work)
         return
-    make_tree(tree, options.files)
-    results = {"machine": machine(), "files": options.files}
-    for arm in (*ARMS, "groups"):
+    make_tree(options.work / "tree", options.files)
+    os.environ["UPSOLVE_CACHE"] = str(options.work / "cache")
+    shutil.rmtree(options.work / "cache", ignore_errors=True)
+    results = {"files": options.files, "submissions_per_problem": EACH}
+    for arm in (*ARMS, *ASK, *DRAW):
         command = [sys.executable, __file__, str(options.work), "--arm", arm]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         results[arm] = json.loads(done.stdout.splitlines()[-1])
         print(arm, results[arm], flush=True)
+    from machine import machine  # imports torch, whose memory the processes of the arms would inherit as their peak
+
+    results = {"machine": machine(), **results}
     options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
