@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from killing import stored
 from typer.testing import CliRunner
 
 from upsolve.archive import places
+from upsolve.archive.compacting import compact
 from upsolve.archive.copying import copy_archive
 from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
@@ -98,6 +100,15 @@ def test_an_archive_at_a_url_is_written(tmp_path, bucket):
     assert there.attempts() == here.attempts()[12:]
     there.append(verdicts=[Verdict(there.attempts()[0].attempt_id, Status.FAILED, judge="upsolve-1")])
     assert len(Archive(f"{bucket}/new").verdicts()) == 13
+
+
+def test_an_archive_at_a_url_is_compacted(tmp_path, bucket):
+    here = local(tmp_path)
+    copy_archive(here, f"{bucket}/parts")
+    there = open_archive(f"{bucket}/parts")
+    assert compact(there).after == 3 and compact(there, keep_hours=0).removed == 2
+    assert stored(there) == stored(here) and [*there.groups()] == [*here.groups()]
+    assert len(s3fs.S3FileSystem().find(f"{bucket}/parts", refresh=True)) == 4
 
 
 def test_what_another_process_adds_is_seen(bucket):

@@ -17,7 +17,11 @@ def copy_archive(archive: Archive, folder: str | Path) -> Archive:
     if target.exists() and any(target.iterdir()):
         raise ArchiveError(f"{target}: the folder is not empty; copy the archive into a new folder")
     try:
-        files = [file for file in archive.path.rglob("*") if file.is_file() and file.suffix != ".tmp" and file.name != "lock"]
+        files = [
+            file
+            for file in archive.path.rglob("*")
+            if file.is_file() and file.suffix not in (".tmp", ".lock") and file.name != "lock"
+        ]
         for file in sorted(files, key=lambda file: file.name == META):  # what an interrupt leaves is no archive
             copy_file(file, target.joinpath(*file.relative_to(archive.path).parts))
     except OSError as error:

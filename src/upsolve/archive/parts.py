@@ -14,7 +14,7 @@ from upsolve.errors import ArchiveError
 from upsolve.files import commit_file, is_remote
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["read_part", "write_part", "write_records"]
+__all__ = ["FORMAT", "is_merged", "read_part", "write_part", "write_records"]
 
 FORMAT: Mapping[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24}
 """How Parquet files are written; tasks share long inputs."""
@@ -57,3 +57,8 @@ def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:
         return pq.read_table(part, schema=schema)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest") from error
+
+
+def is_merged(part: Path) -> bool:
+    """Return whether a part was written by a compaction (``upsolve.archive.compacting``)."""
+    return "m" in part.stem.partition("-")[2].partition("-")[0]

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups
-from upsolve.archive.parts import read_part, write_records
+from upsolve.archive.parts import is_merged, read_part, write_records
 from upsolve.archive.places import fresh, locked, place_of
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
 from upsolve.archive.shipped import SHIPPED, refuse_shipped
@@ -149,7 +149,8 @@ class Archive:
 
     def next_number(self, *names: str) -> int:
         """Return a number that no part of these tables has, and that is above theirs."""
-        return 1 + max((int(part.name[:8]) for name in names for part in self.parts(name)), default=0)
+        files = (part for name in names for part in (fresh(self.path) / name).glob("*.parquet"))
+        return 1 + max((int(part.name[:8]) for part in files), default=0)
 
     def drop(self, tag: str) -> None:
         """Remove the parts that were appended under a tag, such as those of an interrupted import."""
@@ -159,8 +160,11 @@ class Archive:
                     part.unlink()
 
     def parts(self, name: str) -> list[Path]:
-        """Return the finished parts of a table, oldest first."""
-        return sorted((fresh(self.path) / name).glob("*.parquet"))
+        """Return the finished parts of a table, oldest first, without those that a compaction has replaced."""
+        merged: dict[str, Any] = self.meta().get("merged", {})  # before the files: what it names exists
+        replaced = {old for entry in merged.values() for old in entry["replaced"]}
+        files = {f"{name}/{part.name}": part for part in (fresh(self.path) / name).glob("*.parquet")}
+        return sorted(part for key, part in files.items() if key not in replaced and (key in merged or not is_merged(part)))
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> Any:
         """Return a table as an Arrow table, as written: all columns, or some.
@@ -251,14 +255,11 @@ class Archive:
                 import_id, incomplete={k: tag for k, tag in self.meta().get("incomplete", {}).items() if k != where}
             )
 
-    def write_meta(self, *imported: str, incomplete: dict[str, str] | None = None) -> None:
-        """Record imports, and the current schema version; nothing is written if nothing changes."""
+    def write_meta(self, *imported: str, **changed: dict[str, Any]) -> None:
+        """Record imports, the current schema version, and other fields; nothing is written if nothing changes."""
         data = self.meta()
-        new = {**data, "schema": SCHEMA, "ingested": [*data.get("ingested", []), *imported]}
-        if incomplete is not None:
-            new["incomplete"] = incomplete
-        if not new.get("incomplete"):
-            new.pop("incomplete", None)
+        new = {**data, "schema": SCHEMA, "ingested": [*data.get("ingested", []), *imported], **changed}
+        new = {key: value for key, value in new.items() if value or key == "ingested"}
         if new != data:
             write_text(self.path / META, json.dumps(new))
 

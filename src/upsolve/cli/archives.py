@@ -14,7 +14,7 @@ from upsolve.cli.recipes import load
 if TYPE_CHECKING:
     from upsolve.archive.agreement import Agreement
 
-__all__ = ["copy", "export", "fill", "info", "ingest", "query"]
+__all__ = ["compact", "copy", "export", "fill", "info", "ingest", "query"]
 
 TITLES = {
     "statuses": "attempts by outcome",
@@ -158,6 +158,26 @@ def copy(archive: ArchivePath, out: Annotated[str, typer.Argument(help="New fold
 
     copy_archive(open_archive(archive), out)
     typer.echo(f"copied to {out}")
+
+
+@archive_app.command("compact")
+def compact(
+    archive: ArchivePath,
+    target_mb: Annotated[int, typer.Option(min=1, help="Largest size of a merged part, MB.")] = 256,
+    keep_hours: Annotated[
+        float, typer.Option(min=0, help="Hours for which replaced parts are kept for processes that read them.")
+    ] = 24,
+) -> None:
+    """Merge many small parts into few large ones. An interrupt loses nothing; the same command goes on."""
+    from upsolve.archive.compacting import compact as merge
+    from upsolve.archive.store import open_archive
+
+    done = merge(open_archive(archive), target_bytes=target_mb * 10**6, keep_hours=keep_hours)
+    typer.echo(f"{done.before} parts before, {done.after} after; {done.removed} replaced files removed")
+    if done.waiting:
+        typer.echo(
+            f"{done.waiting} replaced files stay for processes that read them: compact again after {keep_hours:g} h, or --keep-hours 0"
+        )
 
 
 @archive_app.command("fill-expected")
