@@ -1,6 +1,7 @@
 # make demo   teach a small model to write SQL: measured before and after, with a report
 # make demo-python   the same on the embedded archive of Python tasks, where the model becomes surer, not more capable
 # make test   style, types and the fast tests (make check is the same); make test-all adds those that take longer
+# make docs   the documentation as a site in site/, with a reference from docstrings
 # make gpu    what only a GPU can show, in eight minutes: benchmarks/results/gpu_*.json
 # make test-pythons     the judge's tests on every interpreter of PYTHONS, each in an environment of its own, without torch
 # make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
@@ -20,7 +21,7 @@ OUT ?= runs/demo-$(SEED)
 JOBS ?= 2
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-python test test-all gpu lint test-pythons test-languages test-vllm check install clean
+.PHONY: demo demo-python test test-all docs gpu lint test-pythons test-languages test-vllm check install clean
 
 demo: $(VENV)/.trains
 	$(BIN)/upsolve demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -38,6 +39,9 @@ lint: install
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/ruff format --check src tests tools benchmarks
 	$(BIN)/pyright
+
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
 
 gpu: install
 	$(BIN)/python benchmarks/gpu.py --trl . $(ARGS)

@@ -49,6 +49,7 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
             "deepspeed",
             "demo",
             "dev",
+            "docs",
             "grammars",
             "ray",
             "remote",

@@ -1,0 +1,81 @@
+"""Hooks of the documentation site (mkdocs.yml): pages from files outside docs/, pages of the reference, and links between all of these."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "upsolve"
+OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""File in the root -> page of the site."""
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the pages of the reference to the navigation."""
+    for section in config.nav or []:
+        if "Reference" in section:
+            section["Reference"] += [{name: f"reference/{name}.md"} for name in packages()]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are not in docs/."""
+    for name, page in OUTSIDE.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=LINK.sub(from_root, text)))
+    for name in packages():
+        files.append(File.generated(config, f"reference/{name}.md", content=reference(name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Point links of docs/ that leave it to the pages made from those files; a file without a page is named instead of linked."""
+    depth = page.file.src_uri.count("/")
+    return LINK.sub(lambda link: from_docs(link, depth), markdown)
+
+
+def from_root(link: re.Match[str]) -> str:
+    """Return a link of a file in the root as a link of its page."""
+    mark, text, target = link.groups()
+    path, _, anchor = target.partition("#")
+    if "://" in target or not path:
+        return link[0]
+    if path.startswith("docs/"):
+        return f"{mark}[{text}]({target.removeprefix('docs/')})"
+    if path in OUTSIDE:
+        return f"{mark}[{text}]({OUTSIDE[path]}{'#' * bool(anchor)}{anchor})"
+    return f"{text} (`{path}`)"
+
+
+def from_docs(link: re.Match[str], depth: int) -> str:
+    """Return a link of a page, ``depth`` folders below docs/, that may leave docs/."""
+    mark, text, target = link.groups()
+    up = "../" * (depth + 1)
+    if not target.startswith(up):
+        return link[0]
+    path, _, anchor = target.removeprefix(up).partition("#")
+    if path in OUTSIDE:
+        return f"{mark}[{text}]({'../' * depth}{OUTSIDE[path]}{'#' * bool(anchor)}{anchor})"
+    return f"{text} (`{path}`)"
+
+
+def packages() -> list[str]:
+    """Return the subpackages of upsolve that have a page in the reference."""
+    return sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.parent.name not in ("cli", "recipes"))
+
+
+def modules(package: str) -> Iterator[str]:
+    """Yield the modules of a package with public names, by their path."""
+    for path in sorted((PACKAGE / package).rglob("*.py")):
+        if (path.parent / "__init__.py").exists() and path.name[0] != "_" and "__all__" in path.read_text(encoding="utf-8"):
+            yield ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def reference(package: str) -> str:
+    """Return the page of a package: its modules, each with the docstrings of its public names."""
+    return f"# upsolve.{package}\n\n" + "\n".join(f"::: {name}\n" for name in modules(package))
