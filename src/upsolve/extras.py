@@ -27,6 +27,7 @@ EXTRAS: Mapping[str, str] = {
     "safetensors": "train",
     "tensorboard": "train",
     "torch": "train",
+    "trackio": "trackers",
     "transformers": "train",
     "tree_sitter": "analysis",
     "tree_sitter_python": "analysis",
@@ -35,6 +36,7 @@ EXTRAS: Mapping[str, str] = {
     "uvicorn": "serve",
     "vllm": "vllm",
     "vulture": "analysis",
+    "wandb": "trackers",
 }
 """Top-level module -> extra that installs it."""
 

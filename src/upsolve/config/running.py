@@ -179,6 +179,10 @@ class MonitorConfig(Strict):
     """Steps between checkpoints."""
     keep_checkpoints: bool = False
     """Keep checkpoint and best weights of a finished run, which can then be made longer; takes 5 times the disk space."""
+    trackers: tuple[Literal["wandb", "trackio"], ...] = ()
+    """Trackers that get the metrics of every step, too (extra ``trackers``); TensorBoard always does."""
+    project: str = "upsolve"
+    """Project at the trackers; the run is named after its folder."""
     snapshot_every: int = Field(default=0, ge=0)
     """Steps between snapshots of the policy in ``snapshots/``, for later evaluation; 0: none."""
     stop_on_collapse: bool = True

@@ -13,6 +13,7 @@ from upsolve.errors import CollapseError
 from upsolve.files import write_text
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
+from upsolve.train.trackers import Tracker, open_trackers
 
 __all__ = ["Log", "check_health", "held_out", "read_log", "warn_of_clipping", "warn_of_drift"]
 
@@ -21,9 +22,9 @@ CLIPPED = 0.9
 
 
 class Log:
-    """The log of a run: one row per step in metrics.jsonl and in TensorBoard."""
+    """The log of a run: one row per step in metrics.jsonl, in TensorBoard and at the trackers of the recipe."""
 
-    def __init__(self, folder: Path, *, keep_steps: int, keep_rounds: int, writes: bool = True) -> None:
+    def __init__(self, folder: Path, config: MonitorConfig, *, keep_steps: int, keep_rounds: int, writes: bool = True) -> None:
         """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds.
 
         Later rows are dropped: the resumed run writes them again. With several processes, one has ``writes``.
@@ -31,12 +32,14 @@ class Log:
         self.file, self.board = folder / "metrics.jsonl", None
         rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
         self.rows = [row for row in rows if "loss" in row or row["round"] < keep_rounds]
+        self.trackers: list[Tracker] = []
         if not writes:
             return
         from torch.utils.tensorboard.writer import SummaryWriter
 
         write_text(self.file, "".join(json.dumps(row) + "\n" for row in self.rows))
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
+        self.trackers = open_trackers(config.trackers, config.project, folder)
 
     def write(self, row: Mapping[str, float]) -> None:
         """Append the row of one step."""
@@ -48,6 +51,8 @@ class Log:
         for name, value in row.items():
             if name != "step":
                 self.board.add_scalar(name, value, int(row["step"]))
+        for tracker in self.trackers:
+            tracker.write(row)
 
     def note(self, name: str, text: str) -> None:
         """Write a text to TensorBoard."""
@@ -55,9 +60,11 @@ class Log:
             self.board.add_text(name, text, 0)
 
     def close(self) -> None:
-        """Flush and close TensorBoard's file."""
+        """Flush and close TensorBoard's file and the trackers."""
         if self.board:
             self.board.close()
+        for tracker in self.trackers:
+            tracker.close()
 
 
 def read_log(file: Path) -> list[dict[str, float]]:

@@ -41,6 +41,7 @@ FREE = (
     *("model.gradient_checkpointing", "optim.deterministic", "optim.tokens_per_batch"),
     *("verify.cache", "verify.executor", "verify.workers"),
     *("monitor.keep_checkpoints", "monitor.save_every", "monitor.snapshot_every", "monitor.stop_on_collapse"),
+    *("monitor.project", "monitor.trackers"),
 )
 """Keys that a started run may change: they do not affect training, up to the rounding of sums."""
 LENGTHS = ("optim.epochs", "optim.max_steps", "source.rounds")
