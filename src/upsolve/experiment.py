@@ -31,7 +31,7 @@ from upsolve.train.run_folder import Trained, claim, load_trained, within
 __all__ = ["run_folds", "run_recipe"]
 
 MEASURED = (
-    *("model.name", "model.bf16", "model.completion", "data.archive", "data.train", "data.dev", "sample"),
+    *("model.name", "model.bf16", "model.completion", "model.prompt", "data.archive", "data.train", "data.dev", "sample"),
     *("data.split", "data.split_by", "data.split_seed", "data.folds", "data.fold"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
     *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),

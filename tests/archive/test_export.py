@@ -143,6 +143,12 @@ def test_groups_are_written_one_by_one_and_as_when_selected(archive, tmp_path, m
         assert pq.read_table(tmp_path / f"a/{split}.parquet").equals(pq.read_table(tmp_path / f"b/{split}.parquet"))
 
 
+def test_a_prompt_of_the_recipe_that_would_not_be_written_is_refused(archive, tmp_path):
+    recipe = recipe_of("rloo", "model.prompt.system=Be brief.")
+    with pytest.raises(ConfigError, match=r"model\.prompt: format groups writes the prompt without it"):
+        export_archive(archive, tmp_path / "a", "groups", recipe=recipe)
+
+
 def test_pairs_are_those_of_training(archive, loaded):
     recipe = recipe_of("dpo", "data.groups_per_task=2")
     data, groups = loaded("pairs", recipe=recipe, epoch=1), split_archive(archive, recipe.data).groups

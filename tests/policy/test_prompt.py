@@ -1,8 +1,11 @@
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from upsolve.policy.model import load_codec
-from upsolve.policy.prompt import completion_text, extract_code, messages, opening
+from upsolve.config import ModelConfig, PromptConfig, SampleConfig, Shot, VerifyConfig
+from upsolve.errors import ModelError
+from upsolve.evaluate.samples import SampledModel
+from upsolve.policy.model import codec_of, load_codec
+from upsolve.policy.prompt import completion_text, extract_code, messages, opening, plain_prompt, prompts_id
 from upsolve.policy.tokens import Codec
 from upsolve.types import Task, TestCase, TestKind
 
@@ -16,6 +19,65 @@ def test_hidden_tests_stay_hidden():
     assert opening(TASK) == "```python\n"
     program = Task("p", "Sum.", (TestCase(TestKind.STDIO, "1 2\n", "3\n"),), language="c++")
     assert messages(program)[0]["content"].endswith("Input:\n1 2\nOutput:\n3") and opening(program) == "```c++\n"
+
+
+STYLE = PromptConfig(system="You write Python.", shots=(Shot(prompt="Double x. ", code="def g(x):\n    return 2 * x\n"),))
+SHOWN = "```python\ndef g(x):\n    return 2 * x\n```"
+CHATML = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def test_a_system_message_and_examples_stand_before_the_task():
+    chat = messages(TASK, STYLE)
+    assert chat[:3] == [
+        {"role": "system", "content": "You write Python."},
+        {"role": "user", "content": "Double x."},
+        {"role": "assistant", "content": SHOWN},
+    ]
+    assert chat[3:] == messages(TASK)
+    assert plain_prompt(TASK, STYLE) == f"You write Python.\n\nDouble x.\n\n{SHOWN}\n\n{plain_prompt(TASK)}"
+    query = messages(Task("q", "All.", language="sql"), STYLE)
+    assert query[2]["content"].startswith("```sql\n"), "the examples are in the language of the task"
+
+
+def test_the_model_sees_them_with_and_without_a_chat_template(tiny_model):
+    plain, codec = load_codec(tiny_model), codec_of(ModelConfig(name=tiny_model, prompt=STYLE))
+    assert codec.prompt_text(TASK) == plain_prompt(TASK, STYLE) and codec.prompt(TASK) != plain.prompt(TASK)
+    answers = codec_of(ModelConfig(name=tiny_model, prompt=STYLE, completion="answer"))
+    assert answers.prompt_text(TASK) + "```python\n" == codec.prompt_text(TASK)
+    codec.tokenizer.chat_template = CHATML
+    said = Codec(codec.tokenizer, style=STYLE).prompt_text(TASK)
+    assert said.startswith(f"<|system|>You write Python.\n<|user|>Double x.\n<|assistant|>{SHOWN}\n<|user|>Add one.")
+    assert said.endswith("<|assistant|>```python\n")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (
+            "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}",
+            "refuses it: no system role",
+        ),
+        (
+            "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}",
+            r"model\.prompt\.system: .* leaves it out",
+        ),
+        ("{{ messages[0].content + messages[-1].content }}", r"model\.prompt\.shots: .* leaves it out"),
+    ],
+)
+def test_a_template_that_does_not_show_all_of_it_is_refused(tiny_model, template, message):
+    tokenizer = load_codec(tiny_model).tokenizer
+    tokenizer.chat_template = template
+    with pytest.raises(ModelError, match=message):
+        Codec(tokenizer, style=STYLE)
+
+
+def test_other_prompts_have_another_id():
+    model = SampledModel(ModelConfig(name="m"), SampleConfig(), VerifyConfig())
+    other = SampledModel(ModelConfig(name="m", prompt=STYLE), SampleConfig(), VerifyConfig())
+    assert prompts_id([TASK], STYLE) != prompts_id([TASK])
+    assert model.fingerprint([TASK], SampleConfig()) != other.fingerprint([TASK], SampleConfig())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from upsolve.archive.store import Archive
-from upsolve.config import ModelConfig, Recipe, SampleConfig, ServerConfig
+from upsolve.config import ModelConfig, PromptConfig, Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
 from upsolve.policy.collect import sample_attempts
 from upsolve.policy.engines import sampler
@@ -224,6 +224,9 @@ def test_a_chat_has_no_log_probability_of_its_code_alone(server):
     [(path, body)] = server.sent
     assert path == "/v1/chat/completions" and body["messages"] == [{"role": "user", "content": "short"}]
     assert "stop" not in body and "logprobs" not in body
+    styled = ModelConfig(name="large", prompt=PromptConfig(system="Be brief."))
+    [_] = sampler(recipe.sample, styled)(TASKS[:1], config=CONFIG.model_copy(update={"samples": 1}))
+    assert server.sent[-1][1]["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
 @pytest.mark.parametrize(

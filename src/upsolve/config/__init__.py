@@ -6,6 +6,7 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 from upsolve.config.evaluation import EvalConfig
 from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
+from upsolve.config.prompting import PromptConfig, Shot
 from upsolve.config.recipe import (
     Recipe,
     check_recipe,
@@ -40,11 +41,13 @@ __all__ = [
     "MonitorConfig",
     "ObjectiveConfig",
     "OptimConfig",
+    "PromptConfig",
     "Recipe",
     "RewardConfig",
     "SampleConfig",
     "SelectConfig",
     "ServerConfig",
+    "Shot",
     "SourceConfig",
     "VerifyConfig",
     "VllmConfig",

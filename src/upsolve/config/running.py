@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from upsolve.config.prompting import PromptConfig
 from upsolve.config.strict import RecordConfig, Strict
 from upsolve.plugins import named
 
@@ -41,6 +42,7 @@ class ModelConfig(Strict):
     completion: Literal["code", "answer"] = "code"
     """What the model writes. ``code``: the prompt opens a code fence, and the completion is the program. ``answer``: the model answers freely,
     with thinking or prose, up to its end token; the program is taken from the answer, and whole answers are trained on."""
+    prompt: PromptConfig = PromptConfig()
     bf16: bool = True
     """Compute in bfloat16. Weights that are trained stay in float32; of those that are not (with adapters, or of the reference), the
     matrices of linear layers are stored in bfloat16."""

@@ -98,7 +98,7 @@ class Measurement:
             seed=config.seed,
             max_tokens=config.max_tokens,
             scores=score_tasks(tasks, attempts, verdicts),
-            prompts=prompts_id(tasks),
+            prompts=prompts_id(tasks, self.model.model.prompt),
             wall_seconds=time.monotonic() - started,
         )
         return evaluation, attempts, verdicts

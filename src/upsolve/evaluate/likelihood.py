@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from upsolve.config import ModelConfig
-from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.model import codec_of, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.groups import passed
 from upsolve.train.pack import pack
@@ -41,7 +41,7 @@ def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, max_tasks
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if model.bf16 else torch.float32
     policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline).eval()
-    codec = load_codec(model.name, offline=model.offline, answers=model.answers)
+    codec = codec_of(model)
     means: list[float] = []
     for task, attempt in programs:
         prompt, ids = codec.prompt(task).ids_P, codec.ids_of(attempt)

@@ -41,7 +41,8 @@ class SampledModel:
         name = self.model.name
         changed = str(Path(name).stat().st_mtime_ns) if Path(name).exists() else ""
         prompts = [text for task in tasks for text in (task.task_id, task.prompt)]
-        return content_id(name, changed, str(self.model.bf16), config.model_dump_json(), *prompts)
+        form = (str(self.model.bf16), self.model.completion, self.model.prompt.model_dump_json())
+        return content_id(name, changed, *form, config.model_dump_json(), *prompts)
 
     def attempts(
         self, tasks: Sequence[Task], config: SampleConfig, unfinished: Path | None, report: OnProgress

@@ -13,7 +13,7 @@ from upsolve import __version__
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.source import parse_options
 from upsolve.archive.store import Archive
-from upsolve.config import Recipe, load_recipe
+from upsolve.config import PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.export.card import Card, card_text, judges_of, licences_of
 from upsolve.export.forming import Items, Part, Stages, check_format, items_of, parts_of, stages_of
@@ -73,6 +73,10 @@ def export_archive(
     name, record, values = format_of(format, options or {})
     stages = stages_of(recipe or load_recipe(record.recipe))
     check_format(record, stages, given=recipe is not None, split=split, epoch=epoch)
+    if recipe and record.output != "file" and recipe.model.prompt != PromptConfig():
+        raise ConfigError(
+            f"model.prompt: format {name} writes the prompt without it; use a recipe without it, and add it in the trainer"
+        )
     work = Work(Path(out), name, record, values)
     if record.unit == "record":
         work.write_file(chain(archive.tasks(), archive.attempts(), archive.verdicts()))

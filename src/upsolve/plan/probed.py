@@ -19,7 +19,7 @@ from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleCo
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
-from upsolve.policy.model import load_codec, load_model
+from upsolve.policy.model import codec_of, load_model
 from upsolve.policy.sample import sample
 from upsolve.policy.tokens import Codec
 from upsolve.progress import OnProgress
@@ -87,7 +87,7 @@ def load(config: ModelConfig) -> Loaded:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if config.bf16 else torch.float32
     model = load_model(config.name, dtype=dtype, device=device, offline=config.offline)
-    return Loaded(model.eval(), load_codec(config.name, offline=config.offline, answers=config.answers))
+    return Loaded(model.eval(), codec_of(config))
 
 
 @torch.no_grad()

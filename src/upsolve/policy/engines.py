@@ -41,14 +41,14 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
     import torch
 
     from upsolve.policy.allocator import keep_memory
-    from upsolve.policy.model import load_codec, load_model
+    from upsolve.policy.model import codec_of, load_model
     from upsolve.policy.sample import sample
 
     keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if model.bf16 else torch.float32
     policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline)
-    return partial(sample, policy, load_codec(model.name, offline=model.offline, answers=model.answers))
+    return partial(sample, policy, codec_of(model))
 
 
 def follow_transformers(_config: SampleConfig, _model: ModelConfig, _folder: Path) -> PolicySampler:
@@ -74,16 +74,12 @@ def follow_vllm(_config: SampleConfig, model: ModelConfig, folder: Path) -> Poli
 
 def make_server(config: SampleConfig, model: ModelConfig) -> Sampler:
     """Connect to a server; loads the tokenizer, except for ``chat``."""
-    from upsolve.policy.model import load_codec
+    from upsolve.policy.model import codec_of
     from upsolve.policy.served import Server
 
     server = config.server
-    codec = (
-        None
-        if server.prompt == "chat"
-        else load_codec(server.tokenizer or model.name, offline=model.offline, answers=model.answers)
-    )
-    return Server(server, model.name, codec)
+    codec = None if server.prompt == "chat" else codec_of(model, server.tokenizer)
+    return Server(server, model.name, codec, style=model.prompt)
 
 
 ENGINES: Mapping[str, Engine] = {

@@ -11,15 +11,17 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
-from upsolve.config import ModelConfig
+from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
+from upsolve.policy.prompt import PLAIN
 from upsolve.policy.tokens import Codec
 
 __all__ = [
     "adapters_off",
     "checkpoint_layers",
+    "codec_of",
     "frozen_copy",
     "linear_parameters",
     "load_codec",
@@ -69,28 +71,37 @@ def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
     return merged.merge_and_unload()
 
 
-def load_codec(name: str, *, offline: bool = False, answers: bool = False) -> Codec:
+def codec_of(model: ModelConfig, name: str = "") -> Codec:
+    """Load the tokenizer of a model (or that of another ``name``), with the model's form of prompts and completions.
+
+    Raises:
+        ModelError: as ``load_codec``.
+    """
+    return load_codec(name or model.name, offline=model.offline, answers=model.answers, style=model.prompt)
+
+
+def load_codec(name: str, *, offline: bool = False, answers: bool = False, style: PromptConfig = PLAIN) -> Codec:
     """Load the tokenizer of a model.
 
     Args:
         name: as for ``load_model``; for adapters without a tokenizer, the tokenizer of their base model is loaded.
         offline: do not ask the hub.
         answers: whether completions are whole answers (``ModelConfig.completion``).
+        style: what stands before the task in a prompt (``ModelConfig.prompt``).
 
     Raises:
-        ModelError: the model has no tokenizer, or not a fast one.
+        ModelError: the model has no tokenizer, or not a fast one, or its chat template does not take the prompt.
     """
     location = locate(name, offline=offline)
     if location.adapters and not (Path(location.where) / "tokenizer.json").is_file():
         from peft import PeftConfig
 
-        return load_codec(
-            str(PeftConfig.from_pretrained(location.where).base_model_name_or_path), offline=offline, answers=answers
-        )
+        base = str(PeftConfig.from_pretrained(location.where).base_model_name_or_path)
+        return load_codec(base, offline=offline, answers=answers, style=style)
     hf_logging.disable_progress_bar()
     where = str(converted(location.gguf)) if location.gguf else location.where
     try:
-        return Codec(AutoTokenizer.from_pretrained(where, local_files_only=location.local), answers=answers)
+        return Codec(AutoTokenizer.from_pretrained(where, local_files_only=location.local), answers=answers, style=style)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"tokenizer of {name}: cannot be loaded: {error}") from error
 

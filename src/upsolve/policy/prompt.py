@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from upsolve.config import PromptConfig
 from upsolve.types import Attempt, Task, TestCase, TestKind, content_id
 
 __all__ = [
     "CLOSE",
     "MARK",
+    "PLAIN",
     "VERSION",
     "answer_text",
     "completion_text",
@@ -37,6 +39,9 @@ MARK = "```"
 QUERIES = {"sql": "SQLite", "sqlite": "SQLite", "sqlite3": "SQLite", "duckdb": "DuckDB"}
 """Query languages -> the database engine that runs them, as named in prompts."""
 
+PLAIN = PromptConfig()
+"""The prompt without anything before the task."""
+
 MAX_SHOWN = 3
 """Most visible tests shown in a prompt."""
 
@@ -46,25 +51,41 @@ def opening(task: Task) -> str:
     return f"```{'sql' if task.language in QUERIES else task.language or 'python'}\n"
 
 
-def messages(task: Task) -> list[dict[str, str]]:
-    """Return the chat messages of a task: the statement, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests."""
+def messages(task: Task, style: PromptConfig = PLAIN) -> list[dict[str, str]]:
+    """Return the chat messages of a task: the statement, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests.
+
+    Before it the system message and the solved examples of ``style``, each a question and its answer, the code in a fence.
+    """
+    before = [{"role": "system", "content": style.system}] if style.system else []
+    for shot in style.shots:
+        before.append({"role": "user", "content": shot.prompt.strip()})
+        before.append({"role": "assistant", "content": opening(task) + completion_text(shot.code)})
+    return [*before, {"role": "user", "content": statement(task)}]
+
+
+def statement(task: Task) -> str:
+    """Return what a task asks for: its prompt, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests."""
     text = task.prompt.strip()
     if task.language in QUERIES:
         text += f"\n\nAnswer with one query for {QUERIES[task.language]}."
     shown = [example(test) for test in task.tests if not test.hidden][:MAX_SHOWN]
     if shown:
         text += "\n\nExamples:\n" + "\n".join(shown)
-    return [{"role": "user", "content": text}]
+    return text
 
 
-def plain_prompt(task: Task) -> str:
-    """Return the prompt of a task as text for a model without a chat template, up to where the code of the completion begins."""
-    return messages(task)[0]["content"] + "\n\n" + opening(task)
+def plain_prompt(task: Task, style: PromptConfig = PLAIN, *, fence: bool = True) -> str:
+    """Return the prompt of a task as text for a model without a chat template, up to where the completion begins.
+
+    That is the code, or without ``fence`` the whole answer.
+    """
+    parts = [message["content"] for message in messages(task, style)]
+    return "\n\n".join([*parts, opening(task) if fence else ""])
 
 
-def prompts_id(tasks: Iterable[Task]) -> str:
+def prompts_id(tasks: Iterable[Task], style: PromptConfig = PLAIN) -> str:
     """Return the version of the prompt and a content id of the prompts of tasks: ``upsolve-1:5d2f...``; the chat template is the model's."""
-    return f"{VERSION}:{content_id(*(text for task in tasks for text in (task.task_id, plain_prompt(task))))}"
+    return f"{VERSION}:{content_id(*(text for task in tasks for text in (task.task_id, plain_prompt(task, style))))}"
 
 
 def example(test: TestCase) -> str:

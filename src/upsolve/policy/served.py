@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 
-from upsolve.config import SampleConfig, ServerConfig
+from upsolve.config import PromptConfig, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
-from upsolve.policy.prompt import MARK, extract_code, messages
+from upsolve.policy.prompt import MARK, PLAIN, extract_code, messages
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
@@ -49,13 +49,14 @@ class Server:
     is None.
     """
 
-    def __init__(self, server: ServerConfig, model: str, codec: Codec | None) -> None:
+    def __init__(self, server: ServerConfig, model: str, codec: Codec | None, *, style: PromptConfig = PLAIN) -> None:
         """Configure the client; no request is made yet.
 
         Args:
             server: address, form of the prompt, timeouts and retries.
             model: name of the model: author of the attempts and, unless ``server.model`` is set, the name sent to the server.
             codec: the model's tokenizer; None for ``chat``.
+            style: what stands before the task in the messages of ``chat``; otherwise the codec says it.
 
         Raises:
             ConfigError: the environment variable that should hold the server's key is not set.
@@ -66,7 +67,7 @@ class Server:
         key = os.environ.get(server.key_variable, "")
         if server.key_variable and not key:
             raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
-        self.server, self.model, self.codec = server, model, codec
+        self.server, self.model, self.codec, self.style = server, model, codec, style
         self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.lost = False  # true from a failed request to the next answer: one warning for each outage
@@ -118,7 +119,7 @@ class Server:
     def prompt(self, task: Task) -> Json:
         """Return the part of the request body that depends on the task."""
         if self.codec is None:
-            return {"messages": messages(task)}
+            return {"messages": messages(task, self.style)}
         prompt = list(self.codec.prompt(task).ids_P) if self.server.prompt == "ids" else self.codec.prompt_text(task)
         return {"prompt": prompt, **({"stop": self.codec.stops} if self.codec.stops else {}), "logprobs": 1}
 

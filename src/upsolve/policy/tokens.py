@@ -10,8 +10,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 
-from upsolve.policy.prompt import CLOSE, MARK, completion_text, extract_code, fenced_answer, messages, opening
+from upsolve.config import PromptConfig
+from upsolve.errors import ModelError
+from upsolve.policy.prompt import (
+    CLOSE,
+    MARK,
+    PLAIN,
+    completion_text,
+    extract_code,
+    fenced_answer,
+    messages,
+    opening,
+    plain_prompt,
+)
 from upsolve.types import Attempt, Task
 
 __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
@@ -42,29 +55,45 @@ def begin_ids(tokenizer: Any) -> tuple[int, ...]:
 class Codec:
     """A tokenizer with the project's format of prompts and completions."""
 
-    def __init__(self, tokenizer: Any, *, answers: bool = False) -> None:
+    def __init__(self, tokenizer: Any, *, answers: bool = False, style: PromptConfig = PLAIN) -> None:
         """Wrap a fast tokenizer of transformers.
 
         Args:
             tokenizer: the tokenizer.
             answers: whether completions are whole answers instead of code (``model.completion``).
+            style: what stands before the task in a prompt (``model.prompt``).
 
         Raises:
             ValueError: the tokenizer is not a fast one, so it has no character offsets.
+            ModelError: the chat template leaves out, or refuses, the system message or the examples.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")
-        self.tokenizer, self.answers = tokenizer, answers
+        self.tokenizer, self.answers, self.style = tokenizer, answers, style
         self.begin = () if tokenizer.chat_template else begin_ids(tokenizer)
         self.completion = lru_cache(maxsize=200_000)(self._completion)
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
+        self.check_style()
+
+    def check_style(self) -> None:
+        """Refuse a prompt of which the model would not see all."""
+        if self.style == PLAIN:
+            return
+        try:
+            shown = self.prompt_text(Task("", "task"))
+        except TemplateError as error:
+            raise ModelError(f"model.prompt: the chat template of {self.tokenizer.name_or_path} refuses it: {error}") from error
+        texts = [("system", self.style.system.strip()), *(("shots", shot.code.strip()) for shot in self.style.shots)]
+        if hidden := [name for name, text in texts if text not in shown]:
+            raise ModelError(f"model.prompt.{hidden[0]}: the chat template of {self.tokenizer.name_or_path} leaves it out")
 
     def prompt_text(self, task: Task) -> str:
         """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer."""
-        fence = "" if self.answers else opening(task)
         if not self.tokenizer.chat_template:
-            return messages(task)[0]["content"] + "\n\n" + fence
-        return str(self.tokenizer.apply_chat_template(messages(task), tokenize=False, add_generation_prompt=True)) + fence
+            return plain_prompt(task, self.style, fence=not self.answers)
+        chat = messages(task, self.style)
+        text = str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+        return text if self.answers else text + opening(task)
 
     def prompt(self, task: Task) -> EncodedPrompt:
         """Encode the prompt of a task; without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one."""

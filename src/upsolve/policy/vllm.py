@@ -13,7 +13,7 @@ from upsolve.config import ModelConfig, SampleConfig, VllmConfig
 from upsolve.errors import ModelError
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
-from upsolve.policy.model import load_codec, load_model, save_model
+from upsolve.policy.model import codec_of, load_model, save_model
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
@@ -45,7 +45,7 @@ class Vllm:
         except ImportError as error:
             raise ModelError(f"sample.engine=vllm: it cannot be imported ({error}); `pip install vllm`") from error
         self.settings_of, self.sleeps, self.asleep = vllm.SamplingParams, sleeps, False
-        self.model, self.codec = model.name, load_codec(model.name, offline=model.offline, answers=model.answers)
+        self.model, self.codec = model.name, codec_of(model)
         dtype = torch.bfloat16 if model.bf16 else torch.float32
         with TemporaryDirectory() as folder:
             try:
@@ -197,7 +197,7 @@ def plain_folder(model: ModelConfig, dtype: torch.dtype, folder: str) -> str:
         return location.where
     save_model(
         load_model(model.name, dtype=dtype, offline=model.offline),
-        load_codec(model.name, offline=model.offline, answers=model.answers),
+        codec_of(model),
         folder,
     )
     return folder

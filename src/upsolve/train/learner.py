@@ -12,7 +12,7 @@ from torch import Tensor
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.allocator import keep_memory, release_memory
-from upsolve.policy.model import adapters_off, frozen_copy, load_codec, load_policy, save_model, start_copy, value_head
+from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
 from upsolve.train import checkpoint
 from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
 from upsolve.train.deepspeed import DeepSpeed
@@ -58,7 +58,7 @@ class Learner:
         keep_memory()
         torch.manual_seed(seed)
         self.config, self.objective, self.optim, self.seed, self.values = model, objective, optim, seed, values
-        self.codec = load_codec(model.name, offline=model.offline, answers=model.answers)
+        self.codec = codec_of(model)
         self.processes = processes or Processes()
         self.model: Any = load_policy(model, seed=seed, device=str(self.processes.device))
         self.attention: str = self.model.config._attn_implementation

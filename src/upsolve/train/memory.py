@@ -14,7 +14,7 @@ import torch
 
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError
-from upsolve.policy.model import load_codec
+from upsolve.policy.model import codec_of
 from upsolve.train.head_scores import block_elements
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
 from upsolve.types import Group
@@ -202,7 +202,7 @@ def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1) ->
     """
     rollout = recipe.source.rollout if recipe.source.rounds else None
     model, data, longest = recipe.model, recipe.data, rollout.max_tokens if rollout else 0
-    codec = load_codec(model.name, offline=model.offline, answers=model.answers)
+    codec = codec_of(model)
     return plan_memory(
         shape_of(model.name, model),
         model=model,
