@@ -27,6 +27,7 @@ ORDER = (
     "report",
     "experiment",
     "plan",
+    "view",
     "adapters",
     "cli",
     "__main__",

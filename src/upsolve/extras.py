@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, str] = {
     "rensa": "clean",
     "ruff": "analysis",
     "safetensors": "train",
+    "starlette": "serve",
     "tensorboard": "train",
     "torch": "train",
     "trackio": "trackers",

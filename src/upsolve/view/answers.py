@@ -1,0 +1,136 @@
+"""What the requests of the page are answered with: one method for each path under ``/api``."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from upsolve import __version__
+from upsolve.archive.store import Archive
+from upsolve.errors import ArchiveError
+from upsolve.view.browse import Filters, count_attempts, facets, list_attempts, list_tasks
+from upsolve.view.details import GROUP_ROWS, read_attempt, read_group, read_task
+from upsolve.view.index import Index, archive_state, parts_of
+from upsolve.view.scores import RunScores
+
+__all__ = ["Answers", "read_metrics"]
+
+CHECK_SECONDS = 5.0
+"""Time between two looks at whether the archive has grown, seconds."""
+Query = Mapping[str, str]
+
+
+class Answers:
+    """The answers about one archive, and the run that it was opened from."""
+
+    def __init__(
+        self, archive: Archive, *, title: str, run: Path | None = None, scores: RunScores | None = None, note: str = ""
+    ) -> None:
+        """Open the index of the archive.
+
+        Args:
+            archive: the archive.
+            title: headline of the page.
+            run: folder of a run with ``metrics.jsonl``.
+            scores: rewards and advantages by the run's recipe.
+            note: a sentence below the headline.
+        """
+        self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
+        self.index, self.lock, self.checked = Index(archive), threading.Lock(), time.monotonic()
+        self.routes: dict[str, Callable[[Query], Any]] = {
+            "info": self.info,
+            "attempts": lambda query: list_attempts(self.index, Filters.of(query), after=number(query, "after", -1)),
+            "count": lambda query: {"attempts": count_attempts(self.index, Filters.of(query))} if self.index.ready else {},
+            "tasks": self.tasks,
+            "attempt": lambda query: read_attempt(self.index, number(query, "place")),
+            "task": self.task,
+            "group": self.group,
+            "tokens": self.tokens,
+            "metrics": lambda query: read_metrics(self.run, number(query, "after", 0)),
+        }
+
+    def refresh(self) -> None:
+        """Index the archive again if it has changed since, at most every ``CHECK_SECONDS``."""
+        with self.lock:
+            now = time.monotonic()
+            if now - self.checked < CHECK_SECONDS or not (self.index.ready or self.index.error):
+                return
+            if archive_state(parts_of(self.archive)) != self.index.state:
+                self.index = Index(self.archive)
+            self.checked = time.monotonic()
+
+    def info(self, _query: Query) -> dict[str, Any]:
+        """Return title and version, whether the index is ready, the values of the filters, and what else there is to see."""
+        self.refresh()
+        index = self.index
+        return {
+            "title": self.title,
+            "note": self.note,
+            "version": __version__,
+            "ready": index.ready,
+            "state": index.state,
+            "error": index.error,
+            "run": self.run is not None,
+            "scores": self.scores is not None,
+            **(facets(index) if index.ready else {}),
+        }
+
+    def tasks(self, query: Query) -> dict[str, Any]:
+        """Return a page of tasks."""
+        return list_tasks(
+            self.index,
+            after=number(query, "after", -1),
+            text=query.get("text", ""),
+            difficulty=query.get("difficulty", ""),
+        )
+
+    def task(self, query: Query) -> dict[str, Any]:
+        """Return a task; ArchiveError if the archive has none of this id."""
+        found = read_task(self.index, query.get("id", ""))
+        if found is None:
+            raise ArchiveError(f"the archive has no task {query.get('id', '')!r}")
+        return asdict(found)
+
+    def group(self, query: Query) -> dict[str, Any]:
+        """Return rewards and advantages of the attempts at a task, computed by the run's recipe."""
+        if self.scores is None or not self.index.ready:
+            return {"rows": []}
+        group, places = read_group(self.index, query.get("id", ""))
+        return {**self.scores.of_group(group, places), "most": GROUP_ROWS}
+
+    def tokens(self, query: Query) -> dict[str, Any]:
+        """Return rewards, advantages and log-probabilities of the tokens of an attempt."""
+        place = number(query, "place")
+        if self.scores is None or not self.index.ready:
+            return {"spans": []}
+        task_id = read_attempt(self.index, place)["attempt"]["task_id"]
+        group, places = read_group(self.index, task_id)
+        if place not in places:
+            return {"spans": [], "note": f"only the first {GROUP_ROWS} attempts at a task are read as a group"}
+        return self.scores.of_tokens(group, places, place)
+
+
+def number(query: Query, name: str, default: int | None = None) -> int:
+    """Return a whole number of a request; ValueError if it is none."""
+    text = query.get(name, "" if default is None else str(default))
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {text!r} is not a whole number") from error
+
+
+def read_metrics(run: Path | None, after: int) -> dict[str, Any]:
+    """Return the rows of a run's ``metrics.jsonl`` from byte ``after`` on, the byte to go on from, and whether the run is finished."""
+    if run is None or not (run / "metrics.jsonl").is_file():
+        return {"rows": [], "next": 0, "finished": False}
+    with (run / "metrics.jsonl").open("rb") as file:
+        if after > file.seek(0, 2):  # the run was started afresh
+            after = 0
+        file.seek(after)
+        whole = file.read().rpartition(b"\n")
+    lines = whole[0].split(b"\n") if whole[1] else []
+    rows = [json.loads(line) for line in lines if line.strip()]
+    return {"rows": rows, "next": after + len(whole[0]) + len(whole[1]), "finished": (run / "summary.json").is_file()}

@@ -1,0 +1,213 @@
+"""The index of an archive for the viewer: one small row for each attempt, without its code, in a database of DuckDB.
+
+The index of a large archive is built once for each state of the archive, in the background, and kept in the cache folder. Until it is
+there, ``preview`` has the first attempts.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from upsolve.archive.database import connect
+from upsolve.archive.schema import TABLES
+from upsolve.archive.store import Archive
+from upsolve.errors import ArchiveError
+from upsolve.files import cache_folder
+from upsolve.types import content_id
+
+__all__ = ["PREVIEW_ROWS", "Index", "archive_state", "parts_of"]
+
+SMALL_BYTES = 1 << 23
+"""Largest size of the parts of an archive whose index is built before the first page is shown."""
+PREVIEW_ROWS = 200
+"""Attempts that are shown while the index is built."""
+CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "code", "answer", "token_ids", "token_logps")]
+HASHED = ("answer", "token_ids", "token_logps")
+"""Columns that tell attempts apart, and are too large to be grouped by."""
+OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
+KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
+BUILD = f"""
+create table entries as
+with judged as (
+    select attempt_id, judge, place, status, passed, total, error_type, len(coalesce(analyses, [])) > 0 as analysed,
+        list_distinct(list_transform(coalesce(findings, []), lambda f: f.kind || ':' || f.rule)) as rules
+    from verdicts
+), by_judge as (
+    select attempt_id, judge, min(place) as first, max(((status <> 'unscored')::hugeint << 62) + place) as rank,
+        max_by({OUTCOME}, ((status <> 'unscored')::hugeint << 62) + place) as outcome
+    from judged group by attempt_id, judge
+), by_program as (
+    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) as latest,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and not starts_with(judge, 'recorded')) as own,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and starts_with(judge, 'recorded')) as imported,
+        max_by(outcome.rules, first) filter (outcome.analysed) as analysed_rules
+    from by_judge group by attempt_id
+), merged as (
+    select attempt_id, task_id, language, author, created, parent_id, tokens, truncated, min(place) as place, sum("count")::bigint as count
+    from attempts group by {KEYS}
+), chosen as (
+    select merged.*, coalesce(task.difficulty, '') as difficulty, verdicts, analysed_rules,
+        case when imported is null then coalesce(own, latest)
+             when own is not null and (coalesce(task.official, false) or (imported.total > 0 and imported.total <= own.total)) then own
+             else imported end as outcome
+    from merged left join by_program using (attempt_id) left join task_heads as task using (task_id)
+)
+select place, attempt_id, task_id, language, author, created, parent_id, tokens, truncated, count, difficulty,
+    coalesce(outcome.status, 'unjudged') as status, outcome.passed as passed, outcome.total as total,
+    coalesce(outcome.error_type, '') as error_type, coalesce(verdicts, []) as verdicts,
+    case when outcome.analysed or analysed_rules is null then coalesce(outcome.rules, [])
+         else list_distinct(outcome.rules || list_filter(analysed_rules, lambda r: split_part(r, ':', 1) not in ('traceback', 'compile', 'flaky')))
+         end as rules
+from chosen order by place
+"""  # noqa: S608  names of ours
+"""One row for each attempt, with the outcome of the verdict that ``archive.preference.preferred`` chooses. Attempts equal in every field
+are merged. ``place`` is where the attempt is stored, ``verdicts`` where its verdicts are: the last scored one of each judge."""
+HEADS = """
+create {kind} task_heads as select task_id, min(place) as place, any_value(difficulty) as difficulty, any_value(official) as official,
+    any_value(language) as language, any_value(source) as source from tasks group by task_id
+"""
+TASKS = """
+create table task_rows as
+with counts as (
+    select task_id, count(*) as attempts, count(*) filter (status = 'passed') as passed,
+        count(*) filter (status not in ('unscored', 'unjudged')) as scored from entries group by task_id
+)
+select task_heads.place, task_id, difficulty, language, source, coalesce(attempts, 0) as attempts, coalesce(passed, 0) as passed,
+    coalesce(scored, 0) as scored from task_heads left join counts using (task_id) order by task_heads.place
+"""
+FACETS = """
+create table facets as
+select 'status' as facet, status as value, count(*) as attempts from entries group by status
+union all select 'difficulty', difficulty, count(*) from entries where difficulty <> '' group by difficulty
+union all select 'language', language, count(*) from entries group by language
+union all (select 'author', author, count(*) from entries where author <> '' group by author order by count(*) desc, author limit 200)
+union all (select 'finding', rule, count(*) from (select unnest(rules) as rule from entries) group by rule
+           order by count(*) desc, rule limit 200)
+"""
+
+
+def parts_of(archive: Archive) -> dict[str, list[Path]]:
+    """Return the files of every table of an archive, oldest first: a place counts them in this order."""
+    return {name: archive.parts(name) for name in TABLES}
+
+
+def archive_state(parts: Mapping[str, Sequence[Path]]) -> str:
+    """Return a content id of the files of an archive; it changes whenever the archive does."""
+    files = [file for name in TABLES for file in parts[name]]
+    return content_id(
+        BUILD, HEADS, TASKS, FACETS, *(f"{file}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files)
+    )
+
+
+class Index:
+    """The index of one state of an archive."""
+
+    def __init__(self, archive: Archive, *, on_error: Callable[[str], None] = print) -> None:
+        """Open the index, or start to build it; that of a small archive is complete when this returns.
+
+        Raises:
+            duckdb.Error: a part of a small archive is damaged.
+        """
+        self.parts, self.on_error = parts_of(archive), on_error
+        self.state = archive_state(self.parts)
+        self.file = cache_folder() / "view" / content_id(str(archive.path.resolve())) / f"{self.state}.duckdb"
+        self.opened: duckdb.DuckDBPyConnection | None = None
+        self.error = ""
+        self.preview: list[dict[str, Any]] = []
+        size = sum(file.stat().st_size for files in self.parts.values() for file in files)
+        if self.file.exists() or size <= SMALL_BYTES:
+            self.build()
+        else:
+            self.preview = self.read_preview()
+            threading.Thread(target=self.build_aside, daemon=True).start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the index can be queried."""
+        return self.opened is not None
+
+    def wait(self) -> None:
+        """Wait until the index is built.
+
+        Raises:
+            ArchiveError: it cannot be built.
+        """
+        while not self.ready:
+            if self.error:
+                raise ArchiveError(self.error)
+            time.sleep(0.05)
+
+    def build_aside(self) -> None:
+        """Build the index in the background; an error is kept and reported."""
+        try:
+            self.build()
+        except (duckdb.Error, OSError) as error:
+            self.error = f"the index cannot be built: {error}"
+            self.on_error(self.error)
+
+    def build(self) -> None:
+        """Build the index if it is not in the cache, and open it; those of earlier states are removed."""
+        if not self.file.exists():
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self.file.with_name(f"{self.state}.{os.getpid()}.tmp")
+            try:
+                self.write(temporary)
+                temporary.replace(self.file)
+            finally:
+                temporary.unlink(missing_ok=True)
+            for old in self.file.parent.iterdir():
+                if not old.name.startswith(self.state):
+                    with suppress(OSError):
+                        old.unlink()
+        self.opened = duckdb.connect(str(self.file), read_only=True)
+
+    def write(self, file: Path) -> None:
+        """Write the index into a file."""
+        with connect(self.parts, places=True) as connection:
+            connection.execute(f"attach '{str(file).replace(chr(39), chr(39) * 2)}' as cached")
+            fill(connection, "cached")
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query of the index; several threads may ask at once.
+
+        Raises:
+            RuntimeError: the index is not ready.
+        """
+        if self.opened is None:
+            raise RuntimeError("the index is not ready")
+        with self.opened.cursor() as cursor:
+            return fetch(cursor, sql, values)
+
+    def read_preview(self) -> list[dict[str, Any]]:
+        """Return the first attempts, with the verdicts of the first part; the status of others is unknown and empty."""
+        first = {name: self.parts[name] if name == "tasks" else self.parts[name][:1] for name in TABLES}
+        with connect(first, places=True) as connection:
+            some = connection.sql(f"select * from attempts order by place limit {PREVIEW_ROWS}").to_arrow_table()  # noqa: S608  ours
+            connection.execute("drop view attempts")
+            connection.register("attempts", some)
+            fill(connection)
+            sql = "select * replace (if(status = 'unjudged', '', status) as status) from entries order by place"
+            return fetch(connection, sql, ())
+
+
+def fill(connection: "duckdb.DuckDBPyConnection", database: str = "") -> None:
+    """Create the tables of the index from the views of an archive, in the connection's own database or in an attached one."""
+    target = f"{database}." if database else ""
+    connection.execute(HEADS.format(kind="temp table"))
+    for sql in (BUILD, TASKS, FACETS):
+        connection.execute(
+            sql.replace("create table ", f"create table {target}").replace("from entries", f"from {target}entries")
+        )
+
+
+def fetch(connection: Any, sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the rows of a query as dictionaries."""
+    answer = connection.execute(sql, list(values))
+    names = [column[0] for column in answer.description]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]

@@ -1,0 +1,137 @@
+"""What `upsolve view` can open: an archive, the folder of a run, or a log that an importer knows."""
+
+import atexit
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from upsolve.archive.ingest import ingest
+from upsolve.archive.shipped import SHIPPED
+from upsolve.archive.store import Archive, open_archive
+from upsolve.config import ModelConfig, OptimConfig, load_recipe
+from upsolve.errors import ArchiveError, ConfigError, UpsolveError
+from upsolve.types import Attempt, Task
+from upsolve.view.answers import Answers
+from upsolve.view.scores import RunScores
+
+__all__ = ["LOGS", "open_path"]
+
+LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
+"""Sources that are tried on a log, in this order."""
+OFFLINE = "the group here is all judged attempts at the task; training draws groups of {size} of them"
+ONLINE = "the group here is all attempts at the task in all rounds; training forms one group for each round"
+
+
+def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers:
+    """Open an archive, a run or a log.
+
+    Args:
+        path: name of an archive of the package, folder of an archive or of a run, file or folder of a log.
+        archive: of a run: the archive of its attempts, if it is not where the recipe says.
+        source: of a log: the importer that reads it; empty: the first of ``LOGS`` that can.
+        logps: of a run: compute log-probabilities of the tokens of an attempt under the run's model, when they are looked at.
+
+    Raises:
+        ArchiveError: there is nothing at the path, or it cannot be read as any of these.
+        ConfigError: an option belongs to another kind of path.
+    """
+    folder = SHIPPED.get(path, Path(path))
+    if not folder.exists():
+        raise ArchiveError(f"{path}: no such file or folder; name an archive, the folder of a run, or a log")
+    if (folder / "archive.json").is_file():
+        refuse_options("an archive", archive=archive, source=source, logps=logps)
+        return Answers(open_archive(path), title=f"archive {path}")
+    if run := run_in(folder):
+        refuse_options("a run", source=source)
+        return open_run(run, archive, logps=logps)
+    refuse_options("a log", archive=archive, logps=logps)
+    name, imported = import_log(folder, source)
+    return Answers(imported, title=f"{folder.name} ({name})")
+
+
+def refuse_options(what: str, **options: Any) -> None:
+    """Raise ConfigError for an option that this kind of path does not have."""
+    if given := [f"--{name}" for name, value in options.items() if value]:
+        raise ConfigError(f"{', '.join(given)}: not for {what}; leave it out")
+
+
+def run_in(folder: Path) -> Path | None:
+    """Return the folder of training of a run: the folder itself or its ``training``; None if it is no run."""
+    return next((each for each in (folder / "training", folder) if (each / "recipe.yaml").is_file()), None)
+
+
+def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
+    """Open a run: its rollouts if it samples, else the archive that it is trained on."""
+    recipe = load_recipe(run / "recipe.yaml")
+    online = (run / "rollouts" / "archive.json").is_file()
+    name = archive or (str(run / "rollouts") if online else recipe.data.archive)
+    try:
+        store = open_archive(name)
+    except ArchiveError as error:
+        raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
+    model = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
+    load_codec = partial(codec_of, model)
+    note = ONLINE if online and not archive else OFFLINE.format(size=recipe.data.group_size)
+    score = log_prober(model, recipe.optim, load_codec) if logps else None
+    scores = RunScores(recipe.reward, recipe.advantage, recipe.data.seed, note, load_codec, score)
+    where = run.parent.name if run.name == "training" else run.name
+    return Answers(store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}")
+
+
+def codec_of(model: ModelConfig) -> Any:
+    """Load the tokenizer of a model."""
+    from upsolve.policy.model import load_codec
+
+    return load_codec(model.name, answers=model.completion == "answer")
+
+
+def log_prober(
+    model: ModelConfig, optim: OptimConfig, load_codec: Callable[[], Any]
+) -> Callable[[Task, Attempt], Sequence[float]]:
+    """Load a model, and return a function that gives the log-probability of each token of an attempt, nats."""
+    import numpy as np
+    import torch
+
+    from upsolve.policy.model import load_model
+    from upsolve.train.encode import EncodedAttempt, EncodedGroup
+    from upsolve.train.pack import plan_steps
+    from upsolve.train.reference_scorer import padded_scores
+
+    policy, codec = load_model(model.name).eval(), load_codec()
+
+    def score(task: Task, attempt: Attempt) -> list[float]:
+        ids = codec.ids_of(attempt)
+        group = EncodedGroup(codec.prompt(task).ids_P, (EncodedAttempt(ids, np.zeros(len(ids), np.float32)),))
+        with torch.inference_mode():
+            return padded_scores(policy, plan_steps([group], optim)[0][0]).logp_T.tolist()
+
+    return score
+
+
+def import_log(path: Path, source: str) -> tuple[str, Archive]:
+    """Import a log into an archive in a temporary folder; return the importer's name, and the archive.
+
+    Raises:
+        ArchiveError: no importer can read it; names what each said.
+    """
+    refused: list[str] = []
+    for name in (source,) if source else LOGS:
+        folder = Path(mkdtemp(prefix="upsolve-view-"))
+        try:
+            archive = Archive.create(folder)
+            report = ingest(archive, name, path, max_rejected=1.0 if source else None)
+            if report.added["attempts"] and not report.too_many:
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
+                return name, archive
+            said = report.reasons[0].reason if report.reasons else "it holds no attempts"
+        except (UpsolveError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            said = str(error)
+        shutil.rmtree(folder, ignore_errors=True)
+        refused.append(f"{name}: {said.splitlines()[0][:120] if said else 'cannot be read'}")
+    raise ArchiveError(
+        f"{path}: neither an archive nor a run, and not a log that an importer can read ({'; '.join(refused[:3])}); "
+        "name its importer with --source (`upsolve ingest --sources` lists them)"
+    )

@@ -1,0 +1,162 @@
+// One attempt, two attempts side by side, and a task with its group.
+import { el, show, link, outcome, decimal, facts, plural } from "./dom.js";
+import { get } from "./source.js";
+import { codeView } from "./code.js";
+import { diffLines } from "./diff.js";
+
+export const marked = { place: null };
+const HEATS = [["rewards", "reward"], ["advantages", "advantage"], ["logps", "log-probability"]];
+
+export async function attemptView(main, place, info) {
+  const data = await get("attempt", { place });
+  const { attempt, task } = data;
+  const verdict = data.verdicts[0];
+  const code = el("div");
+  const findings = verdict ? verdict.findings : [];
+  const ran = verdict ? verdict.executed_lines : null;
+  show(code, codeView(attempt.code, findings, { ran }));
+  show(main, el("h2", {}, link(`task/${encodeURIComponent(attempt.task_id)}`, attempt.task_id)), compareButton(place),
+    verdict ? verdictFacts(verdict) : el("p", {}, "Not judged yet."), attemptFacts(data),
+    info.scores ? heatBar(code, data, place) : null, code,
+    verdict ? tests(verdict, task) : null,
+    attempt.answer ? el("details", {}, el("summary", {}, "Whole answer"), el("pre", {}, attempt.answer)) : null,
+    task ? el("details", {}, el("summary", {}, "Prompt"), el("pre", {}, task.prompt)) : null,
+    data.verdicts.slice(1).map((other) => el("details", {}, el("summary", {}, `Verdict of ${other.judge}: `, outcome(other.status)), verdictFacts(other))));
+}
+
+function compareButton(place) {
+  if (marked.place !== null && marked.place !== place) {
+    return el("p", {}, link(`compare/${marked.place}/${place}`, "Compare with the marked attempt", { id: "compare" }));
+  }
+  const mark = () => { marked.place = place; };
+  return el("p", {}, el("button", { type: "button", id: "compare", "aria-keyshortcuts": "c", onclick: (event) => { mark(); event.target.textContent = "Marked: open another attempt to compare"; } },
+    marked.place === place ? "Marked: open another attempt to compare" : "Mark to compare"));
+}
+
+function verdictFacts(verdict) {
+  const error = [verdict.error_type, verdict.error_message].filter(Boolean).join(": ");
+  return facts([
+    ["Outcome", outcome(verdict.status)], ["Tests passed", verdict.total ? `${verdict.passed} of ${verdict.total}` : ""],
+    ["Error", error && error + (verdict.error_line ? ` (line ${verdict.error_line})` : "")], ["Judge", verdict.judge], ["Isolation", verdict.isolation],
+    ["Processor time", verdict.cpu_seconds === null ? "" : `${decimal(verdict.cpu_seconds)} s`],
+    ["Memory", verdict.memory_bytes ? `${decimal(verdict.memory_bytes / 1048576)} MiB` : ""],
+    ["Output", verdict.stdout_head && el("pre", {}, verdict.stdout_head)], ["Error output", verdict.stderr_head && el("pre", {}, verdict.stderr_head)],
+    ["Analyses", verdict.analyses.join(", ")],
+  ]);
+}
+
+function attemptFacts(data) {
+  const { attempt } = data;
+  const related = (rows) => rows.map((row) => [link(`attempt/${row.place}`, row.author || "attempt"), " ", outcome(row.status), " "]).flat();
+  return facts([
+    ["Author", attempt.author], ["Language", attempt.language], ["Written", attempt.created], ["Tokens", decimal(attempt.tokens)],
+    ["Mean entropy", attempt.entropy === null ? "" : `${decimal(attempt.entropy)} nats`],
+    ["Log-probability", attempt.behavior_logp === null ? "" : `${decimal(attempt.behavior_logp)} nats`],
+    ["Truncated", attempt.truncated ? "yes" : ""], ["Stored", attempt.count > 1 ? `${attempt.count} times` : ""],
+    ["Repairs", data.parent.length ? el("span", {}, related(data.parent)) : ""],
+    ["Repaired by", data.repairs.length ? el("span", {}, related(data.repairs)) : ""], ["Further fields", attempt.extra], ["Id", attempt.attempt_id],
+  ]);
+}
+
+function tests(verdict, task) {
+  const given = task ? task.tests : [];
+  const known = verdict.outcomes.length || given.length;
+  if (!known) return null;
+  const squares = verdict.outcomes.map((status, index) => el("li", { class: status === "passed" ? "passed" : status === "unscored" ? "soft" : "failed",
+    title: `test ${index + 1}: ${status}` }, `${index + 1}${status === "passed" ? "✓" : status === "unscored" ? "" : "✗"}`));
+  const rows = given.map((test, index) => el("tr", {}, el("td", {}, index + 1), el("td", {}, verdict.outcomes[index] ? outcome(verdict.outcomes[index]) : ""),
+    el("td", {}, test.hidden ? "hidden" : "visible"), el("td", {}, el("pre", {}, test.input)), el("td", {}, el("pre", {}, test.expected))));
+  const head = el("tr", {}, ["Test", "Outcome", "Shown", "Input", "Expected"].map((name) => el("th", { scope: "col" }, name)));
+  return el("section", {}, el("h2", {}, "Tests"), el("ul", { class: "tests", "aria-label": "Outcome of each test" }, squares),
+    given.length ? el("details", {}, el("summary", {}, plural(given.length, "test")), el("div", { class: "wide" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows)))) : null);
+}
+
+function heatBar(box, data, place) {
+  const { attempt } = data;
+  const verdict = data.verdicts[0];
+  const said = el("span", { class: "soft", role: "status" });
+  const bar = el("div", { class: "heat", role: "group", "aria-label": "Heat map over the code" }, el("span", {}, "Colour tokens by"));
+  let scores = null;
+  const choose = async (key, kind, button) => {
+    bar.querySelectorAll("button").forEach((each) => each.setAttribute("aria-pressed", String(each === button)));
+    said.textContent = "";
+    if (key && !scores) {
+      said.textContent = "Computing ...";
+      scores = await get("tokens", { place });
+    }
+    const values = key ? scores[key] : null;
+    const spans = values ? scores.spans.map(([start, end], index) => [start, end, values[index]]) : [];
+    show(box, codeView(attempt.code, verdict ? verdict.findings : [], { spans, ran: verdict ? verdict.executed_lines : null, kind }));
+    if (key) said.textContent = describe(key, scores, values);
+  };
+  for (const [key, kind] of [["", "nothing"], ...HEATS]) {
+    const button = el("button", { type: "button", "aria-pressed": String(!key) }, kind);
+    button.onclick = () => choose(key, kind, button).catch((error) => { said.textContent = error.message; });
+    bar.append(button);
+  }
+  bar.append(said);
+  return bar;
+}
+
+function describe(key, scores, values) {
+  if (!values) return key === "logps" ? "No log-probabilities are stored for this attempt; `upsolve view RUN --logps` computes them." : scores.note ?? "";
+  const range = `${decimal(Math.min(...values))} to ${decimal(Math.max(...values))}`;
+  if (key === "logps") return `${range} nats, under ${scores.logps_of}; darker is less likely`;
+  const whole = key === "rewards" ? `reward of the attempt ${decimal(scores.reward)}` : `advantage of the attempt ${decimal(scores.advantage)}`;
+  return `${range} per token; ${whole}. Green is positive, orange negative.${key === "advantages" && scores.note ? ` Advantages: ${scores.note}.` : ""}`;
+}
+
+export async function compareView(main, left, right) {
+  const [one, two] = await Promise.all([get("attempt", { place: left }), get("attempt", { place: right })]);
+  const [a, b] = [one.attempt.code.split("\n"), two.attempt.code.split("\n")];
+  const pairs = diffLines(a, b);
+  const side = (lines, at, kind) => el("div", { class: at === null ? "row" : `row ${kind}` }, el("span", { class: "no" }, at === null ? "" : at + 1), el("code", {}, at === null ? "" : lines[at]));
+  const heads = [one, two].map((data) => el("div", {}, link(`attempt/${data.place}`, data.attempt.task_id), " ", el("span", { class: "soft" }, data.attempt.author), " ",
+    data.verdicts[0] ? outcome(data.verdicts[0].status) : null));
+  const columns = [[a, 0, "removed"], [b, 1, "added"]].map(([lines, number, kind]) => el("div", { class: "code plain", tabindex: 0, role: "group", "aria-label": number ? "Second program" : "First program" },
+    pairs.map((pair) => side(lines, pair[number], pair[1 - number] === null ? kind : ""))));
+  const changed = pairs.filter((pair) => pair.includes(null)).length;
+  show(main, el("h2", {}, "Two attempts"), el("p", { class: "soft" }, changed ? plural(changed, "line") + " in one of them only" : "The programs are equal."),
+    el("div", { class: "pair" }, heads, columns), el("button", { type: "button", onclick: () => { marked.place = null; location.hash = `#/attempt/${right}`; } }, "Forget the mark"));
+}
+
+export async function taskView(main, id, info) {
+  const task = await get("task", { id }).catch(() => null);
+  const body = el("tbody");
+  const said = el("p", { class: "soft", role: "status" });
+  const names = ["Attempt", "Outcome", "Tests", "Author", ...(info.scores ? ["Reward", "Advantage", "Parts"] : [])];
+  const table = el("table", {}, el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))), body);
+  const more = el("button", { type: "button", hidden: true }, "More");
+  show(main, el("h2", {}, id), task ? el("pre", {}, task.prompt) : el("p", {}, "The archive has attempts at this task, but not the task itself."),
+    task ? facts([["Entry point", task.entry_point], ["Language", task.language], ["Difficulty", task.difficulty], ["Tests", decimal(task.tests.length)], ["Compared by", task.compare], ["Further fields", task.extra]]) : null,
+    task && task.reference ? el("details", {}, el("summary", {}, "Reference"), codeView(task.reference, [])) : null,
+    el("h2", {}, "Attempts"), said, el("div", { class: "wide" }, table), more);
+  const cells = new Map();
+  const load = async (after) => {
+    const page = await get("attempts", { task: id, after });
+    for (const row of page.rows) {
+      const own = info.scores ? [el("td"), el("td"), el("td")] : [];
+      cells.set(row.place, own);
+      body.append(el("tr", {}, el("td", {}, link(`attempt/${row.place}`, `attempt ${body.rows.length + 1}`)), el("td", {}, outcome(row.status)),
+        el("td", {}, row.total ? `${row.passed}/${row.total}` : ""), el("td", {}, row.author), own));
+    }
+    more.hidden = page.next === null;
+    more.onclick = () => load(page.next).then(fill);
+  };
+  let group = null;
+  const fill = () => {
+    for (const row of group ? group.rows : []) {
+      const own = cells.get(row.place);
+      if (!own) continue;
+      own[0].textContent = decimal(row.reward);
+      own[1].textContent = decimal(row.advantage);
+      own[2].textContent = row.parts.map(([name, value, weight]) => `${name} ${decimal(value)} × ${decimal(weight)}`).join(", ");
+    }
+  };
+  await load(-1);
+  if (!info.scores) return;
+  group = await get("group", { id });
+  const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
+  said.textContent = `Advantages: ${group.kind}; ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
+  fill();
+}

@@ -1,0 +1,44 @@
+// Curves of training, live while the run goes on.
+import { el, show, svg, decimal } from "./dom.js";
+import { get } from "./source.js";
+
+const FIRST = ["loss", "reward", "passed", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
+const EVERY_MS = 2000;
+
+export async function curvesView(main, _info, alive) {
+  const rows = [];
+  const said = el("p", { class: "soft", role: "status" });
+  const box = el("div", { class: "curves" });
+  show(main, el("h2", {}, "Training"), said, box);
+  let next = 0;
+  const poll = async () => {
+    const page = await get("metrics", { after: next });
+    if (page.next < next) rows.length = 0;
+    rows.push(...page.rows);
+    if (page.rows.length || !box.firstChild) draw(box, rows);
+    next = page.next;
+    said.textContent = rows.length ? `${rows.length} steps; ${page.finished ? "the run is finished" : "looking for new steps every 2 seconds"}` : "No step has been logged yet.";
+    if (!page.finished) setTimeout(() => alive() && poll().catch((error) => { said.textContent = error.message; }), EVERY_MS);
+  };
+  await poll();
+}
+
+function draw(box, rows) {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !["step", "round"].includes(name));
+  const rank = (name) => (FIRST.indexOf(name) + FIRST.length + 1) % (FIRST.length + 1);
+  names.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  show(box, names.map((name) => curve(name, rows)).filter(Boolean));
+}
+
+function curve(name, rows) {
+  const points = rows.filter((row) => Number.isFinite(row[name])).map((row) => [row.step, row[name]]);
+  if (!points.length) return null;
+  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+  const low = ys.reduce((a, b) => Math.min(a, b)), high = ys.reduce((a, b) => Math.max(a, b));
+  const first = xs[0], width = Math.max(1e-9, xs[xs.length - 1] - first), height = high - low || 1;
+  const path = points.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
+  const picture = svg("svg", { viewBox: "0 0 300 100", preserveAspectRatio: "none", role: "img",
+    "aria-label": `${name}: from ${decimal(ys[0])} to ${decimal(ys[ys.length - 1])} over ${points.length} steps, between ${decimal(low)} and ${decimal(high)}` },
+    svg("line", { class: "grid", x1: 0, x2: 300, y1: 98, y2: 98 }), svg("line", { class: "grid", x1: 0, x2: 300, y1: 2, y2: 2 }), svg("polyline", { class: "curve", points: path }));
+  return el("figure", {}, el("figcaption", {}, el("b", {}, name), ` ${decimal(ys[ys.length - 1], 4)}`, el("span", { class: "soft" }, ` between ${decimal(low)} and ${decimal(high)}, steps ${first} to ${xs[xs.length - 1]}`)), picture);
+}

@@ -1,0 +1,158 @@
+// The page: address, views, keys, theme.
+import { el, show, link } from "./dom.js";
+import { get } from "./source.js";
+import { attemptList, taskList, trail, select, selected } from "./lists.js";
+import { attemptView, compareView, taskView } from "./attempt.js";
+import { curvesView } from "./curves.js";
+
+const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt of the list"], ["/", "search"],
+  ["a, t, g", "attempts, tasks, training"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
+const main = document.getElementById("main");
+let info = null;
+let shown = 0;
+
+function address() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  return { words: path.split("/").filter(Boolean), query: Object.fromEntries(new URLSearchParams(query ?? "")) };
+}
+
+function go(path, query = {}) {
+  const text = new URLSearchParams(query).toString();
+  const next = `#/${path}${text ? `?${text}` : ""}`;
+  if (location.hash === next) render();
+  else location.hash = next;
+}
+
+async function render() {
+  const { words, query } = address();
+  const now = (shown += 1);
+  const box = el("div");
+  try {
+    const [kind, first, second] = words;
+    if (kind === "attempt") await attemptView(box, Number(first), info);
+    else if (kind === "compare") await compareView(box, Number(first), Number(second));
+    else if (kind === "task") await taskView(box, decodeURIComponent(first ?? ""), info);
+    else if (kind === "tasks") await taskList(box, query, info, go);
+    else if (kind === "training") await curvesView(box, info, () => now === shown);
+    else await attemptList(box, query, info, go);
+  } catch (error) {
+    show(box, el("p", { class: "error", role: "alert" }, error.message));
+  }
+  if (now !== shown) return;
+  show(main, box);
+  drawTabs(words[0] ?? "attempts");
+  window.scrollTo(0, 0);
+}
+
+function drawTabs(current) {
+  const tabs = [["attempts", "Attempts"], ["tasks", "Tasks"], ...(info.run ? [["training", "Training"]] : [])];
+  const at = { attempt: "attempts", compare: "attempts", task: "tasks" }[current] ?? current;
+  show(document.getElementById("tabs"), tabs.map(([name, text]) => link(name, text, { "aria-current": name === at ? "page" : null })));
+}
+
+async function start() {
+  setTheme(stored("upsolve-theme") ?? "system");
+  show(document.getElementById("keys"), el("h2", { id: "keys-title" }, "Keys"),
+    el("table", {}, el("tbody", {}, KEYS.map(([key, text]) => el("tr", {}, el("td", {}, el("kbd", {}, key)), el("td", {}, text))))),
+    el("form", { method: "dialog" }, el("button", {}, "Close")));
+  document.getElementById("help").onclick = () => document.getElementById("keys").showModal();
+  document.getElementById("theme").onclick = nextTheme;
+  window.addEventListener("hashchange", render);
+  document.addEventListener("keydown", onKey);
+  await refresh();
+  await render();
+  document.documentElement.dataset.loaded = "yes";
+}
+
+async function refresh() {
+  const before = info;
+  info = await get("info");
+  document.title = `${info.title} - upsolve view`;
+  document.getElementById("title").textContent = info.title;
+  document.getElementById("note").textContent = info.note;
+  document.getElementById("status").textContent = info.error || (info.ready ? "" : "The archive is being indexed; filters and counts follow.");
+  const listed = ["", "attempts", "tasks"].includes(address().words[0] ?? "");
+  if (before && info.ready && !before.ready && listed) render();
+  if (info.fixed) return;
+  setTimeout(() => refresh().catch(() => {}), info.ready ? 10_000 : 700);
+}
+
+const THEMES = ["system", "light", "dark"];
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+let theme = "system";
+
+function setTheme(name) {
+  theme = THEMES.includes(name) ? name : "system";
+  document.documentElement.dataset.theme = theme === "system" ? (darkSystem.matches ? "dark" : "light") : theme;
+  document.getElementById("theme").textContent = `Theme: ${theme}`;
+}
+
+function nextTheme() {
+  setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
+  try { localStorage.setItem("upsolve-theme", theme); } catch { /* a page from a file may have no storage */ }
+}
+
+function stored(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
+}
+
+darkSystem.addEventListener("change", () => setTheme(theme));
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target.closest("input, select, textarea");
+  if (typing) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (document.getElementById("keys").open) return;
+  const action = ACTIONS[event.key];
+  if (action && action() !== false) event.preventDefault();
+}
+
+function step(by) {
+  const table = main.querySelector("table");
+  if (!table || !["", "attempts", "tasks", "task"].includes(address().words[0] ?? "")) return false;
+  select(table, (selected(table) ?? -1) + by);
+  return true;
+}
+
+function openRow() {
+  if (document.activeElement.closest("a, button, summary")) return false;
+  const row = main.querySelector('tr[aria-selected="true"] a');
+  row?.click();
+  return Boolean(row);
+}
+
+function neighbour(by) {
+  const { words } = address();
+  if (words[0] !== "attempt") return false;
+  const next = trail.places[trail.places.indexOf(Number(words[1])) + by];
+  if (next !== undefined) go(`attempt/${next}`);
+  return true;
+}
+
+function nextHeat() {
+  const buttons = [...main.querySelectorAll(".heat button")];
+  const at = buttons.findIndex((button) => button.getAttribute("aria-pressed") === "true");
+  buttons[(at + 1) % buttons.length]?.click();
+}
+
+function back() {
+  const { words } = address();
+  if (["attempt", "compare", "task"].includes(words[0])) history.back();
+}
+
+function search() {
+  const field = main.querySelector('input[type="search"]');
+  if (field) field.focus();
+  else go("attempts");
+}
+
+const ACTIONS = {
+  Enter: openRow, j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowLeft: () => neighbour(-1), ArrowRight: () => neighbour(1),
+  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => info.run && go("training"), c: () => main.querySelector("#compare")?.click(), h: nextHeat,
+  u: back, Escape: back, d: nextTheme, "?": () => document.getElementById("keys").showModal(),
+};
+
+start().catch((error) => show(main, el("p", { class: "error", role: "alert" }, error.message)));

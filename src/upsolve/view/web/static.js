@@ -1,0 +1,102 @@
+// Where the data of a page without a server come from: its own compressed blocks, each opened when it is first needed.
+
+const blocks = [...document.querySelectorAll("script.data")];
+const opened = new Map();
+
+function part(number) {
+  if (!opened.has(number)) opened.set(number, unpack(blocks[number].textContent));
+  return opened.get(number);
+}
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+const PAGE = 100;
+const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount, tasks: staticTasks, attempt: staticAttempt, task: staticTask, group: staticGroup, tokens: staticTokens, metrics: staticMetrics };
+
+export async function get(name, parameters = {}) {
+  return ANSWERS[name](await part(0), parameters);
+}
+
+function staticInfo(data) {
+  const facets = { status: new Map(), difficulty: new Map(), language: new Map(), author: new Map(), finding: new Map() };
+  const add = (name, value) => value && facets[name].set(value, (facets[name].get(value) ?? 0) + 1);
+  for (const row of data.rows) {
+    for (const name of ["status", "difficulty", "language", "author"]) add(name, row[name]);
+    for (const rule of row.rules) add("finding", rule);
+  }
+  const sorted = Object.entries(facets).map(([name, counts]) => [name, [...counts].sort((a, b) => b[1] - a[1])]);
+  return { ...data.info, ready: true, fixed: true, scores: Object.keys(data.groups).length > 0, facets: Object.fromEntries(sorted), counts: { attempts: data.rows.length, tasks: data.tasks.length } };
+}
+
+async function staticMatches(data, query) {
+  const text = (query.text ?? "").toLowerCase();
+  const names = { status: "status", difficulty: "difficulty", language: "language", author: "author", task: "task_id" };
+  const given = Object.entries(names).filter(([name]) => query[name]);
+  const found = [];
+  for (const [index, row] of data.rows.entries()) {
+    if (given.some(([name, column]) => row[column] !== query[name])) continue;
+    if (query.finding && !row.rules.some((rule) => rule === query.finding || rule.startsWith(query.finding + ":"))) continue;
+    if (text && !(await staticRecord(data, index)).attempt.code.toLowerCase().includes(text)) continue;
+    found.push(row);
+  }
+  return found;
+}
+
+async function staticRecord(data, index) {
+  return (await part(1 + Math.floor(index / data.chunk)))[index % data.chunk];
+}
+
+function staticPage(rows, after) {
+  const rest = rows.filter((row) => row.place > (after ?? -1));
+  return { rows: rest.slice(0, PAGE), next: rest.length > PAGE ? rest[PAGE - 1].place : null };
+}
+
+async function staticAttempts(data, query) {
+  return staticPage(await staticMatches(data, query), query.after);
+}
+
+async function staticCount(data, query) {
+  return { attempts: (await staticMatches(data, query)).length };
+}
+
+function staticTasks(data, query) {
+  const text = (query.text ?? "").toLowerCase();
+  const rows = data.tasks.map((task, place) => {
+    const own = data.rows.filter((row) => row.task_id === task.task_id);
+    const scored = own.filter((row) => !["unscored", "unjudged"].includes(row.status));
+    return { ...task, place, attempts: own.length, scored: scored.length, passed: own.filter((row) => row.status === "passed").length };
+  });
+  return staticPage(rows.filter((row) => !text || `${row.task_id}\n${row.prompt}`.toLowerCase().includes(text)), query.after);
+}
+
+async function staticAttempt(data, query) {
+  const index = data.rows.findIndex((row) => row.place === query.place);
+  if (index < 0) throw new Error(`This page has no attempt ${query.place}.`);
+  const record = await staticRecord(data, index);
+  const related = (rows) => rows.slice(0, 10);
+  return { ...record, task: data.tasks.find((task) => task.task_id === record.attempt.task_id) ?? null,
+    parent: related(data.rows.filter((row) => record.attempt.parent_id && row.attempt_id === record.attempt.parent_id)),
+    repairs: related(data.rows.filter((row) => row.parent_id === record.attempt.attempt_id)) };
+}
+
+function staticTask(data, query) {
+  const task = data.tasks.find((each) => each.task_id === query.id);
+  if (!task) throw new Error("This page does not have the task.");
+  return task;
+}
+
+function staticGroup(data, query) {
+  return data.groups[query.id] ?? { rows: [] };
+}
+
+function staticTokens() {
+  return { spans: [], note: "A page without a server has no values of tokens: use `upsolve view RUN`." };
+}
+
+function staticMetrics(data, query) {
+  return { rows: data.metrics.slice(query.after), next: data.metrics.length, finished: true };
+}

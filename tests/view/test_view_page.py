@@ -1,0 +1,164 @@
+"""The page of the viewer in a real Chromium: keys, filters, themes, a phone, texts that try to run; served and as one file."""
+
+import json
+
+import pytest
+from archives import EVIL, evil_archive, plain_archive
+from browser import open_page
+from test_view_server import Viewer
+
+from upsolve.view.answers import Answers
+from upsolve.view.static import write_page
+
+
+def loaded(page, address):
+    page.goto(address)
+    page.wait_for_selector("html[data-loaded]")
+    page.wait_for_selector("main tbody tr")
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The address of a viewer on an archive."""
+    running = []
+
+    def start(*words):
+        running.append(Viewer(tmp_path, *words))
+        return running[-1].address
+
+    yield start
+    for viewer in running:
+        viewer.stop()
+
+
+def walk(page):
+    """Open everything that an attempt and its task show, and return its text."""
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".code")
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    said = page.locator("main").inner_text()
+    page.locator("main h2 a").click()
+    page.wait_for_selector("main table a")
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    return said + page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("how", ["served", "static"])
+def test_scripts_in_texts_are_shown_and_never_run(tmp_path, monkeypatch, served, how):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    archive = evil_archive(tmp_path / "evil")
+    with open_page() as (page, faults):
+        if how == "static":
+            write_page(Answers(archive, title=EVIL, note=EVIL), tmp_path / "page.html")
+            assert EVIL not in (tmp_path / "page.html").read_text()
+        loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(archive.path))
+        assert EVIL in page.locator("tbody tr").first.inner_text()
+        said = walk(page)
+        assert said.count("</script><img src=x onerror=") >= 6
+        assert page.evaluate("window.hacked === undefined && document.images.length === 0")
+        assert not faults, faults
+
+
+@pytest.mark.parametrize("how", ["served", "static"])
+def test_keys_filters_and_two_attempts_side_by_side(tmp_path, monkeypatch, served, how):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    archive = plain_archive(tmp_path / "a")
+    if how == "static":
+        write_page(Answers(archive, title="plain"), tmp_path / "page.html")
+    with open_page(viewport={"width": 1200, "height": 900}) as (page, faults):
+        loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(archive.path))
+        page.get_by_text("250 attempts").wait_for()
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".code")
+        assert "number 1\n" in page.locator(".code").inner_text()
+        page.keyboard.press("c")
+        page.keyboard.press("ArrowRight")
+        page.get_by_text("# number 2", exact=True).wait_for()
+        page.keyboard.press("c")
+        page.wait_for_selector(".pair")
+        assert page.locator(".row.removed").count() == page.locator(".row.added").count() == 2
+        page.keyboard.press("a")
+        page.get_by_label("Outcome").select_option("failed")
+        page.get_by_text("84 attempts").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("Number 24")
+        page.keyboard.press("Enter")
+        page.get_by_text("5 attempts", exact=True).wait_for()  # 24, 240, 243, 246, 249
+        page.keyboard.press("t")
+        page.get_by_text("2 tasks in all").wait_for()
+        page.keyboard.press("Shift+?")
+        assert page.locator("dialog").is_visible()
+        assert not faults, faults
+
+
+def test_a_finding_stands_beside_its_lines(tmp_path, served):
+    with open_page(viewport={"width": 1200, "height": 900}) as (page, _):
+        loaded(page, served(plain_archive(tmp_path / "a").path))
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".code")
+        row = page.locator(".row").first
+        assert "F401" in row.locator(".notes").inner_text() and row.locator(".under").inner_text() == "# number 0"
+        code, note = (row.locator(part).bounding_box() for part in ("code", ".notes"))
+        assert note["x"] >= code["x"] + code["width"] - 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_readable_on_a_phone_in_light_and_dark(tmp_path, served, theme):
+    with open_page(viewport={"width": 375, "height": 700}, color_scheme=theme) as (page, faults):
+        loaded(page, served(plain_archive(tmp_path / "a").path))
+        for key in ("", "Enter", "t"):
+            if key:
+                page.keyboard.press(key)
+                page.wait_for_timeout(500)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), key
+        assert page.evaluate(CONTRAST) == []
+        assert page.evaluate(NAMELESS) == []
+        assert not faults, faults
+
+
+CONTRAST = """() => {
+  const light = (text) => {
+    const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!colour.endsWith(", 0)")) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const texts = [...document.querySelectorAll("body *")].filter((n) => [...n.childNodes].some((c) => c.nodeType === 3 && c.data.trim()) && n.checkVisibility());
+  return texts.map((node) => {
+    const [a, b] = [light(getComputedStyle(node).color), light(behind(node))];
+    return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), node.textContent.slice(0, 40)];
+  }).filter(([ratio]) => ratio < 4.5);
+}"""
+"""Texts whose contrast is below 4.5 to 1 (WCAG AA)."""
+NAMELESS = """() => [...document.querySelectorAll("input, select, button, a")].filter((node) =>
+  !node.textContent.trim() && !node.closest("label") && !node.getAttribute("aria-label")).map((node) => node.outerHTML)"""
+"""Controls without a name."""
+
+
+def test_curves_of_a_run_are_drawn_and_grow(tmp_path, served):
+    run = tmp_path / "run"
+    plain_archive(tmp_path / "a")
+    run.mkdir()
+    (run / "recipe.yaml").write_text(f"data: {{archive: '{tmp_path / 'a'}'}}\n")
+    row = {"step": 1, "loss": 2.0, "entropy": 1.0}
+    (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    with open_page() as (page, faults):
+        loaded(page, served(run))
+        page.keyboard.press("g")
+        page.get_by_text("1 steps").wait_for()
+        with (run / "metrics.jsonl").open("a") as log:
+            log.write(json.dumps({**row, "step": 2, "loss": 1.0}) + '\n{"step": 3')
+        page.get_by_text("2 steps").wait_for()
+        assert page.locator("figure").count() == 2
+        assert page.locator("svg").first.get_attribute("aria-label").startswith("loss: from 2 to 1 over 2 steps")
+        assert not faults, faults
