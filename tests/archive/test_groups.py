@@ -205,3 +205,18 @@ def test_a_process_that_queried_an_archive_ends_quietly():
     code += "from upsolve.archive.store import open_archive\nopen_archive('embedded').query('select 1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("large")
+def test_an_archive_larger_than_the_memory_of_queries_is_sorted(tmp_path, monkeypatch):
+    """Lists and structs that DuckDB aggregates stay in memory: a million attempts with a verdict each did not fit into 800 MB."""
+    archive, rows = Archive.create(tmp_path / "a"), 30_000
+    attempts = [Attempt(f"t{number * 6 // rows}", f"x = {number}" + " " * 200) for number in range(rows)]
+    archive.write([Task(f"t{number}", "do") for number in range(6)], attempts, [])
+    for judge in ("recorded:a", "recorded:b"):
+        archive.write([], [], [Verdict(a.attempt_id, Status.PASSED, judge=judge, stdout_head=a.code * 20) for a in attempts])
+    monkeypatch.setattr("upsolve.archive.database.MEMORY_LIMIT", "200MB")
+    monkeypatch.setattr(module, "SOME_ROWS", rows // 3, raising=False)
+    groups = archive.groups()
+    assert [len(group.attempts) for group in groups] == [rows // 6] * 6
+    assert groups[3].attempts[7] == attempts[rows // 2 + 7] and groups[3].verdicts[7].judge == "recorded:b"

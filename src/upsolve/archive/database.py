@@ -13,7 +13,7 @@ from upsolve.files import is_remote
 
 __all__ = ["MEMORY_LIMIT", "connect", "register_parts"]
 
-MEMORY_LIMIT = "800MB"
+MEMORY_LIMIT = "600MB"
 """Memory of the queries of a connection; DuckDB writes what exceeds it to temporary files."""
 PLACE = "(file_index::bigint << 32) + file_row_number as place"
 
