@@ -117,6 +117,7 @@ def ingest(
     path: str | Path,
     *,
     workers: int = 1,
+    executor: str = "local",
     on_progress: OnProgress = no_progress,
     max_rejected: float | None = None,
     **options: Any,
@@ -129,6 +130,7 @@ def ingest(
         path: file or folder, or a URL of fsspec, which is copied into the cache folder for the time of the import.
         workers: processes that read a source of several files, or CodeNet's tree, at the same time (``Source.split``). The archive is the
             same with any number.
+        executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
         max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
             None: that of the source.
@@ -148,7 +150,7 @@ def ingest(
             return IngestReport(known=True)
         file = download(place) if isinstance(place, str) else place
         job, shares = begin(archive, job, where), shares_of(record, file, values)
-        journals = import_shares(job, shares, workers=workers, on_progress=on_progress)
+        journals = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
         report = report_of(archive, job, journals, settle(job, file) if len(shares) > 1 else Settled({}))
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")

@@ -1,4 +1,4 @@
-"""Shares of an import, done in turn or by worker processes; the archive is the same, whoever imports which share when."""
+"""Shares of an import, done in turn, by worker processes, or as tasks of a Ray cluster; the archive is the same, whoever imports which share when."""
 
 import ctypes
 import os
@@ -13,12 +13,15 @@ from typing import Any
 from upsolve.archive.importing import Job, Journal, import_share
 from upsolve.archive.source import Source, Unit
 from upsolve.errors import ArchiveError
+from upsolve.plugins import load
 from upsolve.progress import OnProgress
 
 __all__ = ["import_shares", "shares_of"]
 
 SHARES, SHARE_BYTES = 256, 1 << 20
 """Most shares into which an import is divided, and their smallest size."""
+LOST_NODES = 3
+"""Nodes of a cluster that may be lost while they import the same share."""
 PR_SET_PDEATHSIG = 1
 job_of_worker: list[Job] = []
 """In a worker process: the import."""
@@ -39,13 +42,16 @@ def shares_of(source: Source, path: Path, options: Mapping[str, Any]) -> list[li
     return shares
 
 
-def import_shares(job: Job, shares: Sequence[Sequence[Unit]], *, workers: int, on_progress: OnProgress) -> list[Journal]:
+def import_shares(
+    job: Job, shares: Sequence[Sequence[Unit]], *, workers: int, executor: str, on_progress: OnProgress
+) -> list[Journal]:
     """Import shares, each from where it was stopped; return their journals in order.
 
     Args:
         job: the import.
         shares: units of each share.
         workers: processes that import shares at the same time; with 1, this process does.
+        executor: ``local``, or ``ray`` for the free cores of a Ray cluster.
         on_progress: called with ``rows: <rows read>``, the shares that are done, and all of them.
 
     Raises:
@@ -57,8 +63,9 @@ def import_shares(job: Job, shares: Sequence[Sequence[Unit]], *, workers: int, o
         rows = sum(journal.read for journal in journals.values()) + read
         on_progress(f"rows: {rows:,}", len(journals), len(shares))
 
-    if min(workers, len(shares)) > 1:
-        for number, journal in by_processes(job, shares, workers):
+    if executor == "ray" or min(workers, len(shares)) > 1:
+        done = by_ray(job, shares) if executor == "ray" else by_processes(job, shares, workers)
+        for number, journal in done:
             journals[number] = journal
             report()
     else:
@@ -82,6 +89,25 @@ def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> It
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def by_ray(job: Job, shares: Sequence[Sequence[Unit]]) -> Iterator[tuple[int, Journal]]:
+    """Yield the numbers and journals of shares as a Ray cluster finishes them; a share of a node that is lost goes on on another one."""
+    ray: Any = load("upsolve.verify.pool.cluster:ray")()
+    task, given = ray.remote(num_cpus=1, max_retries=LOST_NODES)(import_share), ray.put(job)
+    found = {task.remote(given, number, units): number for number, units in enumerate(shares)}
+    left = [*found]
+    try:
+        while left:
+            (done,), left = ray.wait(left)
+            yield found[done], ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ArchiveError(f"{job.archive}: a process of the cluster is gone ({error}); import again to go on") from error
+    finally:
+        for one in left:
+            ray.cancel(one)
 
 
 def start_worker(job: Job) -> None:

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -45,6 +45,9 @@ def ingest(
     workers: Annotated[
         int, typer.Option(min=0, help="Processes that read sources of several files; 0: one per usable core.")
     ] = 0,
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="Where they run: this machine, or a Ray cluster.")
+    ] = "local",
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
     """Import tasks, attempts and recorded verdicts. One that was stopped goes on where it was, and nothing is stored twice."""
@@ -64,6 +67,7 @@ def ingest(
             source,
             path,
             workers=workers or usable_cores(),
+            executor=executor,
             on_progress=progress,
             max_rejected=max_rejected,
             **options,
