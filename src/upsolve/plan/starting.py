@@ -1,0 +1,143 @@
+"""A first recipe for an archive, with comments: what the archive decides is filled in, the rest keeps its default."""
+
+import json
+import math
+from dataclasses import dataclass
+
+from upsolve.archive.info import ArchiveInfo, archive_info
+from upsolve.archive.store import Archive
+
+__all__ = ["Beginning", "first_recipe", "look_at"]
+
+LENGTHS = """
+select coalesce(quantile_cont(length(code), 0.95), 0) as code, coalesce(string_agg(distinct language, ', ' order by language), '') as languages
+from attempts
+"""
+TASKS = (
+    "select count(*) filter (len(tests) = 0) as untested, coalesce(quantile_cont(length(prompt), 0.95), 0) as prompt from tasks"
+)
+SPLITS = "select distinct json_extract_string(extra, '$.split') as split from tasks where extra != ''"
+SPLIT_NAMES = frozenset({"train", "dev", "test", "validation"})
+CHARACTERS = 2.5
+"""Characters of code per token, low for safety: most tokenizers have 3 to 4."""
+OWN_SHARE = 0.5
+"""Share of attempts by the model itself from which its own attempts are compared instead of imitated."""
+FEW_TASKS = 300
+"""Number of tasks below which one test split shows large differences only, and folds are worth their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What an archive decides about a recipe."""
+
+    info: ArchiveInfo
+    """Counts."""
+    code: int
+    """Length of code, characters: 95 % of the attempts are not longer."""
+    prompt: int
+    """Length of prompts, characters: 95 % of the tasks have no longer one."""
+    languages: str
+    """Languages of the attempts."""
+    untested: int
+    """Tasks without a test."""
+    has_split: bool
+    """Whether the tasks say which split they are in."""
+
+
+def look_at(archive: Archive) -> Beginning:
+    """Examine an archive; memory does not grow with the number of attempts."""
+    lengths, tasks = (archive.query(sql).to_pylist()[0] for sql in (LENGTHS, TASKS))
+    splits = {row["split"] for row in archive.query(SPLITS).to_pylist()}
+    return Beginning(
+        info=archive_info(archive),
+        code=math.ceil(lengths["code"]),
+        prompt=math.ceil(tasks["prompt"]),
+        languages=lengths["languages"],
+        untested=tasks["untested"],
+        has_split={"train", "test"} <= splits <= SPLIT_NAMES,
+    )
+
+
+def tokens_for(characters: float) -> int:
+    """Return a limit in tokens for texts of this length: a multiple of 64, at least 64."""
+    return 64 * max(1, math.ceil(characters / CHARACTERS / 64))
+
+
+def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
+    """Return the text of a recipe (YAML) for a model on an archive.
+
+    Attempts by others than the model are imitated (`sft`), since only those that the model could have written itself can be
+    compared by a policy gradient without going far from it; a model's own attempts are trained on by `rloo`.
+
+    Args:
+        name: of the recipe.
+        archive: as ``data.archive``.
+        model: as ``model.name``.
+        found: what was found in the archive.
+    """
+    own = found.info.authors.get(model, 0) >= OWN_SHARE * found.info.attempts
+    completion = tokens_for(found.code)
+    longest = max(1024, tokens_for(1.5 * found.prompt + found.code))  # a prompt also has tests and the words of a chat
+    step = max(4096, 2 * longest)
+    split = "split_by: split  # the tasks say which are for training, choosing and testing" if found.has_split else ""
+    folds = "folds: 5  # few tasks: `upsolve run RECIPE --folds 5` tests on all of them in turn"
+    lines = [
+        f"# `upsolve init {archive}`: {counts(found)}",
+        "# `upsolve explain KEY` documents a key, `--set KEY=VALUE` overrides one for a run, docs/recipes.md has all of them.",
+        *(f"# {warning}" for warning in warnings(found)),
+        f"name: {quoted(name)}",
+        "base: rloo  # most attempts are the model's own: passed ones become more likely, failed ones less"
+        if own
+        else "base: sft  # most attempts are by others: passed ones are imitated; `rloo` on samples of the trained model comes next",
+        "model:",
+        f"  name: {quoted(model)}  # a folder, a .gguf file or a name on the Hub",
+        "  # lora_rank: 16  # train adapters instead of all weights: less memory; `upsolve memory RECIPE` computes both",
+        "data:",
+        f"  archive: {quoted(archive)}",
+        *(
+            [f"  {split}"]
+            if split
+            else ["  train: 0.65  # share of the tasks; 10 % choose the temperature, the rest is the test"]
+        ),
+        *([f"  # {folds}"] if found.info.tasks < FEW_TASKS and not split else []),
+        "  group_size: 4  # attempts at a task that are compared with each other",
+        f"  max_tokens: {longest}  # of prompt and attempt; longer ones are left out and counted",
+        "optim:",
+        f"  lr: {'1.0e-5' if own else '2.0e-5  # models below 1B parameters often imitate better with 1.0e-4 and more'}",
+        "  epochs: 1",
+        f"  tokens_per_step: {step}",
+        f"  tokens_per_batch: {step}  # a micro-batch: lower it when memory is short",
+        "sample:",
+        f"  max_tokens: {completion}  # 95 % of the attempts are not longer",
+        "evaluate:",
+        "  temperatures: [0, 0.2, 0.6, 1.0]  # each model is measured at the one that is best for it",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def counts(found: Beginning) -> str:
+    """Return what an archive has, in a line."""
+    info = found.info
+    return (
+        f"{info.attempts:,} attempts ({found.languages}) at {info.tasks:,} tasks; "
+        f"{info.mixed_tasks:,} tasks have a passed and a failed attempt"
+    )
+
+
+def warnings(found: Beginning) -> list[str]:
+    """Return what to do before training, a sentence each."""
+    info, result = found.info, list[str]()
+    if info.unjudged:
+        result.append(f"{info.unjudged:,} attempts have no verdict yet: run `upsolve verify` first.")
+    if not info.mixed_tasks:
+        result.append("No task has both a passed and a failed attempt: `upsolve plan` says what is missing.")
+    if found.untested:
+        result.append(
+            f"{found.untested:,} tasks have no tests: samples cannot be judged on these, so measure on others (evaluate.archives)."
+        )
+    return result
+
+
+def quoted(text: str) -> str:
+    """Return a string as YAML, in quotes only if it needs them."""
+    return text if text.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum() else json.dumps(text)
