@@ -9,14 +9,27 @@ from types import FrameType
 import typer
 
 from upsolve import __version__
-from upsolve.cli import archives, cleaning, comparing, judging, memory, packages, plan, recipes, starting, training, viewing
+from upsolve.cli import (
+    archives,
+    cleaning,
+    comparing,
+    judging,
+    memory,
+    packages,
+    plan,
+    publishing,
+    recipes,
+    starting,
+    training,
+    viewing,
+)
 from upsolve.cli.app import app
 from upsolve.errors import UpsolveError
 from upsolve.extras import needs_extras
 
 __all__ = ["main", "version"]
 
-COMMANDS = (training, comparing, judging, archives, viewing, cleaning, memory, packages, plan, starting, recipes)
+COMMANDS = (training, comparing, judging, archives, viewing, cleaning, memory, packages, plan, publishing, starting, recipes)
 """Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""

@@ -1,0 +1,44 @@
+"""Commands that hand on what a run made: export, push."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from upsolve.cli.app import app
+
+__all__ = ["export", "push"]
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="Model: a folder such as runs/rloo/training/model, a .gguf file or a hub name.")],
+    out: Annotated[Path, typer.Argument(help="New folder, or a file *.gguf for llama.cpp.")],
+    kind: Annotated[str, typer.Option(help="Precision of a .gguf file: f32, f16, bf16 or q8_0.")] = "f16",
+) -> None:
+    """Write a model whole, with LoRA adapters merged into its weights: a folder for transformers and vLLM, or a GGUF file."""
+    from upsolve.export.model import export_model
+
+    path = export_model(model, out, kind=kind)
+    files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()]
+    typer.echo(f"{path}: {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB")
+
+
+@app.command()
+def push(
+    path: Annotated[Path, typer.Argument(help="Run, model, .gguf file, archive, or an exported data set.")],
+    repo: Annotated[str, typer.Argument(help="Repository on the Hugging Face Hub: owner/name.")],
+    private: Annotated[bool, typer.Option("--private", help="Create the repository as private.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files and the card, push nothing, ask nobody.")] = False,
+) -> None:
+    """Push a model or an archive with its card to the Hugging Face Hub."""
+    from upsolve.adapters.hub import plan_upload, upload
+
+    planned = plan_upload(path, repo)
+    for name, file in planned.files.items():
+        typer.echo(f"{file.stat().st_size:>14,}  {name}")
+    typer.echo(f"{len(planned.card.encode()):>14,}  README.md")
+    if dry_run:
+        typer.echo(f"\n{planned.card}\ndry run: nothing was pushed to the {planned.kind} {repo}")
+    else:
+        typer.echo(upload(planned, repo, private=private))

@@ -1,0 +1,109 @@
+"""What would be pushed, and the calls that a push makes; no test asks the Hub."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import upsolve
+from upsolve.adapters.hub import plan_upload, upload
+from upsolve.archive.copying import copy_archive
+from upsolve.errors import ArchiveError, ConfigError
+from upsolve.export.exporting import export_archive
+from upsolve.files import write_text
+
+
+def metadata(card):
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+@pytest.fixture
+def run(tmp_path, tiny_model):
+    """The folder of a run."""
+    from upsolve.policy.model import load_codec, load_model, save_model
+
+    folder = tmp_path / "runs" / "rloo"
+    save_model(load_model(tiny_model), load_codec(tiny_model), folder / "training" / "model")
+    write_text(folder / "training" / "recipe.yaml", "name: rloo\nmodel: {name: owner/base}\n")
+    write_text(folder / "training" / "model" / ".cache" / "x", "hidden")
+    return folder
+
+
+def test_a_run_is_pushed_as_a_model_with_its_recipe(run):
+    planned = plan_upload(run, "me/model")
+    assert planned.kind == "model" and {"config.json", "model.safetensors", "tokenizer.json", "recipe.yaml"} <= {*planned.files}
+    assert not any("cache" in name or name == "README.md" for name in planned.files)
+    about = metadata(planned.card)
+    assert about["base_model"] == "owner/base" and about["library_name"] == "transformers" and "# me/model" in planned.card
+    assert "name: rloo" in planned.card
+    write_text(run / "training" / "recipe.yaml", f"model: {{name: {run}}}\n")
+    assert "base_model" not in metadata(plan_upload(run, "me/model").card)  # a folder of this machine says nothing to others
+
+
+def test_an_archive_is_pushed_with_its_counts(tmp_path):
+    copy_archive(upsolve.open_archive("embedded"), tmp_path / "a")
+    planned = plan_upload(tmp_path / "a", "me/tasks")
+    assert planned.kind == "dataset" and "archive.json" in planned.files
+    assert "259 tasks" in planned.card and 'snapshot_download("me/tasks", repo_type="dataset")' in planned.card
+    files = [config["data_files"] for config in metadata(planned.card)["configs"]]
+    assert all([*(tmp_path / "a").glob(file)] for file in files) and len(files) >= 2
+
+
+def test_an_exported_data_set_keeps_its_card(tmp_path):
+    export_archive(upsolve.open_archive("embedded"), tmp_path / "out", "verl")
+    planned = plan_upload(tmp_path / "out", "me/verl")
+    assert (planned.kind, [*planned.files]) == ("dataset", ["train.parquet"])
+    assert planned.card == (tmp_path / "out" / "README.md").read_text()
+
+
+def test_what_is_neither_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="is not a run, a model, a .gguf file, an archive"):
+        plan_upload(tmp_path, "me/x")
+
+
+def test_a_push_is_one_commit(run, monkeypatch):
+    calls = []
+
+    class Api:
+        def create_repo(self, repo, **options):
+            calls.append((repo, options))
+
+        def create_commit(self, repo, operations, **options):
+            calls.append((repo, {one.path_in_repo: one.path_or_fileobj for one in operations}, options["repo_type"]))
+            return type("Done", (), {"repo_url": f"https://huggingface.co/{repo}"})
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    planned = plan_upload(run, "me/model")
+    assert upload(planned, "me/model", private=True) == "https://huggingface.co/me/model"
+    (made, (repo, files, kind)) = calls
+    assert made == ("me/model", {"repo_type": "model", "private": True, "exist_ok": True})
+    assert (repo, kind, {*files}) == ("me/model", "model", {*planned.files, "README.md"}) and files[
+        "README.md"
+    ] == planned.card.encode()
+
+
+def test_a_hub_that_cannot_be_reached_is_one_message(run, monkeypatch):
+    monkeypatch.setattr(
+        "huggingface_hub.HfApi.create_repo", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no network"))
+    )
+    with pytest.raises(ArchiveError, match="me/model: cannot be pushed .ConnectionError: no network"):
+        upload(plan_upload(run, "me/model"), "me/model")
+
+
+def test_the_commands(run, tmp_path):
+    def cli(*words):
+        done = subprocess.run([sys.executable, "-m", "upsolve", *map(str, words)], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, out = cli("push", run, "me/model", "--dry-run")
+    assert (
+        code == 0
+        and "model.safetensors" in out
+        and "base_model: owner/base" in out
+        and "nothing was pushed to the model me/model" in out
+    )
+    code, out = cli("export", run / "training" / "model", tmp_path / "whole")
+    assert code == 0 and "MB" in out and (tmp_path / "whole" / "model.safetensors").is_file()
+    code, out = cli("export", run / "training" / "model", tmp_path / "whole")
+    assert code == 2 and "Traceback" not in out and "into a new folder" in out

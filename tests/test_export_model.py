@@ -1,0 +1,127 @@
+"""Models written whole: read back by us and, where llama-cpp-python is installed, by llama.cpp."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from upsolve.config import ModelConfig
+from upsolve.errors import ArchiveError, ModelError
+from upsolve.export.model import SPLITS, export_model, split_of
+from upsolve.policy.model import load_codec, load_model, load_policy, save_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks by the old name
+TEXT = "def f(x):\n    return 2 * x  # 12 + 3"
+
+
+def write_model(folder, kind):
+    """Write a small random model with a tokenizer of two merges, and return its name."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import (
+        LlamaConfig,
+        LlamaForCausalLM,
+        PreTrainedTokenizerFast,
+        Qwen2Config,
+        Qwen2ForCausalLM,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+    )
+
+    letters = ["<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "re", "ret"]
+    core = Tokenizer(models.BPE({letter: index for index, letter in enumerate(letters)}, [("r", "e"), ("re", "t")]))
+    pattern = next(pattern for pattern, name in SPLITS.items() if name == "qwen2")
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "llama")
+    core.pre_tokenizer = last if kind == "llama" else pre_tokenizers.Sequence([split, last])
+    chat = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<eos>", chat_template=chat).save_pretrained(folder)
+    torch.manual_seed(1)
+    classes = {
+        "llama": (LlamaConfig, LlamaForCausalLM),
+        "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+        "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    }
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
+    sizes |= {"head_dim": 32} if kind == "qwen3" else {}
+    config = classes[kind][0](vocab_size=300, max_position_embeddings=512, tie_word_embeddings=kind != "llama", **sizes)
+    config.initializer_range = 0.2
+    classes[kind][1](config).save_pretrained(folder)
+    return str(folder)
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0]
+
+
+@pytest.fixture
+def adapted(tmp_path):
+    """A folder of adapters that change what the model computes, and its logits."""
+    base = write_model(tmp_path / "base", "llama")
+    model = load_policy(ModelConfig(name=base, lora_rank=2, bf16=False), seed=0)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.5)
+    codec = load_codec(base)
+    save_model(model, codec, tmp_path / "adapters")
+    return str(tmp_path / "adapters"), logits(model, codec.tokenizer.encode(TEXT)), codec.tokenizer.encode(TEXT)
+
+
+def test_adapters_are_merged_into_a_folder_without_peft(adapted, tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    name, expected, ids = adapted
+    out = export_model(name, tmp_path / "whole")
+    assert not (out / "adapter_config.json").exists()
+    assert AutoTokenizer.from_pretrained(out).encode(TEXT) == ids
+    assert torch.allclose(logits(AutoModelForCausalLM.from_pretrained(out), ids), expected, atol=1e-4)
+    with pytest.raises(ArchiveError, match="export a model into a new folder"):
+        export_model(name, out)
+
+
+@pytest.mark.parametrize(("kind", "near"), [("f32", 1e-5), ("f16", 0.01), ("bf16", 0.1), ("q8_0", 0.2)])
+def test_a_gguf_file_has_the_same_weights(adapted, tmp_path, monkeypatch, kind, near):
+    name, expected, ids = adapted
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    out = export_model(name, tmp_path / "model.gguf", kind=kind)
+    assert load_codec(str(out)).tokenizer.encode(TEXT) == ids
+    assert (logits(load_model(str(out)), ids) - expected).abs().mean() < near
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+def test_llama_cpp_loads_it_and_computes_the_same(tmp_path, kind):
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    name = write_model(tmp_path / "model", kind)
+    out = export_model(name, tmp_path / "model.gguf", kind="f32")
+    theirs = llama_cpp.Llama(str(out), n_ctx=128, logits_all=True, verbose=False, n_threads=1)
+    ids = load_codec(name).tokenizer.encode(TEXT)
+    assert theirs.tokenize(TEXT.encode(), add_bos=False) == ids
+    theirs.eval(ids)
+    found = torch.tensor(theirs.scores[: len(ids)])
+    assert torch.allclose(found, logits(load_model(name), ids), atol=0.02)
+    theirs.close()
+
+
+def test_what_llama_cpp_has_no_name_for_is_refused(tmp_path, tiny_model):
+    config = Path(tiny_model) / "config.json"
+    for file in Path(tiny_model).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    data = json.loads(config.read_text())
+    (tmp_path / "config.json").write_text(
+        json.dumps(data | {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}})
+    )
+    with pytest.raises(ModelError, match=r"rope_type linear cannot be written as GGUF here, only llama, .*convert_hf_to_gguf"):
+        export_model(str(tmp_path), tmp_path / "m.gguf")
+    with pytest.raises(ModelError, match="--kind q4: must be one of f32, f16"):
+        export_model(tiny_model, tmp_path / "m.gguf", kind="q4")
+    assert split_of({"type": "Metaspace"}) == "" and split_of({}) == ""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    assert split_of({"type": "Sequence", "pretokenizers": [digits, byte_level]}) == "smollm"
