@@ -1,16 +1,19 @@
 """Import, and drawing of groups, at the size of Project CodeNet: python benchmarks/archive_size.py WORK [--files 1000000] [--out FILE.json]
 
 Creates a tree in CodeNet's layout in WORK (once): problems with 2,500 submissions each, one file per submission. Each arm runs in a separate
-process. Four write Parquet or Arrow files:
+process. Five write Parquet or Arrow files:
 
     upsolve            upsolve ingest codenet: tasks, attempts, recorded verdicts, checks of every field
     upsolve_workers    the same with --workers 2
+    upsolve_packed     upsolve ingest table, from the Parquet files of pandas
     pandas             a data frame per problem with the code of its submissions
     datasets           Dataset.from_generator over the same rows
 
 Three then answer the same questions from what was written: the submissions by status, and for each problem the number of authors and of accepted
 submissions. And three draw problems at random, and read all submissions of each: upsolve as ``Group`` records with verdicts, the others as
 dictionaries.
+
+A run that was stopped goes on with the next arm (WORK/results.json); remove WORK to measure again.
 
 Reported: rows per second (of time, and of processor time of all processes), peak resident memory of the largest process, bytes per row on disk,
 seconds per question, milliseconds per group, microseconds per attempt. ``load`` is the load average (1 minute) before and after each arm: on
@@ -110,6 +113,16 @@ def with_pandas(tree, out):
     return count
 
 
+def with_packed(tree, out):
+    """Import by upsolve from the Parquet files that pandas wrote."""
+    from upsolve.archive.ingest import ingest
+    from upsolve.archive.store import Archive
+
+    columns = {"prompt": "problem_id", "code": "code", "status": "status", "author": "user_id"}
+    report = ingest(Archive.create(out), "table", tree.parent / "pandas", **columns)
+    return report.added["attempts"]
+
+
 def with_datasets(tree, out):
     """Import by Hugging Face datasets."""
     import datasets
@@ -202,6 +215,7 @@ ARMS = {
     "upsolve": with_upsolve,
     "upsolve_workers": lambda tree, out: with_upsolve(tree, out, workers=2),
     "pandas": with_pandas,
+    "upsolve_packed": with_packed,
     "datasets": with_datasets,
 }
 ASK = {"ask_upsolve": ask_upsolve, "ask_pandas": ask_pandas, "ask_datasets": ask_datasets}
@@ -270,11 +284,15 @@ def main():
     make_tree(options.work / "tree", options.files)
     os.environ["UPSOLVE_CACHE"] = str(options.work / "cache")
     shutil.rmtree(options.work / "cache", ignore_errors=True)
-    results = {"files": options.files, "submissions_per_problem": EACH}
-    for arm in (*ARMS, *ASK, *DRAW):
+    about = {"files": options.files, "submissions_per_problem": EACH}
+    file = options.work / "results.json"
+    results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    results = results if about.items() <= results.items() else about
+    for arm in (arm for arm in (*ARMS, *ASK, *DRAW) if arm not in results):
         command = [sys.executable, __file__, str(options.work), "--arm", arm]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         results[arm] = json.loads(done.stdout.splitlines()[-1])
+        file.write_text(json.dumps(results), encoding="utf-8")
         print(arm, results[arm], flush=True)
     from machine import machine  # imports torch, whose memory the processes of the arms would inherit as their peak
 
