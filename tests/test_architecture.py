@@ -105,6 +105,12 @@ def test_files_and_functions_are_small():
     assert statistics.median(lengths) <= MEDIAN_LINES
 
 
+def test_an_adapter_is_thin():
+    """It turns a tool's arguments into tasks and attempts, and verdicts back: what takes more belongs to a stage."""
+    lengths = {module.name: len(module.text.splitlines()) for module in MODULES if module.stage == "adapters"}
+    assert lengths and not {name: lines for name, lines in lengths.items() if lines >= 150}
+
+
 def test_functions_take_at_most_eight_parameters_and_hide_none_in_tuples():
     """Commands of the CLI are exempt: their parameters are the command's options."""
 

@@ -10,6 +10,9 @@ import upsolve
 from upsolve.adapters.hub import plan_upload, upload
 from upsolve.archive.copying import copy_archive
 from upsolve.errors import ArchiveError, ConfigError
+from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.runs import save_sweep
+from upsolve.evaluate.sweep import single
 from upsolve.export.exporting import export_archive
 from upsolve.files import write_text
 
@@ -39,6 +42,18 @@ def test_a_run_is_pushed_as_a_model_with_its_recipe(run):
     assert "name: rloo" in planned.card
     write_text(run / "training" / "recipe.yaml", f"model: {{name: {run}}}\n")
     assert "base_model" not in metadata(plan_upload(run, "me/model").card)  # a folder of this machine says nothing to others
+
+
+def test_the_card_says_what_the_run_measured(run):
+    for name, passed in (("base", 1), ("trained", 3)):
+        scores = tuple(
+            TaskScore(f"t{i}", "", 4, passed, {"passed": passed, "failed": 4 - passed}, mean_entropy=0.5) for i in range(40)
+        )
+        save_sweep(single(Evaluation(name, "m", "x:test", 1.0, 1.0, 0, 100, scores, 2.0)), run / f"{name}.json")
+    card = plan_upload(run, "me/model").card
+    assert "## Measured" in card and "+50.0" in card
+    write_text(run / "trained.json", "{}")
+    assert "The evaluations cannot be compared" in plan_upload(run, "me/model").card
 
 
 def test_an_archive_is_pushed_with_its_counts(tmp_path):
