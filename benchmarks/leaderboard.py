@@ -13,12 +13,13 @@ trains online for ten rounds of eight groups. The cost of a cell is all that was
 model that it starts from, in tokens, which do not depend on what else the machine does; seconds follow from the rates of an idle machine, which
 `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
-A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json. Finished
+A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
 cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last
 call with WORK alone writes results/leaderboard.json, docs/leaderboard.md and its plot from all finished cells.
 """
 
 import argparse
+import gzip
 import json
 import os
 import statistics
@@ -233,17 +234,28 @@ def measured(work, file, model):
         split = split_archive(open_archive(recipe.data.archive), recipe.data)
         tasks = held_out(split, work.domain, recipe.evaluate)
         stages = {"sample": recipe.sample, "verify": recipe.verify, "evaluate": recipe.evaluate}
-        keep = work.folder / slug(work.domain) / f"{file.stem}.samples.jsonl"
-        save_sweep(sweep_model(tasks, model=recipe.model.at(str(model)), name=file.stem, keep=keep, **stages), file)
-    return load_sweep(file)
+        name = file.name.removesuffix(".json.gz")
+        keep = work.folder / slug(work.domain) / f"{name}.samples.jsonl"
+        whole = keep.with_suffix(".sweep.json")
+        save_sweep(sweep_model(tasks, model=recipe.model.at(str(model)), name=name, keep=keep, **stages), whole)
+        file.write_bytes(gzip.compress(whole.read_bytes(), mtime=0))
+    return load_cell(file)
+
+
+def load_cell(file):
+    """Return the sweep of a cell's file."""
+    with TemporaryDirectory() as folder:
+        whole = Path(folder) / "sweep.json"
+        whole.write_bytes(gzip.decompress(file.read_bytes()))
+        return load_sweep(whole)
 
 
 def cell(work, name):
     """Run one cell and write its results."""
     path = CELLS / slug(work.domain)
-    base = measured(work, path / f"base-{work.seed}.json", work.recipe("sft").model.name)
+    base = measured(work, path / f"base-{work.seed}.json.gz", work.recipe("sft").model.name)
     done = trained(work, name)
-    sweep = measured(work, path / f"{slug(name)}-{work.seed}.json", done.folder)
+    sweep = measured(work, path / f"{slug(name)}-{work.seed}.json.gz", done.folder)
     trained_tokens, sampled_tokens = spent(work, name)
     cost = {"trained_tokens": trained_tokens, "sampled_tokens": sampled_tokens, "steps": len(steps_of(done))}
     (path / f"{slug(name)}-{work.seed}.cost.json").write_text(
@@ -337,7 +349,7 @@ def table(domain):
     """Return a row for the base and for every method with cells."""
     path = CELLS / slug(domain)
     cells = {
-        name: {int(f.stem.rsplit("-", 1)[1]): load_sweep(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json"))}
+        name: {int(f.name[len(slug(name)) + 1]): load_cell(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json.gz"))}
         for name in ("base", *METHODS)
     }
     rows = []
@@ -368,7 +380,8 @@ def shown(values):
 def page(tables):
     """Return docs/leaderboard.md."""
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
-    text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n" if tables else ""
+    if any("minutes" in row for rows in tables.values() for row in rows):
+        text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
         text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
         text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
@@ -419,7 +432,7 @@ def main():
     tables = {domain: table(domain) for domain in DOMAINS if (CELLS / slug(domain)).is_dir()}
     (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
     (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
-    if tables:
+    if "leaderboard.svg" in (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8"):
         draw(tables, ROOT / "docs" / "leaderboard.svg")
 
 

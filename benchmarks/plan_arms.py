@@ -12,12 +12,11 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from leaderboard import CELLS, METHODS, ROOT, Work, contrast, settings_of, slug
+from leaderboard import CELLS, METHODS, ROOT, Work, contrast, load_cell, settings_of, slug
 from machine import machine
 
 from upsolve.archive.copying import copy_archive
 from upsolve.archive.store import Archive, open_archive
-from upsolve.evaluate.runs import load_sweep
 from upsolve.plan.advice import RULES, worth_it
 from upsolve.plan.planning import plan_archive
 
@@ -60,10 +59,10 @@ def planned(work, name):
 def arm(work, name):
     """Return an arm's advice and its measured change; None if its cell is not finished."""
     path, start = CELLS / slug(work.domain), METHODS[name].start or "base"
-    files = {cell: path / f"{slug(cell)}-{work.seed}.json" for cell in (name, start)}
+    files = {cell: path / f"{slug(cell)}-{work.seed}.json.gz" for cell in (name, start)}
     if not all(file.exists() for file in files.values()):
         return None
-    before, after = ({work.seed: load_sweep(files[cell])} for cell in (start, name))
+    before, after = ({work.seed: load_cell(files[cell])} for cell in (start, name))
     return {"arm": name, "from": start, **planned(work, name), "change": contrast(before, after)}
 
 
