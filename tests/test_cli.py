@@ -132,6 +132,8 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
         for file, some in (("base", scores[0]), ("trained", trained)):
             save_evaluation(Evaluation(file, "m", "x:test", 1.0, 1.0, 0, 8, some), tmp_path / name / f"{file}.json")
         dump_recipe(load_recipe(name), tmp_path / name / "recipe.yaml")
+    data = json.loads(here("compare", tmp_path / "rloo", tmp_path / "placebo", "--json"))
+    assert len(data["runs"]) == 2 and data["worth"][0]["control"] == "placebo"
     said = plain(here("compare", tmp_path / "rloo", tmp_path / "placebo"))
     assert row("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001") in said and "pass@1 on 40 tasks" in said
     assert "so the deviation is unknown; give --rate" in here("power", "--run", tmp_path / "rloo", code=2)

@@ -1,7 +1,8 @@
 """Shared by all commands: the application, the types of options, the printing of tables."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArchiveName",
     "ArchivePath",
+    "AsJson",
     "Fresh",
     "ModelName",
     "Out",
@@ -23,6 +25,7 @@ __all__ = [
     "Seed",
     "Settings",
     "app",
+    "print_json",
     "show",
     "show_results",
 ]
@@ -46,6 +49,7 @@ Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and s
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables; unknown values are null.")]
 ArchivePath = Annotated[str, typer.Argument(help="Folder or URL of an archive, or `embedded` or `embedded-sql`.")]
 
 
@@ -75,6 +79,12 @@ def show(table: "Table") -> None:
     for row in table.rows:
         drawn.add_row(*row)
     Console().print(drawn)
+
+
+def print_json(data: Any) -> None:
+    """Print plain data as one JSON object; nan and infinity become null."""
+    numbers = json.loads(json.dumps(data), parse_constant=lambda _name: None)
+    typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False))
 
 
 def show_results(sweeps: "Sequence[Sweep]", ks: "Sequence[int]") -> None:

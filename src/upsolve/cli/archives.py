@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from upsolve.cli.app import ArchivePath, Settings, app, show
+from upsolve.cli.app import ArchivePath, AsJson, Settings, app, print_json, show
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 
@@ -118,14 +118,17 @@ def list_records(kind: str, label: str) -> None:
 
 
 @archive_app.command("info")
-def info(archive: ArchivePath) -> None:
+def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     """Print statistics of an archive."""
     from upsolve.archive.agreement import agreements
     from upsolve.archive.info import archive_info
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
 
-    statistics = archive_info(open_archive(archive))
+    statistics, pairs_of_judges = archive_info(open_archive(archive)), agreements(open_archive(archive))
+    if as_json:
+        print_json({**asdict(statistics), "agreement": [asdict(pair) for pair in pairs_of_judges]})
+        return
     counts = tuple(
         (name.replace("_", " "), f"{value:,}") for name, value in asdict(statistics).items() if isinstance(value, int)
     )
@@ -135,7 +138,6 @@ def info(archive: ArchivePath) -> None:
         if parts:
             rows = tuple((name or "(none)", f"{count:,}") for name, count in parts.items())
             show(Table(TITLES[title], (title, "count"), rows))
-    pairs_of_judges = agreements(open_archive(archive))
     if pairs_of_judges:
         columns = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
         show(

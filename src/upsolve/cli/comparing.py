@@ -1,14 +1,17 @@
 """Commands over finished evaluations: report, compare, power."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upsolve.cli.app import app, show, show_results
+from upsolve.cli.app import AsJson, app, print_json, show, show_results
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from upsolve.evaluate.gains import RunResult
 
 __all__ = ["compare", "power", "report"]
@@ -38,16 +41,49 @@ def report(
 @app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, including runs of controls such as `placebo`.")],
+    as_json: AsJson = False,
 ) -> None:
     """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts."""
     from upsolve.report.tables import runs_table, worth_table
 
     results = [run_result(folder) for folder in runs]
     try:
+        if as_json:
+            print_json(compared(results))
+            return
         show(runs_table(results))
         show(worth_table(results))
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
+
+
+def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
+    """Return the gain of every run, and its gain beyond every control, as plain data."""
+    from upsolve.evaluate.capability import capability
+    from upsolve.evaluate.gains import worth_of_verdicts
+
+    rows = [(run, capability(run.before, run.after)) for run in results]
+    return {
+        "runs": [
+            {
+                "run": run.name,
+                "verdicts": run.verdicts,
+                "conclusion": change.conclusion,
+                "sentence": change.sentence,
+                "gain": asdict(change.best.paired.difference) if change.best.paired else None,
+            }
+            for run, change in rows
+        ],
+        "worth": [
+            {
+                "run": worth.method,
+                "control": worth.control,
+                "gain_beyond": asdict(worth.paired.difference),
+                "p_value": worth.paired.p_value,
+            }
+            for worth in worth_of_verdicts(results)
+        ],
+    }
 
 
 def run_result(folder: Path) -> "RunResult":
@@ -82,6 +118,7 @@ def power(
         Path | None,
         typer.Option(help="Folder of a finished run; its observed standard deviation replaces --rate and --correlation."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compute the difference that a number of tasks can show, and the number of tasks that a difference needs."""
     from upsolve.evaluate.power import CORRELATION, answer_deviation, detectable, tasks_needed
@@ -91,6 +128,10 @@ def power(
     except ValueError as error:
         raise ConfigError(f"--rate, --correlation: {error}") from error
     deviation = observed_deviation(run) if run else assumed
+    if as_json:
+        needed = [{"difference": difference, "tasks": tasks_needed(difference, deviation)} for difference in DIFFERENCES]
+        print_json({"tasks": tasks, "deviation": deviation, "detectable": detectable(tasks, deviation), "needed": needed})
+        return
     points, assumption = 100 * detectable(tasks, deviation), f"as observed in {run}" if run else "one greedy answer each"
     typer.echo(f"{tasks} tasks, {assumption}, show a difference of {points:.1f} points in 80 % of cases (paired, p < 0.05)")
     for difference in DIFFERENCES:

@@ -2,11 +2,12 @@
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import Settings, app, show
+from upsolve.cli.app import AsJson, Settings, app, print_json, show
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
@@ -114,20 +115,25 @@ def doctor(
         str, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
     ] = "local",
     isolation: Annotated[str, typer.Option(help="Isolation to check: required, or gvisor.")] = "required",
+    as_json: AsJson = False,
 ) -> None:
     """Check the layers of the sandbox and try all attacks; the exit code is 1 if a required layer is missing or an attack succeeds."""
-    from upsolve.verify.doctor import checks
+    from upsolve.verify.doctor import Check, checks
 
-    failed, checked, group = 0, 0, ""
+    done, group = list[Check](), ""
     with bars() as progress:
         settings = JudgeSettings(workers=workers, executor=executor, isolation=isolation)
-        for check in checks(settings, quick=quick, progress=lambda done, total: progress("attacks", done, total)):
-            if check.group != group:
-                group = check.group
-                typer.echo(f"\n{group}")
-            typer.echo(f"{'ok ' if check.ok else 'NO '} {check.name:<36} {check.detail}")
-            checked += 1
-            failed += check.required and not check.ok
-    typer.echo(f"\n{checked} checks, {failed} failed" + (", no attack was tried" if group == "layers" else ""))
+        for check in checks(settings, quick=quick, progress=lambda tried, total: progress("attacks", tried, total)):
+            done.append(check)
+            if check.group != group and not as_json:
+                typer.echo(f"\n{check.group}")
+            group = check.group
+            if not as_json:
+                typer.echo(f"{'ok ' if check.ok else 'NO '} {check.name:<36} {check.detail}")
+    failed = sum(check.required and not check.ok for check in done)
+    if as_json:
+        print_json({"checks": [asdict(check) for check in done], "failed": failed})
+    else:
+        typer.echo(f"\n{len(done)} checks, {failed} failed" + (", no attack was tried" if group == "layers" else ""))
     if failed:
         raise typer.Exit(code=1)

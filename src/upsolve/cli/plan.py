@@ -1,13 +1,12 @@
 """``upsolve plan``: whether an archive will help a model, before training."""
 
-import json
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, ModelName, Seed, Settings, app, show
+from upsolve.cli.app import ArchivePath, AsJson, ModelName, Seed, Settings, app, print_json, show
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 
@@ -27,7 +26,6 @@ Against = Annotated[
         help="Benchmark to check training tasks for overlap with: an archive, a .jsonl file, source:path; can be repeated."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
 @app.command()
@@ -54,15 +52,9 @@ def plan(
             loaded, with_model=not no_model, judged=judged, tasks=tasks, benchmarks=benchmarks, progress=progress
         )
     if as_json:
-        typer.echo(as_text(result))
+        print_json(asdict(result))
     else:
         show_plan(result)
-
-
-def as_text(plan: "Plan") -> str:
-    """Return a plan as one JSON object; unknown values are null."""
-    numbers = json.loads(json.dumps(asdict(plan)), parse_constant=lambda _nan: None)
-    return json.dumps(numbers, indent=1)
 
 
 def show_plan(plan: "Plan") -> None:
