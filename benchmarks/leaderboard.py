@@ -288,7 +288,7 @@ def measure_rates(work, name="sft"):
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     with TemporaryDirectory() as folder:
         run = train(recipe, split.groups["train"], split.groups["dev"], Path(folder))
-    sampler = replace(recipe.sample, samples=2, temperature=1.0)
+    sampler = recipe.sample.model_copy(update={"samples": 2, "temperature": 1.0})
     evaluation = evaluate_model(split.tasks["train"][:64], model=recipe.model, sample=sampler, verify=recipe.verify)[0]
     rates = {
         "trained": round(statistics.median(row["tokens_per_second"] for row in steps_of(run)[4:])),
