@@ -55,6 +55,7 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
             "remote",
             "report",
             "serve",
+            "trackers",
             "train",
             "vllm",
         )
