@@ -13,7 +13,7 @@ def test_every_file_that_the_overview_names_exists():
 
 def test_the_loop_is_short_and_has_the_six_verbs():
     text = (ROOT / "src/upsolve/train/loop.py").read_text()
-    assert len(text.splitlines()) <= 80
+    assert len(text.splitlines()) <= 85
     assert re.findall(r"#\s(groups|judge|reward|advantage|pack|step)\b", text) == [
         *("step", "groups", "judge", "reward", "advantage", "pack"),
     ]

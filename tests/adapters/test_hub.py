@@ -106,6 +106,7 @@ def test_a_hub_that_cannot_be_reached_is_one_message(run, monkeypatch):
         upload(plan_upload(run, "me/model"), "me/model")
 
 
+@pytest.mark.slow
 def test_the_commands(run, tmp_path):
     def cli(*words):
         done = subprocess.run([sys.executable, "-m", "upsolve", *map(str, words)], capture_output=True, text=True, check=False)

@@ -155,6 +155,7 @@ def test_a_stopped_download_goes_on(bucket):
     assert (places.download(f"{bucket}/tree") / "sub" / "0.txt").read_text() == "FILE 0" and not copy.exists()
 
 
+@pytest.mark.slow
 def test_the_commands_take_urls(tmp_path, bucket):
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     run = CliRunner().invoke

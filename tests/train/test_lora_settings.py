@@ -55,6 +55,7 @@ def test_dropout_acts_on_what_is_trained_on_and_not_on_what_is_scored(tiny_model
     assert not dropped.sampling_copy(dropped.model).training
 
 
+@pytest.mark.slow
 def test_a_stopped_run_with_dropout_goes_on_bit_by_bit(tiny_model, tmp_path):
     def run(folder, dropout=0.5, stop_after=0):
         def on_step(done, _total, _row):

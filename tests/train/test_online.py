@@ -136,7 +136,7 @@ def whole(tiny_model, tmp_path_factory):
     return run(recipe_for(tiny_model, **MIXED), folder)
 
 
-@pytest.mark.parametrize("stop", [0, 1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stop", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_killed_online_run_goes_on_bit_by_bit(tiny_model, tmp_path, whole, stop):
     recipe, place = recipe_for(tiny_model, **MIXED), whole.folder.parent
     file = tmp_path / "recipe.yaml"

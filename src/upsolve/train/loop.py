@@ -1,7 +1,7 @@
 """The training loop: groups -> judge -> reward -> advantage -> pack -> step. Offline and online differ in the source of groups only."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import checked_rewarder
 from upsolve.train.encode import encode_groups
 from upsolve.train.processes import Processes, deterministic
-from upsolve.train.rounds import Round, pack_round, round_metrics
+from upsolve.train.rounds import Round, pack_round, prepare_epochs, round_metrics
 from upsolve.train.run import OnStep, StopSignals, start_run
 from upsolve.train.run_folder import Trained, claim_run
 from upsolve.train.setup import Parts, parts_of
@@ -67,16 +67,6 @@ def train(
         except CollapseError as error:
             collapsed, usable = str(error), error.ahead
         return run.finish(collapsed, usable=usable)
-
-
-def prepare_epochs(prepared: Callable[[int], Round], epochs: int, max_steps: int) -> list[Round]:
-    """Return the epochs of an offline run, ready to train on; with ``max_steps`` > 0, those that are reached."""
-    ahead: list[Round] = []
-    for number in range(epochs):
-        if 0 < max_steps <= sum(len(now.steps) for now in ahead):
-            break
-        ahead.append(prepared(number))
-    return ahead
 
 
 def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:

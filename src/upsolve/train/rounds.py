@@ -23,7 +23,7 @@ from upsolve.train.step import ByAttempt, FrozenScores
 from upsolve.train.values import value_metrics, with_gae
 from upsolve.types import Group
 
-__all__ = ["Round", "advantages_of", "pack_round", "round_metrics", "score_now", "score_start"]
+__all__ = ["Round", "advantages_of", "pack_round", "prepare_epochs", "round_metrics", "score_now", "score_start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,16 @@ def pack_round(
         order = np.random.default_rng([*orders, 4, epoch]).permutation(len(groups))
         steps += plan_steps([groups[i] for i in order], optim, processes=processes)
     return steps
+
+
+def prepare_epochs(prepared: Callable[[int], Round], epochs: int, max_steps: int) -> list[Round]:
+    """Return the epochs of an offline run, ready to train on; with ``max_steps`` > 0, those that are reached."""
+    ahead: list[Round] = []
+    for number in range(epochs):
+        if 0 < max_steps <= sum(len(now.steps) for now in ahead):
+            break
+        ahead.append(prepared(number))
+    return ahead
 
 
 def round_metrics(sampled: Sequence[Group], scores: FrozenScores, *, seconds: float) -> dict[str, float]:
