@@ -413,6 +413,7 @@ def test_sampled_ids_are_trained_on_as_they_were(tiny_model):
     assert codec.spans_of(Attempt("t", "x = 1")) == codec.offsets("x = 1")
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(tiny_model, tmp_path):
     recipe = recipe_for(tiny_model, **GAE, source={"rounds": 2})
     file = tmp_path / "recipe.yaml"

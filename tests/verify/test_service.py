@@ -222,6 +222,7 @@ def test_too_much_is_refused(small):
     assert sorted(verdicts) == list(range(8)) and {v.status.value for v in verdicts.values()} == {"passed"}
 
 
+@pytest.mark.slow
 def test_when_too_many_wait_the_next_come_back_later(small):
     hanging = [(TASK, replace(LOOP, code=f"{LOOP.code}#{k}")) for k in range(40)]
     line = opened(small, hanging, 0.15)
@@ -472,6 +473,7 @@ def test_a_stopped_server_leaves_nothing_behind(tmp_path, number):
     assert not server.log.read_text()
 
 
+@pytest.mark.slow
 def test_many_clients_with_a_tenth_hanging_lose_and_double_nothing(server):
     limits = Limits(wall_seconds=0.2, cpu_seconds=1)
     fast = JudgeSettings(limits)
