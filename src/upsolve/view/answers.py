@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 from upsolve import __version__
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
+from upsolve.types import Group
 from upsolve.view.browse import Filters, count_attempts, facets, list_attempts, list_tasks
-from upsolve.view.details import GROUP_ROWS, read_attempt, read_group, read_task
+from upsolve.view.details import GROUP_ROWS, entry_at, read_attempt, read_group, read_task
 from upsolve.view.index import Index, archive_state, parts_of
+from upsolve.view.rounds import groups_of_rounds
 from upsolve.view.scores import RunScores
 
 __all__ = ["Answers", "read_metrics"]
@@ -94,23 +97,34 @@ class Answers:
             raise ArchiveError(f"the archive has no task {query.get('id', '')!r}")
         return asdict(found)
 
+    def groups(self, task_id: str) -> list[tuple[int | None, Group, list[int]]]:
+        """Return the groups that advantages are relative to: of an online run one for each round, else all attempts at the task."""
+        group, places = read_group(self.index, task_id)
+        if self.scores is not None and self.scores.by_round:
+            return [*groups_of_rounds(self.index, self.archive, group, places)]
+        return [(None, group, places)]
+
     def group(self, query: Query) -> dict[str, Any]:
         """Return rewards and advantages of the attempts at a task, computed by the run's recipe."""
         if self.scores is None or not self.index.ready:
-            return {"rows": []}
-        group, places = read_group(self.index, query.get("id", ""))
-        return {**self.scores.of_group(group, places), "most": GROUP_ROWS}
+            return {"rows": [], "left_out": {}}
+        rows: list[dict[str, Any]] = []
+        left_out = Counter[str]()
+        for round_number, group, places in self.groups(query.get("id", "")):
+            found = self.scores.of_group(group, places)
+            rows += [{**row, "round": round_number} for row in found["rows"]]
+            left_out.update(found["left_out"])
+        return {"rows": rows, "left_out": left_out, **self.scores.about()}
 
     def tokens(self, query: Query) -> dict[str, Any]:
-        """Return rewards, advantages and log-probabilities of the tokens of an attempt."""
+        """Return rewards, advantages and log-probabilities of the tokens of an attempt, in the first of its groups."""
         place = number(query, "place")
         if self.scores is None or not self.index.ready:
             return {"spans": []}
-        task_id = read_attempt(self.index, place)["attempt"]["task_id"]
-        group, places = read_group(self.index, task_id)
-        if place not in places:
-            return {"spans": [], "note": f"only the first {GROUP_ROWS} attempts at a task are read as a group"}
-        return self.scores.of_tokens(group, places, place)
+        for _, group, places in self.groups(entry_at(self.index, place)["task_id"]):
+            if place in places:
+                return self.scores.of_tokens(group, places, place)
+        return {"spans": [], "note": f"no group: only the first {GROUP_ROWS} attempts at a task are read"}
 
 
 def number(query: Query, name: str, default: int | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from upsolve.archive.database import connect
@@ -94,9 +93,13 @@ def matches(index: Index, number: int, text: str) -> list[int]:
     return [(number << 32) + place for (place,) in found]
 
 
-@lru_cache(maxsize=256)
 def count_attempts(index: Index, filters: Filters) -> int:
-    """Return the number of attempts that filters let through; with a text, all code is read."""
+    """Return the number of attempts that filters let through; with a text, all code is read. The index remembers it."""
+    return index.remember(filters, lambda: count_now(index, filters))
+
+
+def count_now(index: Index, filters: Filters) -> int:
+    """Count the attempts that filters let through."""
     condition, values = filters.condition()
     sql = f"select count(*) as n from entries where {condition}"  # noqa: S608
     if filters.text:
@@ -130,9 +133,13 @@ def list_tasks(index: Index, *, after: int = -1, text: str = "", difficulty: str
     return {"rows": rows[:PAGE_ROWS], "next": rows[PAGE_ROWS - 1]["place"] if len(rows) > PAGE_ROWS else None}
 
 
-@lru_cache(maxsize=4)
 def facets(index: Index) -> dict[str, Any]:
     """Return the values of every filter with their numbers of attempts, most frequent first, and the numbers of all records."""
+    return index.remember("facets", lambda: facets_now(index))
+
+
+def facets_now(index: Index) -> dict[str, Any]:
+    """Read the facets from the index."""
     rows = index.query("select facet, value, attempts from facets order by attempts desc, value")
     values: dict[str, list[Any]] = {name: [] for name in ("status", "difficulty", "language", "author", "finding")}
     for row in rows:

@@ -7,7 +7,7 @@ there, ``preview`` has the first attempts.
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ SMALL_BYTES = 1 << 23
 """Largest size of the parts of an archive whose index is built before the first page is shown."""
 PREVIEW_ROWS = 200
 """Attempts that are shown while the index is built."""
+REMEMBERED = 256
+"""Counts that are kept."""
 CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "code", "answer", "token_ids", "token_logps")]
 HASHED = ("answer", "token_ids", "token_logps")
 """Columns that tell attempts apart, and are too large to be grouped by."""
@@ -119,6 +121,7 @@ class Index:
         self.file = cache_folder() / "view" / content_id(str(archive.path.resolve())) / f"{self.state}.duckdb"
         self.opened: duckdb.DuckDBPyConnection | None = None
         self.error = ""
+        self.remembered: dict[Hashable, Any] = {}
         self.preview: list[dict[str, Any]] = []
         size = sum(file.stat().st_size for files in self.parts.values() for file in files)
         if self.file.exists() or size <= SMALL_BYTES:
@@ -131,6 +134,22 @@ class Index:
     def ready(self) -> bool:
         """Whether the index can be queried."""
         return self.opened is not None
+
+    def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return a value of this state of the archive; it is computed at the first call and kept, with at most ``REMEMBERED`` others."""
+        kept = self.remembered
+        if key in kept:
+            return kept[key]
+        if len(self.remembered) >= REMEMBERED:
+            self.remembered = {}
+        value = self.remembered[key] = compute()
+        return value
+
+    def close(self) -> None:
+        """Close the database; the index cannot be queried any more."""
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
 
     def wait(self) -> None:
         """Wait until the index is built.

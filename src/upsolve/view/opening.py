@@ -22,7 +22,7 @@ __all__ = ["LOGS", "open_path"]
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
 """Sources that are tried on a log, in this order."""
 OFFLINE = "the group here is all judged attempts at the task; training draws groups of {size} of them"
-ONLINE = "the group here is all attempts at the task in all rounds; training forms one group for each round"
+ONLINE = "the group is the samples of one round at the task"
 
 
 def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers:
@@ -74,9 +74,10 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
     model = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
     load_codec = partial(codec_of, model)
-    note = ONLINE if online and not archive else OFFLINE.format(size=recipe.data.group_size)
+    by_round = online and not archive
+    note = ONLINE if by_round else OFFLINE.format(size=recipe.data.group_size)
     score = log_prober(model, recipe.optim, load_codec) if logps else None
-    scores = RunScores(recipe.reward, recipe.advantage, recipe.data.seed, note, load_codec, score)
+    scores = RunScores(recipe.reward, recipe.advantage, recipe.data.seed, note, load_codec, by_round, score)
     where = run.parent.name if run.name == "training" else run.name
     return Answers(store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}")
 

@@ -40,6 +40,8 @@ class RunScores:
     """Which group the advantages are relative to, one sentence."""
     load_codec: Callable[[], Any]
     """Loads the tokenizer; called once, when tokens are first asked for. ModelError if it cannot be loaded."""
+    by_round: bool = False
+    """Whether the groups are those of the rounds of an online run, else all attempts at a task."""
     score: Callable[[Task, Attempt], Sequence[float]] | None = None
     """Log-probabilities of an attempt's tokens under the run's model, nats; None: not computed."""
 
@@ -60,7 +62,7 @@ class RunScores:
         )
 
     def of_group(self, group: Group, places: Sequence[int]) -> dict[str, Any]:
-        """Return rewards and advantages of a group: ``rows`` by place, ``left_out`` by reason, and what the group is."""
+        """Return rewards and advantages of a group: ``rows`` by place, and ``left_out`` by reason."""
         found, left_out = self.rewarded(group, places)
         rows = [
             {
@@ -71,7 +73,11 @@ class RunScores:
             }
             for place, one in found.items()
         ]
-        return {"rows": rows, "left_out": left_out, "kind": self.advantage.kind, "note": self.group_note}
+        return {"rows": rows, "left_out": left_out}
+
+    def about(self) -> dict[str, Any]:
+        """Return the estimator of advantages, and which group they are relative to."""
+        return {"kind": self.advantage.kind, "note": self.group_note}
 
     def of_tokens(self, group: Group, places: Sequence[int], place: int) -> dict[str, Any]:
         """Return ``spans`` [R, 2] of the tokens of one attempt, in characters of its code, and what is known of each token."""

@@ -173,4 +173,5 @@ def serve(answers: Answers, port: int = 0, *, browser: bool = True, say: Callabl
     except KeyboardInterrupt:
         pass
     finally:
+        answers.index.close()
         signal.signal(signal.SIGTERM, before)

@@ -15,7 +15,7 @@ from upsolve.files import write_text
 from upsolve.types import Task
 from upsolve.view.answers import Answers, read_metrics
 from upsolve.view.browse import COLUMNS
-from upsolve.view.details import describe, read_group, records_of
+from upsolve.view.details import describe, records_of
 from upsolve.view.server import WEB, to_json
 
 __all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "write_page"]
@@ -92,7 +92,7 @@ def groups_of(answers: Answers, names: Sequence[str]) -> dict[str, Any]:
     """Return the rewards and advantages of the attempts at each task; {} if the page is not of a run."""
     if answers.scores is None:
         return {}
-    return {name: answers.scores.of_group(*read_group(answers.index, name)) for name in names}
+    return {name: answers.group({"id": name}) for name in names}
 
 
 def assemble(parts: Sequence[Any]) -> str:

@@ -145,12 +145,15 @@ export async function taskView(main, id, info) {
   };
   let group = null;
   const fill = () => {
-    for (const row of group ? group.rows : []) {
-      const own = cells.get(row.place);
-      if (!own) continue;
-      own[0].textContent = decimal(row.reward);
-      own[1].textContent = decimal(row.advantage);
-      own[2].textContent = row.parts.map(([name, value, weight]) => `${name} ${decimal(value)} × ${decimal(weight)}`).join(", ");
+    const rows = new Map();
+    for (const row of group ? group.rows : []) rows.set(row.place, [...(rows.get(row.place) ?? []), row]);
+    for (const [place, own] of cells) {
+      const scored = rows.get(place);
+      if (!scored || !own.length) continue;
+      const join = (text) => [...new Set(scored.map(text))].join("; ");
+      own[0].textContent = join((row) => decimal(row.reward));
+      own[1].textContent = join((row) => (row.round === null ? "" : `round ${row.round}: `) + decimal(row.advantage));
+      own[2].textContent = join((row) => row.parts.map(([name, value, weight]) => `${name} ${decimal(value)} × ${decimal(weight)}`).join(", "));
     }
   };
   await load(-1);

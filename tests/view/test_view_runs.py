@@ -1,0 +1,187 @@
+"""The viewer on runs and logs: rewards and advantages are those of training, and every mistake is one message."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from archives import TEST, judged, plain_archive
+
+from upsolve.archive.store import Archive
+from upsolve.config import load_recipe
+from upsolve.errors import ArchiveError, ConfigError
+from upsolve.policy.model import load_codec
+from upsolve.train.encode import Encoding, encode_groups
+from upsolve.train.groups import whole_groups
+from upsolve.train.sources import round_tag
+from upsolve.types import Attempt, Finding, Status, Task
+from upsolve.view.answers import Answers, read_metrics
+from upsolve.view.opening import open_path
+from upsolve.view.static import write_page
+
+CODES = ("a = 1\n", "b = 22\n", "c = 333\nd = c / 0\n", "e = 5\n")
+STATUSES = (Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR, Status.FAILED)
+RECIPE = """
+model: {{name: {model}}}
+data: {{archive: '{archive}'}}
+reward: {{outcomes: {{failed: 0.0, runtime_error: 0.0}}}}
+advantage: {{kind: leave_one_out, blame: 0.5}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+
+
+def write_run(folder, model, archive, text=RECIPE):
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(text.format(model=model, archive=archive))
+    (folder / "metrics.jsonl").write_text('{"step": 1.0, "loss": NaN}\n{"step": 2.0')
+    return folder
+
+
+def one_task(folder, **tag):
+    """An archive of one task with one passed attempt of four."""
+    archive, task = Archive.create(folder), Task("t/1", "Do it.", (TEST,), "f")
+    attempts = [Attempt("t/1", code, author="x") for code in CODES]
+    traceback = Finding("traceback", "ZeroDivisionError", "division by zero", 2, 5)
+    verdicts = [
+        judged(
+            attempt,
+            status,
+            findings=(traceback,) if status is Status.RUNTIME_ERROR else (),
+            error_line=2 if status is Status.RUNTIME_ERROR else None,
+        )
+        for attempt, status in zip(attempts, STATUSES, strict=True)
+    ]
+    archive.append(tasks=[task], attempts=attempts, verdicts=verdicts, **tag)
+    return archive
+
+
+def test_rewards_and_advantages_of_a_run_are_those_of_training(tmp_path, tiny_model):
+    archive = one_task(tmp_path / "a")
+    answers = open_path(str(write_run(tmp_path / "run", tiny_model, archive.path)))
+    group = answers.group({"id": "t/1"})
+    assert [row["reward"] for row in group["rows"]] == [1.0, 0.0, 0.0, 0.0]
+    # leave one out: 1 - 0 for the passed attempt, 0 - 1/3 for each other
+    assert [row["advantage"] for row in group["rows"]] == pytest.approx([1.0, -1 / 3, -1 / 3, -1 / 3])
+    assert group["kind"] == "leave_one_out" and "training draws groups" in group["note"]
+
+
+def test_tokens_have_the_advantages_that_training_gives_them(tmp_path, tiny_model):
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "run", tiny_model, archive.path)
+    answers, recipe = open_path(str(run)), load_recipe(run / "recipe.yaml")
+    (item,) = whole_groups([answers_reward(archive, recipe)], recipe.advantage, seed=recipe.data.seed).groups
+    encoding = Encoding(load_codec(tiny_model), recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
+    (encoded,), _ = encode_groups([item], encoding)
+    for place, attempt in enumerate(encoded.attempts):
+        shown = answers.tokens({"place": str(place)})
+        assert len(shown["spans"]) == len(attempt.ids_R) and sum(shown["rewards"]) == pytest.approx(shown["reward"])
+        np.testing.assert_allclose(shown["advantages"], attempt.advantages_R, rtol=1e-6)
+    blamed = answers.tokens({"place": "2"})["advantages"]
+    assert min(blamed) < max(blamed) < 0 and np.mean(blamed) == pytest.approx(-1 / 3)
+
+
+def answers_reward(archive, recipe):
+    from upsolve.reward.formula import reward
+
+    (group,) = archive.groups()
+    return reward(group, recipe.reward)
+
+
+def test_the_groups_of_an_online_run_are_its_rounds(tmp_path, tiny_model):
+    run = write_run(tmp_path / "run", tiny_model, tmp_path / "elsewhere")
+    archive = one_task(run / "rollouts", tag=round_tag(0))
+    twice = Attempt("t/1", CODES[0], author="x")  # the passed attempt again, twice, and a failed one
+    again = [twice, twice, Attempt("t/1", CODES[1], author="x")]
+    archive.append(
+        attempts=again, verdicts=[judged(again[0]), judged(again[1]), judged(again[2], Status.FAILED)], tag=round_tag(10)
+    )
+    rows = open_path(str(run)).group({"id": "t/1"})["rows"]
+    assert [row["round"] for row in rows] == [0, 0, 0, 0, 10, 10]  # equal attempts of a round share a row
+    # round 10: the rewards 1, 1, 0; leave one out: 1 - 1/2, 1 - 1/2, 0 - 1
+    assert [row["advantage"] for row in rows][4:] == pytest.approx([0.5, -1.0])
+    assert [row["place"] for row in rows][4:] == [rows[0]["place"], rows[1]["place"]]
+
+
+def test_log_probabilities_are_computed_only_when_asked_for(tmp_path, tiny_model):
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "run", tiny_model, archive.path)
+    assert "logps" not in open_path(str(run)).tokens({"place": "0"})
+    shown = open_path(str(run), logps=True).tokens({"place": "0"})
+    assert len(shown["logps"]) == len(shown["spans"]) and max(shown["logps"]) < 0 and shown["logps_of"] == "the run's model"
+
+
+def test_metrics_are_read_from_where_the_last_look_ended(tmp_path, tiny_model):
+    run = write_run(tmp_path / "run", tiny_model, "embedded")
+    first = read_metrics(run, 0)
+    assert len(first["rows"]) == 1 and not first["finished"]  # the second line is still being written
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write(', "loss": 1.0}\n')
+    assert read_metrics(run, first["next"])["rows"] == [{"step": 2.0, "loss": 1.0}]
+    (run / "metrics.jsonl").write_text('{"step": 1.0}\n')  # the run was started afresh
+    assert read_metrics(run, first["next"])["rows"] == [{"step": 1.0}]
+
+
+def test_a_growing_archive_is_indexed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("upsolve.view.answers.CHECK_SECONDS", 0)
+    archive = plain_archive(tmp_path / "a", 10)
+    answers = Answers(archive, title="a")
+    before = answers.info({})["counts"]["attempts"]
+    archive.append(attempts=[Attempt("a/even", "new = 1")])
+    assert (before, answers.info({})["counts"]["attempts"]) == (10, 11)
+
+
+def test_logs_are_read_by_the_importer_that_can(tmp_path):
+    rows = [
+        {"input": "Double x.", "output": f"```python\nx = {n}\n```", "gts": "4", "score": n % 2, "step": 1} for n in range(3)
+    ]
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for source in ("", "verl"):
+        answers = open_path(str(tmp_path / "1.jsonl"), source=source)
+        assert answers.title == "1.jsonl (verl)" and len(answers.routes["attempts"]({})["rows"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "error", "said"),
+    [
+        ("none", {}, ArchiveError, "no such file or folder; name an archive, the folder of a run, or a log"),
+        ("odd.jsonl", {}, ArchiveError, "name its importer with --source"),
+        ("odd.jsonl", {"logps": True}, ConfigError, "--logps: not for a log"),
+        ("a", {"source": "trl"}, ConfigError, "--source: not for an archive"),
+        ("run", {"source": "trl"}, ConfigError, "--source: not for a run"),
+        ("run", {}, ArchiveError, "say where it is with --archive"),
+        ("run", {"archive": "none"}, ArchiveError, "none: not an archive"),
+    ],
+)
+def test_a_mistake_is_one_message_that_says_what_to_do(tmp_path, monkeypatch, path, options, error, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.jsonl").write_text('{"hello": 1}\n')
+    plain_archive(tmp_path / "a", 2)
+    write_run(tmp_path / "run", "none", "gone")
+    with pytest.raises(error, match=said.replace("--", "-+")) as raised:
+        open_path(path, **options)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_page_of_many_attempts_stays_below_its_limit_and_says_what_it_leaves_out(tmp_path, monkeypatch):
+    archive = plain_archive(tmp_path / "a", 600)
+    monkeypatch.setattr("upsolve.view.static.MOST_ATTEMPTS", 500)
+    said = write_page(Answers(archive, title="a"), tmp_path / "page.html")
+    assert "500 attempts, the first of 600" in said
+    size = (tmp_path / "page.html").stat().st_size
+    monkeypatch.setattr("upsolve.view.static.MOST_BYTES", size - 3000)
+    monkeypatch.setattr("upsolve.view.static.CHUNK", 50)
+    write_page(Answers(archive, title="a"), tmp_path / "small.html")
+    assert (tmp_path / "small.html").stat().st_size <= size - 3000
+    text = (tmp_path / "small.html").read_text()
+    assert "src=" not in text.replace("src=x", "") and "import " not in text.partition("<script>")[2][:4000]
+
+
+def test_the_index_is_rebuilt_where_the_cache_was_removed(tmp_path):
+    archive = plain_archive(tmp_path / "a", 10)
+    assert Answers(archive, title="a").index.ready
+    shutil.rmtree(tmp_path / "cache")
+    assert len(Answers(archive, title="a").routes["attempts"]({})["rows"]) == 10
