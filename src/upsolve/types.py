@@ -107,7 +107,7 @@ class Task(Record):
     setup: str = ""
     """Trusted code run before the attempt, empty if none. ``SIMULATION``: the domain's Python, which the attempt's process never holds."""
     compare: str = "lines"
-    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats[:1e-9]``, ``rows[_in_order][:1e-9]``, ``checker``."""
+    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``rows``, ``rows_in_order`` (``docs/archives.md``), ``checker``."""
     checker: str = ""
     """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
     official: bool = False

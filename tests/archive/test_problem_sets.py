@@ -458,7 +458,7 @@ def test_evalplus(tmp_path):
         ("count((1, (2,)), (1+2j))", "[1, 0.5]", False),
         ("count((), 3.0)", "[0, 0.5]", True),
     ]
-    assert (task.prompt, task.compare) == ("Write a function to count tuples.", "floats:1e-06")
+    assert (task.prompt, task.compare) == ("Write a function to count tuples.", "floats:1e-06:1e-7")
     assert statuses(task, task.reference, task.reference.replace("0.5", "0.4")) == [Status.PASSED, Status.FAILED]
     assert json.loads(task.extra)["inputs_left_out"] == 1 and "contract" in json.loads(task.extra)
     assert "the reference fails: ModuleNotFoundError" in rejected[0]["reason"]

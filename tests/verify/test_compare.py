@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.verify.judge.compare import answers, decode, equal, literal
+from upsolve.verify.judge.compare import answers, decode, equal, literal, tolerance_of
 from upsolve.verify.judge.compare import shown as displayed
 from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
 from upsolve.verify.judge.outputs import floats_match, lines_match, tokens_match
@@ -99,6 +99,13 @@ def test_lines_want_all_lines():
         ({0.3}, "{0.3, 5}", "floats", False),
         ({float("nan")}, "{0.3}", "floats", False),
         (complex(1, 2.0000001), "(1+2j)", "floats", True),
+        (1000.15, "1000.0", "floats:1e-4", False),  # 1e-4 * 1000 = 0.1 is allowed
+        (1000.05, "1000.0", "floats:1e-4", True),
+        (1000.00025, "1000.0", "floats:1e-4:1e-7", False),  # 1e-4 + 1e-7 * 1000 = 0.0002 is allowed
+        (1000.00015, "1000.0", "floats:1e-4:1e-7", True),
+        (0.00005, "0.0", "floats:1e-4:0", True),
+        (0.00005, "0.0", "floats:0:1e-4", False),  # a share of the expected value alone
+        (100000050, "100000000", "floats:1:1", False),
     ],
 )
 def test_the_tolerance_of_values(value, expected, compare, same):
@@ -122,7 +129,7 @@ def test_the_tolerance_of_values(value, expected, compare, same):
     ],
 )
 def test_the_tolerance_of_outputs(got, expected, same):
-    assert floats_match(got, expected, 1e-6) is same
+    assert floats_match(got, expected, tolerance_of("floats")) is same
 
 
 def test_a_forged_set_is_not_its_members_twice():
@@ -156,7 +163,7 @@ def test_a_flood_of_output_costs_no_more_than_what_it_is_compared_with():
     started = time.process_time()
     assert not lines_match("x\n" * (4 << 20), "1\n2\n")
     assert not tokens_match("x " * (4 << 20), "1 2")
-    assert not floats_match("1 " * (4 << 20), "1 2", 1e-6)
+    assert not floats_match("1 " * (4 << 20), "1 2", tolerance_of("floats"))
     assert time.process_time() - started < 0.5
 
 

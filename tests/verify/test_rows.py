@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from upsolve.verify.judge.compare import tolerance_of
 from upsolve.verify.judge.outputs import difference, output_matches
 from upsolve.verify.judge.rows import rows_match
+
+SMALL = tolerance_of("rows")
 
 
 def lines(rows):
@@ -105,9 +108,9 @@ cells = st.none() | st.integers(-3, 3) | st.sampled_from([0.1, 0.5, 1.0, 2.5]) |
 def test_a_shuffled_bag_with_numbers_moved_within_the_tolerance_is_the_same(rows, source, moved):
     other = [[cell + moved if isinstance(cell, float) else cell for cell in row] for row in rows]
     source.shuffle(other)
-    assert rows_match(lines(other), lines(rows), 1e-6, in_order=False)
+    assert rows_match(lines(other), lines(rows), SMALL, in_order=False)
     changed = [*other[:-1], ["z", *other[-1][1:]]] if other else [["z"]]
-    assert not rows_match(lines(changed), lines(rows), 1e-6, in_order=False)
+    assert not rows_match(lines(changed), lines(rows), SMALL, in_order=False)
 
 
 def test_comparing_many_rows_is_fast():

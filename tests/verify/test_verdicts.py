@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge.compare import close
+from upsolve.verify.judge.compare import close, tolerance_of
 from upsolve.verify.judge.outputs import first_difference, floats_match, output_matches
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings, Limits
@@ -79,7 +79,8 @@ def test_tolerance_reaches_into_values():
     task = calls(("f(3)", "[0.3, (1, 'a')]"), compare="floats:1e-9")
     assert run(task, "def f(x):\n    return [0.1 * x, (1.0, 'a')]\n").status is Status.PASSED
     assert run(replace(task, compare="lines"), "def f(x):\n    return [0.1 * x, (1.0, 'a')]\n").status is Status.FAILED
-    assert not close(float("nan"), 1.0, 1.0) and not close((1.0,), [1.0], 1.0) and floats_match("1e3", "1000", 1e-9)
+    wide, narrow = tolerance_of("floats:1"), tolerance_of("floats:1e-9")
+    assert not close(float("nan"), 1.0, wide) and not close((1.0,), [1.0], wide) and floats_match("1e3", "1000", narrow)
 
 
 CHECKER = (

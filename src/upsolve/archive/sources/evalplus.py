@@ -33,6 +33,8 @@ ORACLES = {
     "find_zero": "abs(sum(factor * got**power for power, factor in enumerate(inputs[0]))) <= 1e-4",
 }
 """Functions of EvalPlus with several correct values -> condition on ``got``, ``expected`` and ``inputs``, as its evaluation accepts them."""
+RTOL = "1e-7"
+"""Relative tolerance of EvalPlus, in addition to the task's absolute one: 1e-07 in its evaluation."""
 FOUND = "expected == (got if isinstance(got, bool) else got is not None)"
 """Condition where the reference returns objects, such as matches: only whether there is one is compared."""
 Kinds = dict[tuple[int, int], set[type]]
@@ -103,7 +105,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
         source="evalplus",
         reference=reference,
         setup=setup,
-        compare=f"floats:{atol:g}" if atol else "lines",
+        compare=f"floats:{atol:g}:{RTOL}" if atol else "lines",
         official=True,
         extra=extra_of({**rest, "split": "test", "inputs_left_out": left_out})
         if left_out

@@ -7,6 +7,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
@@ -18,6 +19,7 @@ from upsolve.verify.sandbox.values import Opaque, value_of
 __all__ = [
     "LONGEST_NUMBER",
     "NUMBER",
+    "Tolerance",
     "answers",
     "close",
     "decode",
@@ -33,6 +35,22 @@ NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]
 LONGEST_NUMBER = 400
 """Maximum characters of a number in an output; longer ones are compared as text."""
 SHOWN_ITEMS, SHOWN_DEPTH, SHOWN_LENGTH, SHOWN_BITS = 30, 8, 100, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a number may be from an expected number e, both by absolute value (see ``allowed``)."""
+
+    absolute: float
+    """>= 0; as ``relative`` is None, also the share of |e| that is allowed."""
+    relative: float | None = None
+    """Share of |e| that is allowed in addition, >= 0; None for one number in both places."""
+
+    def allowed(self, expected: float) -> float:
+        """Return absolute + relative |e| as numpy.allclose, or absolute max(1, |e|) without ``relative``; ``expected`` is |e|."""
+        if self.relative is None:
+            return self.absolute * max(1.0, expected)
+        return self.absolute + self.relative * expected
 
 
 class Pairs(list[Any]):
@@ -157,7 +175,7 @@ def builtin_number(value: Decimal | Fraction) -> int | float:
     raise ValueError("equals no number of Python's own")
 
 
-def close(got: Any, expected: Any, tolerance: float) -> bool:
+def close(got: Any, expected: Any, tolerance: Tolerance) -> bool:
     """Return whether plain values are equal, with numbers within the tolerance (see ``near``); nan is close to nothing.
 
     Lists, tuples, values of dicts and members of sets are compared recursively. Keys of dicts must be equal; members of sets
@@ -189,24 +207,31 @@ def order(value: Any) -> tuple[Any, ...]:
     return 2, canonical(value)
 
 
-def near(got: complex, expected: complex, tolerance: float) -> bool:
-    """Return whether |got - expected| <= tolerance * max(1, |expected|); two integers must be equal."""
+def near(got: complex, expected: complex, tolerance: Tolerance) -> bool:
+    """Return whether the difference of two numbers is within the tolerance (``Tolerance.allowed``); two integers must be equal."""
     if (isinstance(got, int) and isinstance(expected, int)) or got == expected:
         return got == expected
     try:
-        return math.isfinite(abs(expected)) and abs(got - expected) <= tolerance * max(1.0, abs(expected))
+        return math.isfinite(abs(expected)) and abs(got - expected) <= tolerance.allowed(abs(expected))
     except OverflowError:  # an integer outside the range of float
         return False
 
 
-def tolerance_of(compare: str) -> float:
-    """Return the tolerance of a numeric comparison: the number after its colon, else 1e-6; ValueError if invalid."""
-    name, _, number = compare.partition(":")
-    value = float(number or "1e-6") if not number or NUMBER.fullmatch(number) else math.nan
-    if name not in ("floats", "rows", "rows_in_order") or not 0 < value < math.inf:
-        names = "lines, exact, tokens, floats, rows, rows_in_order (these three also as floats:TOLERANCE) or checker"
-        raise ValueError(f"compare must be {names}; got {compare!r}")
-    return value
+def tolerance_of(compare: str) -> Tolerance:
+    """Return the tolerance of a numeric comparison: ``NAME``, ``NAME:TOLERANCE`` or ``NAME:ABSOLUTE:RELATIVE``; without numbers, 1e-6.
+
+    Raises:
+        ValueError: the name or a number is invalid.
+    """
+    name, *numbers = compare.split(":")
+    values = [float(number) if NUMBER.fullmatch(number) else math.nan for number in numbers] or [1e-6]
+    valid = all(0 <= value < math.inf for value in values) and max(values) > 0
+    if name not in ("floats", "rows", "rows_in_order") or not valid or len(values) > 2:
+        forms = "these three also as floats:TOLERANCE or floats:ABSOLUTE:RELATIVE"
+        raise ValueError(
+            f"compare must be lines, exact, tokens, floats, rows, rows_in_order ({forms}) or checker; got {compare!r}"
+        )
+    return Tolerance(*values)
 
 
 def shown(data: Any) -> str:

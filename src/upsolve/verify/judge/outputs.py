@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from upsolve.verify.judge.compare import LONGEST_NUMBER, NUMBER, near, tolerance_of
+from upsolve.verify.judge.compare import LONGEST_NUMBER, NUMBER, Tolerance, near, tolerance_of
 from upsolve.verify.judge.rows import row_difference, rows_match
 
 __all__ = ["difference", "first_difference", "floats_match", "lines_match", "output_matches", "tokens_match"]
@@ -48,14 +48,14 @@ def tokens_match(got: str, expected: str) -> bool:
     return got.split(None, len(expected_tokens)) == expected_tokens
 
 
-def floats_match(got: str, expected: str, tolerance: float) -> bool:
+def floats_match(got: str, expected: str, tolerance: Tolerance) -> bool:
     """Compare token by token; tokens that differ must be numbers within the tolerance (see ``near``)."""
     right = expected.split()
     left = got.split(None, len(right))
     return len(left) == len(right) and all(a == b or numbers_near(a, b, tolerance) for a, b in zip(left, right, strict=True))
 
 
-def numbers_near(got: str, expected: str, tolerance: float) -> bool:
+def numbers_near(got: str, expected: str, tolerance: Tolerance) -> bool:
     """Return whether two tokens are numbers within the tolerance; two integer tokens must be equal."""
     if max(len(got), len(expected)) > LONGEST_NUMBER or not (NUMBER.fullmatch(got) and NUMBER.fullmatch(expected)):
         return False

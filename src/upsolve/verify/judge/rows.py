@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from upsolve.verify.judge.compare import near
+from upsolve.verify.judge.compare import Tolerance, near
 from upsolve.verify.judge.memo import memo
 
 __all__ = ["row_difference", "rows_match", "rows_of"]
@@ -39,7 +39,7 @@ def expected_rows(text: str) -> list[Row]:
     return rows_of(text)
 
 
-def rows_match(got: str, expected: str, tolerance: float, *, in_order: bool) -> bool:
+def rows_match(got: str, expected: str, tolerance: Tolerance, *, in_order: bool) -> bool:
     """Return whether two outputs have equal rows: as sequences (``in_order``), or as multisets."""
     if got == expected:
         return True
@@ -56,12 +56,12 @@ def rows_match(got: str, expected: str, tolerance: float, *, in_order: bool) -> 
     return sequences_match(left, right, tolerance) if in_order else bags_match(left, right, tolerance)
 
 
-def sequences_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
+def sequences_match(left: Sequence[Row], right: Sequence[Row], tolerance: Tolerance) -> bool:
     """Return whether two sequences of rows are equal, row by row."""
     return all(same(x, y, tolerance) for a, b in zip(left, right, strict=True) for x, y in zip(a, b, strict=True))
 
 
-def same(got: Any, expected: Any, tolerance: float) -> bool:
+def same(got: Any, expected: Any, tolerance: Tolerance) -> bool:
     """Return whether two cells are equal."""
     if is_number(got) and is_number(expected):
         return near(got, expected, tolerance)
@@ -73,7 +73,7 @@ def is_number(cell: Any) -> bool:
     return type(cell) is int or type(cell) is float
 
 
-def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
+def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: Tolerance) -> bool:
     """Return whether two multisets of rows are equal.
 
     Rows are first grouped by their exact cells, so that only inexact numbers differ within a group. Each group is then sorted
@@ -94,10 +94,10 @@ def bags_match(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> b
     return True
 
 
-def is_exact(rows: Sequence[Row], column: int, tolerance: float) -> bool:
+def is_exact(rows: Sequence[Row], column: int, tolerance: Tolerance) -> bool:
     """Return whether numbers of a column are near only if equal: all are integers or floats with small integer values."""
     cells = (row[column] for row in rows if type(row[column]) is float)
-    return all(cell.is_integer() and abs(cell) < 1 / tolerance for cell in cells)
+    return all(cell.is_integer() and tolerance.allowed(abs(cell)) < 1 for cell in cells)
 
 
 def key_of(row: Row, loose: set[int]) -> str:
@@ -106,7 +106,7 @@ def key_of(row: Row, loose: set[int]) -> str:
     return json.dumps(cells, sort_keys=True)
 
 
-def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], tolerance: float) -> bool:
+def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], tolerance: Tolerance) -> bool:
     """Return whether the numbers in these columns of two lists of rows match part by part; see ``bags_match``."""
     numeric = [column for column in columns if is_number(sides[0][0][column])]
     parts = [(0, side, [row[column] for column in numeric]) for side, rows in enumerate(sides) for row in rows]
@@ -123,7 +123,7 @@ def parts_match(sides: Sequence[Sequence[Row]], columns: Sequence[int], toleranc
     return True
 
 
-def split_parts(parts: Sequence[tuple[int, int, Row]], column: int, tolerance: float) -> list[tuple[int, int, Row]]:
+def split_parts(parts: Sequence[tuple[int, int, Row]], column: int, tolerance: Tolerance) -> list[tuple[int, int, Row]]:
     """Sort the rows of each part by the number in ``column``, and split the part between numbers that are not near."""
     ordered = sorted(parts, key=lambda entry: (entry[0], entry[2][column]))
     result: list[tuple[int, int, Row]] = []
