@@ -7,9 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.contest import Imports
 from upsolve.archive.rows import Row, data_files
 
-__all__ = ["Option", "Source", "Unit", "parse_options", "split_files"]
+__all__ = ["IMPORTS", "Option", "Source", "Unit", "parse_options", "split_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,12 @@ class Option:
     """Type of the value; a ``StrEnum`` lists the words that it may be."""
     help: str
     """Description in one line."""
+
+
+IMPORTS = Option(
+    "imports", Imports, "what attempts at tasks in Python find imported: none, or contest (List, deque, math, ...)"
+)
+"""For sources whose rows say nothing about it (``archive.contest.prepared``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from upsolve.archive.contest import Imports
 from upsolve.cli.app import AsJson, Settings, app, print_json, show
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
@@ -36,6 +37,9 @@ def verify(
         str | None, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
     ] = None,
     cache: Annotated[bool | None, typer.Option(help="Cache verdicts by the content of attempt and task.")] = None,
+    imports: Annotated[
+        Imports | None, typer.Option(help="What Python attempts find imported; contest: List, deque, math, ...")
+    ] = None,
     repeats: Annotated[int | None, typer.Option(help="Number of times each attempt is judged, to find flaky attempts.")] = None,
     analysis: Annotated[
         list[str] | None, typer.Option(help=f"Static analysis to run: {', '.join(sorted(ANALYSES))} or all; can be repeated.")
@@ -48,7 +52,8 @@ def verify(
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
     analyses = sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None
-    options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache, "repeats": repeats}
+    options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache}
+    options |= {"repeats": repeats, "imports": imports}
     given = [
         f"verify.{key}={json.dumps(value)}" for key, value in {**options, "analyses": analyses}.items() if value is not None
     ]

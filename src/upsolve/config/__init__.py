@@ -4,6 +4,7 @@ A recipe is YAML; ``load_recipe`` reads it, ``dump_recipe`` writes the resolved 
 """
 
 from upsolve.config.evaluation import EvalConfig
+from upsolve.config.judging import VerifyConfig
 from upsolve.config.learning import AdvantageConfig, ClipConfig, CorrectionConfig, GaeConfig, KlConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.prompting import PromptConfig, Shot
@@ -24,7 +25,6 @@ from upsolve.config.running import (
     OptimConfig,
     SampleConfig,
     ServerConfig,
-    VerifyConfig,
     VllmConfig,
 )
 from upsolve.config.select import SelectConfig

@@ -18,11 +18,12 @@ from upsolve.config.contradictions import (
     single_problems,
 )
 from upsolve.config.evaluation import EvalConfig
+from upsolve.config.judging import VerifyConfig
 from upsolve.config.keys import describe, meant
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
-from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig, VerifyConfig
+from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig
 from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict
 from upsolve.errors import ConfigError

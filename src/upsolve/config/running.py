@@ -1,4 +1,4 @@
-"""Configuration of model, data, optimiser, monitors, sampler and judge."""
+"""Configuration of model, data, optimiser, monitors and sampler."""
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -15,7 +15,6 @@ __all__ = [
     "OptimConfig",
     "SampleConfig",
     "ServerConfig",
-    "VerifyConfig",
     "VllmConfig",
 ]
 
@@ -267,33 +266,3 @@ class SampleConfig(RecordConfig):
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Options of your own engine; ``server`` and ``vllm`` have the keys above."""
-
-
-class VerifyConfig(Strict):
-    """Limits of an attempt, isolation, workers."""
-
-    wall_seconds: float = Field(default=10.0, gt=0)
-    """Elapsed time of an attempt over all of its tests."""
-    cpu_seconds: float = Field(default=5.0, gt=0)
-    """Processor time of an attempt."""
-    memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
-    """Memory of an attempt."""
-    output_bytes: int = Field(default=2**20, ge=1)
-    """Standard output, and standard error, of an attempt."""
-    test_seconds: float | None = Field(default=None, gt=0)
-    """Elapsed time of one test; null: only all tests together are limited."""
-    task_limits: float = Field(default=2.0, ge=0)
-    """Factor for the time limits that tasks state; 0: the limits of tasks (time and memory) are ignored."""
-    repeats: int = Field(default=1, ge=1)
-    """Times to judge each attempt; more than one finds flaky attempts."""
-    analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()
-    """Static analyses (docs/analysis.md)."""
-    isolation: Literal["required", "best_effort", "gvisor"] = "required"
-    """``required``: refuse to judge where a layer of the sandbox is missing; ``best_effort``: use the layers there are; ``gvisor``: those of
-    ``required`` under gVisor's kernel (docs/threat-model.md)."""
-    workers: int = Field(default=0, ge=0)
-    """Attempts judged in parallel; 0: one per core."""
-    executor: Literal["local", "ray"] = "local"
-    """Worker processes on this machine, or tasks of a Ray cluster."""
-    cache: bool = True
-    """Cache verdicts by content (code, tests, limits, judge)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upsolve.archive.contest import Imports
 from upsolve.files import cache_folder
 from upsolve.types import TestKind
 
@@ -70,6 +71,8 @@ class JudgeSettings:
     task_limits: float = 2.0
     """Factor for the time limits that tasks state (``Task.limit_seconds``), >= 0, since machines differ; 0: their limits of time and
     memory are ignored."""
+    imports: Imports = Imports.NONE
+    """What Python attempts find imported, in addition to the setup of their task."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
@@ -119,4 +122,6 @@ def judge_settings(config: VerifyConfig, *, lines: bool = False) -> JudgeSetting
     c = config
     limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if c.cache else None
-    return JudgeSettings(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits)
+    return JudgeSettings(
+        limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits, Imports(c.imports)
+    )

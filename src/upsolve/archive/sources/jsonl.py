@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
-from upsolve.archive.source import Source, Unit
+from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.records import KINDS, from_row
 from upsolve.types import Attempt, Task
 
@@ -18,13 +19,13 @@ JUDGE = "recorded:jsonl"
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
-def read(path: Path) -> Iterator[Row]:
+def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
     for file in data_files(path, suffixes=SUFFIXES):
-        yield from build_each(file, json_lines(file), partial(records_of, ids={}))
+        yield from prepared(build_each(file, json_lines(file), partial(records_of, ids={})), imports)
 
 
-def split(path: Path) -> list[Unit]:
+def split(path: Path, **_options: Any) -> list[Unit]:
     """Return the files as units."""
     return [Unit(file) for file in data_files(path, suffixes=SUFFIXES)]
 
@@ -70,4 +71,4 @@ def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict
     return {**known, "extra": json.dumps(others)} if others else known
 
 
-SOURCE = Source(read, "a .jsonl or .jsonl.gz file of upsolve's records, or a folder of such files", split=split)
+SOURCE = Source(read, "a .jsonl or .jsonl.gz file of upsolve's records, or a folder of such files", (IMPORTS,), split=split)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.contest import imports_without
 from upsolve.archive.rows import Row, build_each, rows_of_file
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -19,7 +20,6 @@ __all__ = [
     "call_tests",
     "callee_of",
     "extra_of",
-    "imports_without",
     "literal",
     "of_outputs",
     "prompt_of",
@@ -32,19 +32,6 @@ __all__ = [
 
 SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 """Word in the name of a file or folder -> split."""
-
-MODULES = "bisect collections copy datetime fractions functools heapq itertools math operator random re string sys time"
-MEMBERS = {
-    "typing": "Any Callable Dict Generator Iterable Iterator List Optional Sequence Set Tuple Union",
-    "bisect": "bisect_left bisect_right insort insort_left insort_right",
-    "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
-    "fractions": "Fraction",
-    "functools": "cache cmp_to_key lru_cache partial reduce",
-    "heapq": "heapify heappop heappush heappushpop heapreplace nlargest nsmallest",
-    "itertools": "accumulate chain combinations count cycle groupby islice permutations product starmap zip_longest",
-    "math": "ceil comb cos exp fabs factorial floor gcd hypot inf isqrt log log2 pi sin sqrt tan",
-}
-"""What the graders of APPS, TACO and LiveCodeBench import for every program; LeetCode's solutions rely on it."""
 
 PLAIN = """
 def as_lists(value):
@@ -225,7 +212,7 @@ def of_outputs(name: str, values: Mapping[str, Any], *codes: str) -> dict[str, A
     name = name or str(values.get("fn_name") or "")
     if not name:
         tests = stdio_tests(inputs, outputs)
-        return {"tests": tests, "compare": by_numbers(tests), "setup": imports_without("")}
+        return {"tests": tests, "compare": by_numbers(tests), "setup": imports_without()}
     callee = callee_of(name, *codes)
     if not callee.in_class and all(isinstance(value, list) and len(value) == 1 for value in outputs):
         outputs = [value[0] for value in outputs]
@@ -236,15 +223,7 @@ def of_outputs(name: str, values: Mapping[str, Any], *codes: str) -> dict[str, A
 def setup_of(tests: Sequence[TestCase], callee: Callee) -> str:
     """Return the setup of tests by ``call_tests``."""
     nested = any(test.input.startswith("as_lists(") for test in tests)
-    return imports_without(callee.entry_point) + (PLAIN if nested else "")
-
-
-def imports_without(name: str) -> str:
-    """Return the imports of ``MODULES`` and ``MEMBERS`` but for a name, which the program itself must define."""
-    lines = [f"import {', '.join(module for module in MODULES.split() if module != name)}"]
-    for module, members in MEMBERS.items():
-        lines.append(f"from {module} import {', '.join(member for member in members.split() if member != name)}")
-    return "\n".join(lines) + "\n"
+    return imports_without((callee.entry_point,)) + (PLAIN if nested else "")
 
 
 def uses_numpy(codes: Iterable[str]) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import Names, parse_asserts
+from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
 from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files, json_lines, parquet_rows
-from upsolve.archive.source import Option, Source, Unit
+from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.errors import SourceError
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
@@ -135,12 +136,13 @@ def lines(value: Any) -> str:
     return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
 
 
-def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
+def read(path: Path, *, name: str = "", imports: Imports = Imports.NONE, **columns: str) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
     Args:
         path: ``.jsonl``, ``.jsonl.gz``, ``.csv``, ``.tsv`` or ``.parquet``.
         name: prefix of task ids; default: the name of the file or folder.
+        imports: what attempts find imported.
         columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status);
             columns given here override those of the map.
 
@@ -149,7 +151,7 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
     """
     if path.is_dir():
         for unit in split(path, name=name):
-            yield from read(unit.path, **{**columns, **unit.options})
+            yield from read(unit.path, imports=imports, **{**columns, **unit.options})
         return
     file = columns.pop("map", "")
     plan = read_map(Path(file)) if file else {}
@@ -160,7 +162,7 @@ def read(path: Path, *, name: str = "", **columns: str) -> Iterator[Row]:
     except ValueError as error:
         raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
     reader = Reader(mapped, name or path.name.partition(".")[0], words)
-    yield from build_each(path, rows(path), reader.records)
+    yield from prepared(build_each(path, rows(path), reader.records), imports)
 
 
 def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
@@ -213,6 +215,7 @@ SOURCE = Source(
     (
         Option("map", str, "YAML file with the tables `columns` (field: column) and `statuses` (word: status)"),
         Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
+        IMPORTS,
         *(Option(name, str, f"column that holds {name}") for name in FIELDS),
     ),
     split=split,

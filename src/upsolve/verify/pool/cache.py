@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from platform import python_version
 
+from upsolve.archive.contest import Imports
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
@@ -39,6 +40,7 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         task.compare,
         task.checker,
         *task.requires,
+        *([settings.imports] if settings.imports is not Imports.NONE else []),
         *tests,
     )
 
