@@ -108,7 +108,8 @@ def run_recipe(
     path, processes = Path(folder), Processes()
     report = progress if progress and processes.is_main else no_progress
     processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
-    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
+    online, labels = recipe.source.rounds > 0, recipe.select.reads_labels
+    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=online, labels=labels)
     check_run(recipe, split.groups["train"])
     tasks = held_out(split, recipe.data.archive, recipe.evaluate, recipe.data)
     sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)

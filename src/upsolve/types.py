@@ -248,7 +248,10 @@ class Group:
     """G attempts."""
     verdicts: tuple[Verdict | None, ...]
     """G verdicts; None where not judged yet."""
+    label_right: tuple[float | None, ...] = ()
+    """G probabilities that the labels (passed or not) are right, [0, 1] (``archive.labels``); None where unknown, () if not estimated."""
 
     def __post_init__(self) -> None:
-        if len(self.attempts) != len(self.verdicts):
-            raise ValueError(f"group {self.task.task_id}: {len(self.attempts)} attempts, {len(self.verdicts)} verdicts")
+        if len(self.attempts) != len(self.verdicts) or len(self.label_right) not in (0, len(self.attempts)):
+            counts = f"{len(self.attempts)} attempts, {len(self.verdicts)} verdicts, {len(self.label_right)} probabilities"
+            raise ValueError(f"group {self.task.task_id}: {counts}")

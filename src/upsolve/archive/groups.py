@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsolve.archive.database import connect
+from upsolve.archive.labels import Labels, read_labels
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import TABLES
 from upsolve.files import cache_folder, commit_file, write_text
@@ -107,7 +108,9 @@ class Groups(Sequence[Group]):
     Reading a group takes time and memory in proportion to its attempts, not to the archive.
     """
 
-    def __init__(self, blocks: Sequence[Any], counts: Mapping[int, int], tasks: Sequence[Task], *, judge: str) -> None:
+    def __init__(
+        self, blocks: Sequence[Any], counts: Mapping[int, int], tasks: Sequence[Task], *, judge: str, labels: Labels | None
+    ) -> None:
         """Index the rows of each task.
 
         Args:
@@ -115,8 +118,9 @@ class Groups(Sequence[Group]):
             counts: number of a task -> number of its rows, in the order of the rows.
             tasks: tasks by number.
             judge: whose verdicts count (``Archive.groups``).
+            labels: probabilities that labels are right; None: the groups have none.
         """
-        self.blocks, self.judge = blocks, judge
+        self.blocks, self.judge, self.labels = blocks, judge, labels
         self.tasks = [tasks[number] for number in counts]
         self.starts = [0, *accumulate(counts.values())]
         self.last_block: tuple[int, Any] = (-1, None)
@@ -143,7 +147,8 @@ class Groups(Sequence[Group]):
             judged = [from_row(Verdict, verdict) for verdict in row.pop("verdicts") if verdict]
             attempts.append(from_row(Attempt, row))
             verdicts.append(preferred([verdict for verdict in judged if is_judge(verdict, self.judge)], task))
-        return Group(task, tuple(attempts), tuple(verdicts))
+        rights = tuple(map(self.labels.label_right, verdicts)) if self.labels else ()
+        return Group(task, tuple(attempts), tuple(verdicts), rights)
 
     def rows(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
         """Yield rows ``start`` to ``stop`` of the table."""
@@ -155,24 +160,28 @@ class Groups(Sequence[Group]):
             yield from self.last_block[1].slice(offset, stop - first - offset).to_pylist()
 
 
-def open_groups(parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task], *, judge: str = "") -> Sequence[Group]:
+def open_groups(
+    parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task], *, judge: str = "", labels: bool = False
+) -> Sequence[Group]:
     """Return the groups of an archive: a list if it is small, else ``Groups`` over a file in the cache folder.
 
     Args:
         parts: name of a table -> its files, oldest first.
         tasks: all tasks, in the order of import.
         judge: whose verdicts count (``Archive.groups``).
+        labels: estimate the probabilities that labels are right (``Group.label_right``).
     """
+    known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
     if not files or sum(file.stat().st_size for file in files) <= SMALL_BYTES:
         blocks = [*sorted_blocks(parts, tasks)]
-        return [*Groups(blocks, count_rows(blocks), tasks, judge=judge)]
+        return [*Groups(blocks, count_rows(blocks), tasks, judge=judge, labels=known)]
     folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
     state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
     if not (folder / f"{state}.json").exists():
         write_blocks(folder, state, sorted_blocks(parts, tasks))
     counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
-    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks, judge=judge)
+    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks, judge=judge, labels=known)
 
 
 class MappedBlocks(Sequence[Any]):

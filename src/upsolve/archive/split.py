@@ -213,13 +213,14 @@ def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
         warnings.warn(f"{len(leaks)} pairs of a training and a test task are too alike: {shown}", stacklevel=3)
 
 
-def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) -> Split:
+def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, labels: bool = False) -> Split:
     """Split an archive into training, dev and test tasks, with their groups.
 
     Args:
         archive: the archive to split.
         data: shares and seed of the split.
         untried: add training tasks without attempts as empty groups; online training samples them.
+        labels: estimate the probability that each label is right (``Group.label_right``).
 
     Raises:
         ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split; ``data.split_by`` does not fit the tasks.
@@ -228,7 +229,7 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False) 
     tasks = tasks_of(archive.tasks(), data, ranked=ranked)
     report_leaks(tasks)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
-    groups = judged_groups(archive, data.judge)
+    groups = judged_groups(archive, data.judge, labels=labels)
     tried = task_ids(groups)
     items: dict[str, list[int | Group]] = {split: [] for split in tasks}
     for index, task_id in enumerate(tried):
@@ -266,9 +267,9 @@ def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[s
     return {**split_tasks(rest, shares, seed=data.split_seed + 1, ranked=ranked, by=data.split_by), "test": test}
 
 
-def judged_groups(archive: Archive, judge: str) -> Sequence[Group]:
+def judged_groups(archive: Archive, judge: str, *, labels: bool) -> Sequence[Group]:
     """Return the groups of an archive with the verdicts of a judge; ConfigError if it has none."""
-    groups = archive.groups(judge=judge)
+    groups = archive.groups(judge=judge, labels=labels)
     if judge and not any(verdict for group in groups for verdict in group.verdicts):
         known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"
         raise ConfigError(f"data.judge: {archive.path} has no verdict by {judge!r}; its judges: {known}")

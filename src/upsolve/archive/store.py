@@ -8,6 +8,7 @@ stored k times is one attempt with count k; of several verdicts by one judge on 
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups
+from upsolve.archive.labels import register_labels
 from upsolve.archive.parts import is_merged, read_part, write_records
 from upsolve.archive.places import fresh, locked, place_of
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
@@ -214,21 +216,26 @@ class Archive:
                 last[key] = verdict
         return list(last.values())
 
-    def groups(self, *, judge: str = "") -> Sequence[Group]:
+    def groups(self, *, judge: str = "", labels: bool = False) -> Sequence[Group]:
         """Return every task that has attempts, with its attempts and their verdicts; those of a large archive are read when accessed.
 
         Args:
             judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
+            labels: estimate the probability that each label is right (``archive.labels``).
         """
-        return open_groups({name: self.parts(name) for name in TABLES}, self.tasks(), judge=judge)
+        return open_groups({name: self.parts(name) for name in TABLES}, self.tasks(), judge=judge, labels=labels)
 
     def query(self, sql: str) -> Any:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
+
+        A query that mentions ``labels`` finds the view of ``archive.labels.register_labels``, too.
 
         Raises:
             ArchiveError: the query is invalid; the message says where.
         """
         with connect({name: self.parts(name) for name in TABLES}) as connection:
+            if re.search(r"\blabels\b", sql, re.IGNORECASE):
+                register_labels(connection)
             try:
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})

@@ -13,6 +13,7 @@ from upsolve.cli.recipes import load
 
 if TYPE_CHECKING:
     from upsolve.archive.agreement import Agreement
+    from upsolve.archive.labels import JudgeLabels
 
 __all__ = ["compact", "copy", "export", "fill", "info", "ingest", "query"]
 
@@ -122,12 +123,16 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     """Print statistics of an archive."""
     from upsolve.archive.agreement import agreements
     from upsolve.archive.info import archive_info
+    from upsolve.archive.labels import label_rows
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
 
-    statistics, pairs_of_judges = archive_info(open_archive(archive)), agreements(open_archive(archive))
+    opened = open_archive(archive)
+    statistics, pairs_of_judges = archive_info(opened), agreements(opened)
+    labels = label_rows({name: opened.parts(name) for name in ("attempts", "verdicts")})
     if as_json:
-        print_json({**asdict(statistics), "agreement": [asdict(pair) for pair in pairs_of_judges]})
+        more = {"agreement": [asdict(pair) for pair in pairs_of_judges], "labels": [asdict(row) for row in labels]}
+        print_json({**asdict(statistics), **more})
         return
     counts = tuple(
         (name.replace("_", " "), f"{value:,}") for name, value in asdict(statistics).items() if isinstance(value, int)
@@ -138,6 +143,9 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         if parts:
             rows = tuple((name or "(none)", f"{count:,}") for name, count in parts.items())
             show(Table(TITLES[title], (title, "count"), rows))
+    if labels:
+        title = "programs by the label of each judge, and the estimated share of right labels (docs/archives.md)"
+        show(Table(title, ("judge", "passed", "right", "failed", "right"), tuple(map(label_row, labels))))
     if pairs_of_judges:
         columns = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
         show(
@@ -147,6 +155,15 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
                 tuple(map(agreement_row, pairs_of_judges)),
             )
         )
+
+
+def label_row(labels: "JudgeLabels") -> tuple[str, ...]:
+    """Return the labels of a judge as a row of a table."""
+    right, wrong = (
+        f"{share:.1%}" if count else "–"
+        for count, share in ((labels.passed, labels.passed_right), (labels.failed, labels.failed_wrong))
+    )
+    return (labels.judge or "(none)", f"{labels.passed:,}", right, f"{labels.failed:,}", wrong)
 
 
 def agreement_row(pair: "Agreement") -> tuple[str, ...]:

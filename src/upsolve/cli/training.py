@@ -81,7 +81,8 @@ def train(
     from upsolve.archive.store import open_archive
     from upsolve.train.loop import train as train_policy
 
-    split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=loaded.source.rounds > 0)
+    online, labels = loaded.source.rounds > 0, loaded.select.reads_labels
+    split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=online, labels=labels)
     with bars() as progress:
         trained = train_policy(
             loaded,

@@ -56,6 +56,8 @@ def select_problems(
         yield f"select.weight multiplies advantages, and advantage.kind {advantage.kind} with objective.kind {kind} does not read them so"
     if select.reads_start and source.rounds:
         yield "select: start_logp and start_min_logp are of stored attempts in offline training; online, read logp, the sampler's own"
+    if select.reads_labels and source.rounds:
+        yield "select: label_right is of stored attempts in offline training; samples have a single verdict of one judge"
     if select.order and (source.rounds or record.unit == "pair"):
         yield "select.order orders the groups of offline training; rounds and pairs come in random order: leave it out"
 

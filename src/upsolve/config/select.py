@@ -43,6 +43,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "cpu_seconds": ("REAL", "processor time of judging, seconds, NULL if unknown"),
     "memory_bytes": ("INTEGER", "peak memory, bytes, NULL if unknown"),
     "findings": ("INTEGER", "number of recorded findings of lint, security and types"),
+    "label_right": ("REAL", "probability that the label (passed or not) is right, in [0, 1], NULL if unknown; offline only"),
     "error_type": ("TEXT", "exception that ended the attempt, '' if none"),
     "round": ("INTEGER", "round (offline: epoch), from 0"),
     "chance": ("REAL", "random number in [0, 1), different for every attempt, round and data.seed"),
@@ -94,7 +95,16 @@ class SelectConfig(Strict):
     @property
     def reads_start(self) -> bool:
         """True if an expression names a column that the frozen start has to score attempts for."""
-        return any("start_logp" in text or "start_min_logp" in text for text in (getattr(self, name) for name in QUERIES))
+        return self.names("start_logp") or self.names("start_min_logp")
+
+    @property
+    def reads_labels(self) -> bool:
+        """True if an expression names the probability that a label is right, which has to be estimated."""
+        return self.names("label_right")
+
+    def names(self, column: str) -> bool:
+        """Return whether an expression names a column."""
+        return any(column in getattr(self, name) for name in QUERIES)
 
     @model_validator(mode="after")
     def expressions_can_be_read(self) -> Self:

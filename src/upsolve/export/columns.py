@@ -11,7 +11,7 @@ from upsolve.archive.source import Option
 from upsolve.clean.licences import LICENCE
 from upsolve.export.record import Column
 from upsolve.policy.prompt import answer_text, messages, opening, plain_prompt
-from upsolve.types import Attempt, Task, Verdict
+from upsolve.types import Attempt, Group, Task
 
 __all__ = [
     "CHAT",
@@ -71,6 +71,7 @@ OF_ATTEMPT = (
     Column("tests_passed", WHOLE, "number of tests passed"),
     Column("tests", WHOLE, "number of tests judged; 0 if only the outcome was recorded"),
     Column("judge", TEXT, "judge of the outcome: upsolve with its version, or recorded:SOURCE for one that came with the data"),
+    Column("label_right", REAL, "estimated probability that the outcome (passed or not) is right"),
 )
 """Columns about an attempt and its verdict."""
 
@@ -98,15 +99,17 @@ def task_values(task: Task) -> dict[str, Any]:
     return {column.name: getattr(task, column.name) for column in OF_TASK}
 
 
-def attempt_values(task: Task, attempt: Attempt, verdict: Verdict | None) -> dict[str, Any]:
-    """Return the values of ``OF_ATTEMPT``; those of the outcome are None without a verdict."""
+def attempt_values(group: Group, index: int) -> dict[str, Any]:
+    """Return the values of ``OF_ATTEMPT`` of an attempt of a group; those of the outcome are None without a verdict."""
+    attempt, verdict = group.attempts[index], group.verdicts[index]
     names = ("attempt_id", "author", "created", "parent_id", "count")
     outcome = verdict and (verdict.status.value, verdict.passed, verdict.total, verdict.judge)
     keys = ("status", "tests_passed", "tests", "judge")
     return {
         **{name: getattr(attempt, name) for name in names},
-        "licence": licence_of(task, attempt),
+        "licence": licence_of(group.task, attempt),
         **dict(zip(keys, outcome or [None] * len(keys), strict=True)),
+        "label_right": group.label_right[index] if group.label_right else None,
     }
 
 

@@ -97,17 +97,18 @@ def check_format(record: Export, stages: Stages, *, given: bool, split: str, epo
         )
 
 
-def parts_of(archive: Archive, data: DataConfig | None, split: str = "") -> list[Part]:
+def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, labels: bool = False) -> list[Part]:
     """Return the splits of an archive, or one of them.
 
     Args:
         archive: the archive.
         data: how to split, whose attempts to take, and whose verdicts; None: everything in ``train``.
         split: name of the only split to return; empty: all.
+        labels: estimate the probability that each label is right.
     """
     if data is None:
-        return [Part("train", archive.tasks(), archive.groups())]
-    found, authors = split_archive(archive, data), data.authors
+        return [Part("train", archive.tasks(), archive.groups(labels=labels))]
+    found, authors = split_archive(archive, data, labels=labels), data.authors
     return [
         Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, authors)))
         for name in SPLITS

@@ -36,4 +36,5 @@ class Part:
 
 def group_of(group: Group, indices: Sequence[int]) -> Group:
     """Return a group of some of the attempts."""
-    return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices))
+    rights = tuple(group.label_right[i] for i in indices) if group.label_right else ()
+    return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices), rights)

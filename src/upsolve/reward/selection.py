@@ -145,6 +145,7 @@ def attempt_columns(rewarded: Rewarded, i: int) -> dict[str, Any]:
         "cpu_seconds": verdict.cpu_seconds,
         "memory_bytes": verdict.memory_bytes,
         "findings": len(verdict.findings),
+        "label_right": rewarded.group.label_right[i] if rewarded.group.label_right else None,
         "error_type": verdict.error_type,
     }
 

@@ -38,7 +38,7 @@ def prompt_column(form: Form) -> Column:
 
 def judged_values(item: TrainGroup, index: int) -> Row:
     """Return the values of ``OF_ATTEMPT`` of one attempt of a group."""
-    return attempt_values(item.group.task, item.group.attempts[index], item.group.verdicts[index])
+    return attempt_values(item.group, index)
 
 
 def group_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
