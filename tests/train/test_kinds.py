@@ -15,8 +15,10 @@ from upsolve.config import SampleConfig
 from upsolve.errors import ModelError
 from upsolve.policy import varlen
 from upsolve.policy.attention import TREE
-from upsolve.policy.batched_decode import ATTENTION, BatchedCache, check_batched_decode, decode_step, prefill
+from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
 from upsolve.policy.flex import FLEX
+from upsolve.policy.head import head_of
+from upsolve.policy.kv_cache import BatchedCache
 from upsolve.policy.layout import group_spans
 from upsolve.policy.model import load_codec
 from upsolve.policy.sample import sample
@@ -135,21 +137,36 @@ def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
 def test_batched_decoding_gives_what_the_model_gives(kind):
-    """Two slots of different length, longer than any window, of which the shorter one goes on alone."""
+    """Slots of different length, longer than any window: two share a prompt, one is free, and one goes on alone, after a prompt in its place."""
     model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
     own = model(torch.tensor([ids])).logits[0].log_softmax(-1)
     before = model.config._attn_implementation
     assert not check_batched_decode(model, ids) and model.config._attn_implementation == before
     model.set_attn_implementation(ATTENTION)
-    cache, positions = BatchedCache(2, model.device), torch.tensor([11, 3])
-    for slot, position in enumerate(positions.tolist()):
-        cache.fill(slot, prefill(model, cache, ids[: position + 1]))
-    for _ in range(10):
-        now = torch.tensor(ids)[positions]
-        assert (decode_step(model, cache, now).log_softmax(-1) - own[positions]).abs().max() < TOLERANCE
-        positions += 1
+    cache, positions, busy = BatchedCache(4, model.device), torch.tensor([11, 3, 0, 11]), [0, 1, 3]
+    for slot in busy[:2]:
+        cache.begin(slot, cache.add(prefill(model, cache, ids[: positions[slot] + 1])))
+    cache.begin(3, 0)
+
+    def assert_next_tokens(slots):
+        logp = head_of(model).logits(decode_step(model, cache, torch.tensor(ids)[positions])).log_softmax(-1)
+        assert (logp - own[positions])[slots].abs().max() < TOLERANCE
+        positions[slots] += 1
+
+    for _ in range(5):
+        assert_next_tokens(busy)
+    cache.end(0)
+    cache.end(3)
+    for _ in range(5):
+        assert_next_tokens([1])
+    assert cache.add(prefill(model, cache, ids[:8])) == 0  # no slot uses the first prompt any more
+    cache.begin(0, 0)
+    positions[0] = 7
+    for _ in range(3):
+        assert_next_tokens([0, 1])
     cache.keep([1])
-    assert (decode_step(model, cache, torch.tensor([ids[13]])).log_softmax(-1) - own[13]).abs().max() < TOLERANCE
+    positions = positions[1:2]
+    assert_next_tokens([0])
 
 
 @pytest.mark.parametrize("kind", ODD)

@@ -1,14 +1,14 @@
 """Continuous batching with a key-value cache that is updated in place.
 
 Each slot of the batch decodes one attempt. When the attempt ends, its slot starts the next attempt at the following step, so no slot waits
-for the longest attempt. A prompt is prefilled once for all its attempts. The model's code is not patched: the attention is registered
-with transformers.
+for the longest attempt. A prompt is prefilled, stored and read once for all its attempts. The model's code is not patched: the attention is
+registered with transformers.
 
-Legend: B slots, H key-value heads, R query heads per key-value head, P prompt tokens, L cache length, D head size, V vocabulary,
+Legend: B slots, H key-value heads, R query heads per key-value head, P prompt tokens, L sampled tokens, D head size, V vocabulary,
 N positions compared.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,13 +17,12 @@ from transformers import AttentionInterface
 
 from upsolve.policy.attention import odd_layers, tree_attention
 from upsolve.policy.head import head_of
+from upsolve.policy.kv_cache import BatchedCache, PromptKV
 
-__all__ = ["ATTENTION", "BatchedCache", "PromptKV", "check_batched_decode", "decode_step", "prefill"]
+__all__ = ["ATTENTION", "check_batched_decode", "decode_step", "prefill"]
 
 ATTENTION = "upsolve_batched_decode"
 """Name under which the attention is registered with transformers."""
-GROWTH = 64
-"""The cache grows by a multiple of this many tokens."""
 PROBE = 32
 """Number of prompt tokens on which batched decoding is compared with the model's own forward pass."""
 MAX_TOTAL_VARIATION = 1e-3
@@ -31,83 +30,30 @@ MAX_TOTAL_VARIATION = 1e-3
 ROUNDING = 3.0
 """In half precision, the limit as a multiple of the total variation between the model's own one-pass and stepwise decoding."""
 
-PromptKV = dict[int, tuple[Tensor, Tensor]]
-"""Keys and values [1, H, P, D] of a prompt by layer."""
-
-
-class BatchedCache:
-    """Keys and values [B, H, L, D] by layer; each slot has its own length (``length_B``, tokens)."""
-
-    def __init__(self, slots: int, device: torch.device) -> None:
-        self.layers: PromptKV = {}
-        self.tokens = 0
-        self.length_B = torch.zeros(slots, dtype=torch.long, device=device)
-        self.prompt: PromptKV = {}
-        self.prefilling = False
-
-    def reserve(self, tokens: int) -> None:
-        """Grow the cache to at least ``tokens`` per slot, in steps of ``GROWTH``: attention reads the whole cache, so it is kept short."""
-        missing = tokens - self.tokens
-        if missing > 0:
-            added = -(-missing // GROWTH) * GROWTH
-            self.tokens += added
-            for layer, (keys, values) in self.layers.items():
-                self.layers[layer] = (functional.pad(keys, (0, 0, 0, added)), functional.pad(values, (0, 0, 0, added)))
-
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: object) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of one layer; the model's attention calls this as ``Cache.update``."""
-        if self.prefilling:
-            if before := self.prompt.get(layer):
-                key, value = (torch.cat(parts, dim=2) for parts in zip(before, (key, value), strict=True))
-            self.prompt[layer] = (key, value)
-            return key, value
-        slots = torch.arange(key.shape[0], device=key.device)
-        keys, values = self.layers[layer]
-        keys[slots, :, self.length_B] = key[:, :, 0]
-        values[slots, :, self.length_B] = value[:, :, 0]
-        return keys, values
-
-    def fill(self, slot: int, prompt: PromptKV) -> None:
-        """Copy a prefilled prompt into a slot and set the slot's length."""
-        tokens = next(iter(prompt.values()))[0].shape[2]
-        self.reserve(tokens + 1)
-        for layer, prefilled in prompt.items():
-            if layer not in self.layers:
-                key, value = (
-                    tensor.new_zeros(len(self.length_B), tensor.shape[1], self.tokens, tensor.shape[3]) for tensor in prefilled
-                )
-                self.layers[layer] = (key, value)
-            for cached, prefix in zip(self.layers[layer], prefilled, strict=True):
-                cached[slot, :, :tokens] = prefix[0]
-        self.length_B[slot] = tokens
-
-    def keep(self, slots: list[int]) -> None:
-        """Keep the slots with these indices and drop the others."""
-        index = torch.tensor(slots, device=self.length_B.device)
-        self.layers = {layer: (keys[index], values[index]) for layer, (keys, values) in self.layers.items()}
-        self.length_B = self.length_B[index]
-
 
 def slot_attention(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """softmax(cap(q k^T scale)) v: over the cached tokens of each slot when decoding, causal when prefilling a prompt.
 
-    cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x; at most ``sliding_window`` tokens back.
+    cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x; at most ``sliding_window`` tokens back. When decoding, ``key``
+    and ``value`` [B, H, L, D] are those of sampled tokens; the cache of the option ``slot_cache`` holds those of the prompts.
     """
-    mask, cap, window = options.get("slot_mask"), options.get("softcap"), options.get("sliding_window")
-    if mask is None:
+    cache = cast("BatchedCache | None", options.get("slot_cache"))
+    if cache is None or cache.step is None:
         return prompt_attention(module, query, key, value, **options)
-    if window is not None and window < key.shape[2]:
-        reach = torch.arange(key.shape[2], device=key.device)
-        gone = reach[None] <= options["slot_length_B"][:, None] - window
-        mask = mask.masked_fill(gone[:, None, None], -torch.inf)
+    step, (prompt_key, prompt_value) = cache.step, cache.prompts_at(cast("int", module.layer_idx))
     slots, heads, _, size = query.shape
-    grouped = query.reshape(slots, key.shape[1], heads // key.shape[1], size)
-    scores = torch.matmul(grouped, key.transpose(-1, -2)) * options["scaling"]  # three times faster than SDPA's CPU kernel here
-    if cap:
+    grouped = query.reshape(slots, key.shape[1], heads // key.shape[1], size) * options["scaling"]
+    to_prompt = step.by_slot(torch.matmul(step.by_prompt(grouped), prompt_key.transpose(-1, -2)))
+    scores = torch.cat([to_prompt, torch.matmul(grouped, key.transpose(-1, -2))], -1)  # faster than SDPA's CPU kernel
+    if cap := options.get("softcap"):
         scores = cap * torch.tanh(scores / cap)
-    out = torch.matmul((scores + mask).softmax(-1), value)
+    bias, window = step.bias_BE, options.get("sliding_window")
+    if window is not None and window < scores.shape[-1]:
+        bias = bias.masked_fill(step.key_position_BE <= step.position_B[:, None] - window, -torch.inf)
+    to_prompt, to_sampled = (scores + bias[:, None, None]).softmax(-1).split(step.tokens, -1)
+    out = step.by_slot(torch.matmul(step.by_prompt(to_prompt), prompt_value)) + torch.matmul(to_sampled, value)
     return out.reshape(slots, 1, heads, value.shape[3]), None
 
 
@@ -135,31 +81,24 @@ def prefill(model: Any, cache: BatchedCache, ids: tuple[int, ...], prefix: Promp
         ids: the prompt.
         prefix: keys and values of its first tokens, fewer than ``len(ids) - 1``.
     """
-    cache.prompt, cache.prefilling = dict(prefix or {}), True
+    cache.prefilled = dict(prefix or {})
     known = next(iter(prefix.values()))[0].shape[2] if prefix else 0
     tokens = torch.tensor([ids[known:-1]], device=model.device)
     positions = torch.arange(known, len(ids) - 1, device=model.device)[None]
     model.get_decoder()(input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=False)
-    cache.prefilling = False
-    return cache.prompt
+    return cache.prefilled
 
 
 def decode_step(model: Any, cache: BatchedCache, tokens_B: Tensor) -> Tensor:
-    """Feed one token per slot and return the next-token logits [B, V] in float32."""
-    cache.reserve(int(cache.length_B.max()) + 1)
-    reach = torch.arange(cache.tokens, device=model.device)
-    hidden_part = (reach[None] > cache.length_B[:, None])[:, None, None]
-    mask = torch.zeros(hidden_part.shape, dtype=model.dtype, device=model.device).masked_fill(hidden_part, -torch.inf)
-    hidden = model.get_decoder()(
-        input_ids=tokens_B[:, None],
-        position_ids=cache.length_B[:, None],
-        past_key_values=cache,
-        use_cache=False,
-        slot_mask=mask,
-        slot_length_B=cache.length_B,
-    ).last_hidden_state
-    cache.length_B += 1
-    return head_of(model).logits(hidden[:, 0])
+    """Feed one token per slot and return the last hidden states [B, D]."""
+    with cache.decoding() as step:
+        return model.get_decoder()(
+            input_ids=tokens_B[:, None],
+            position_ids=step.position_B[:, None],
+            past_key_values=cache,
+            use_cache=False,
+            slot_cache=cache,
+        ).last_hidden_state[:, 0]
 
 
 @torch.inference_mode()
@@ -181,8 +120,9 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
             limit = max(limit, ROUNDING * total_variation(stepwise_logits(model, probe, half), own_NV))
         model.set_attn_implementation(ATTENTION)
         cache = BatchedCache(1, model.device)
-        cache.fill(0, prefill(model, cache, ids[: half + 1]))
-        distance = total_variation(torch.cat([decode_step(model, cache, token) for token in probe[0, half:].split(1)]), own_NV)
+        cache.begin(0, cache.add(prefill(model, cache, ids[: half + 1])))
+        hidden = torch.cat([decode_step(model, cache, token) for token in probe[0, half:].split(1)])
+        distance = total_variation(head_of(model).logits(hidden), own_NV)
     except (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     finally:

@@ -30,7 +30,7 @@ class SampledLogits(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return [B, V]: 0 at the tokens sampled from ``scores``, -inf elsewhere."""
         del input_ids
-        tokens_B, ended = self.state.take(scores.float())
+        tokens_B, ended = self.state.take(scores)
         self.ended += ended
         return torch.full_like(scores, -torch.inf).scatter(-1, tokens_B[:, None], 0.0)
 

@@ -28,7 +28,15 @@ class Head:
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """Return float32 [N, V]."""
-        logits = functional.linear(hidden_ND, self.weight_VD, self.bias_V).float()
+        return self.finished(self.product(hidden_ND))
+
+    def product(self, hidden_ND: Tensor) -> Tensor:
+        """Return W h + b [N, V], in the dtype of the weight."""
+        return functional.linear(hidden_ND, self.weight_VD, self.bias_V)
+
+    def finished(self, product_NV: Tensor) -> Tensor:
+        """Return the logits, float32 [N, V], from W h + b."""
+        logits = product_NV.float()
         if self.scale != 1.0:
             logits *= self.scale
         return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap

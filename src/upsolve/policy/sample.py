@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy.batched_decode import ATTENTION, BatchedCache, PromptKV, check_batched_decode, decode_step, prefill
+from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
 from upsolve.policy.generate import generate_attempts
+from upsolve.policy.head import head_of
+from upsolve.policy.kv_cache import BatchedCache, PromptKV
 from upsolve.policy.request import Request, requests
 from upsolve.policy.sampling import DecodeState
 from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
@@ -19,8 +21,8 @@ __all__ = ["sample"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
-Job = tuple[Request, EncodedPrompt, PromptKV]
-"""A request, its prompt, and the prompt's keys and values, which are computed when the first attempt at the task starts."""
+Job = tuple[Request, EncodedPrompt]
+"""A request and its prompt."""
 
 
 @torch.inference_mode()
@@ -81,38 +83,39 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
 def make_jobs(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[Job]:
     """Yield one job per attempt, all of one task before the next; prompts that begin alike come one after the other."""
     for task, prompt in sorted(((task, codec.prompt(task)) for task in tasks), key=lambda job: job[1].ids_P):
-        prefilled = PromptKV()
         for request in requests([task], config):
-            yield request, prompt, prefilled
+            yield request, prompt
 
 
 class Decoder:
     """The batch of one call: cache, state and current token of each slot."""
 
     def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, slots: int) -> None:
-        self.model, self.state = model, DecodeState(model, codec, config, slots)
+        self.model, self.state, self.head = model, DecodeState(model, codec, config, slots), head_of(model)
         self.cache = BatchedCache(slots, model.device)
         self.tokens_B = torch.zeros(slots, dtype=torch.long, device=model.device)
         self.last_ids: tuple[int, ...] = ()
         self.last_prompt: PromptKV = {}
+        self.last_number = 0
 
-    def prefill(self, ids: tuple[int, ...]) -> PromptKV:
-        """Return the keys and values of a prompt; those of the tokens that it shares with the prompt before are not computed again."""
+    def stored(self, ids: tuple[int, ...]) -> int:
+        """Return a prompt's number in the cache. What it shares with the prompt before is not computed again; the same prompt is stored once."""
+        if ids == self.last_ids:
+            return self.last_number
         shared = min(common_prefix(self.last_ids, ids), len(ids) - 2)
         prefix: PromptKV = {}
         if shared >= PREFIX:
             prefix = {layer: (key[:, :, :shared], value[:, :, :shared]) for layer, (key, value) in self.last_prompt.items()}
         self.last_ids, self.last_prompt = ids, prefill(self.model, self.cache, ids, prefix)
-        return self.last_prompt
+        self.last_number = self.cache.add(self.last_prompt)
+        return self.last_number
 
     def refill(self, jobs: Iterator[Job]) -> None:
         """Start the next attempts in the free slots; if none are left, drop the free slots once they are at least half of all slots."""
         for index, slot in enumerate(self.state.slots):
             if slot is None and (job := next(jobs, None)) is not None:
-                request, prompt, prefilled = job
-                if not prefilled:
-                    prefilled.update(self.prefill(prompt.ids_P))
-                self.cache.fill(index, prefilled)
+                request, prompt = job
+                self.cache.begin(index, self.stored(prompt.ids_P))
                 self.tokens_B[index] = prompt.ids_P[-1]
                 self.state.begin(index, request)
         busy = self.state.busy
@@ -123,6 +126,9 @@ class Decoder:
 
     def step(self) -> list[Attempt]:
         """Decode one token per slot and return the attempts that ended."""
-        self.cache.length_B.masked_fill_(self.state.free_B, 0)  # free slots overwrite their first token
-        self.tokens_B, ended = self.state.take(decode_step(self.model, self.cache, self.tokens_B))
+        product_BV = self.head.product(decode_step(self.model, self.cache, self.tokens_B))
+        self.tokens_B, ended = self.state.take(product_BV, self.head.finished)
+        for index, slot in enumerate(self.state.slots):
+            if slot is None:
+                self.cache.end(index)
         return ended

@@ -3,6 +3,7 @@
 Legend: B slots of the batch, one attempt each, V vocabulary, N most likely tokens in which the nucleus is searched.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -19,6 +20,8 @@ __all__ = ["DecodeState", "sample_tokens"]
 
 NUCLEUS = 128
 """Number of most likely tokens in which the nucleus is searched."""
+ROWS = 16
+"""Slots whose next-token distributions are computed together on a CPU, so that they stay in its cache."""
 
 
 def sample_tokens(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, top_p: float) -> Tensor:
@@ -99,14 +102,25 @@ class DecodeState:
         """Start an attempt in a slot."""
         self.slots[index] = Slot(request.task, Random(request.seed))
 
-    def take(self, logits_BV: Tensor) -> tuple[Tensor, list[Attempt]]:
-        """Sample a token per slot from float32 logits; return the tokens [B] and the attempts that ended. The slots of these become free."""
+    def draw(self, logits_NV: Tensor, uniform_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return sampled tokens [N], and their log-probability and the entropy at temperature 1, nats, from float32 logits."""
+        logp_NV = logits_NV.log_softmax(-1)
+        entropy_N = -(logits_NV.softmax(-1) * logp_NV).sum(-1)
+        tokens_N = sample_tokens(logits_NV, uniform_N, temperature=self.config.temperature, top_p=self.config.top_p)
+        return tokens_N, logp_NV.gather(-1, tokens_N[:, None])[:, 0], entropy_N
+
+    def take(self, scores_BV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float) -> tuple[Tensor, list[Attempt]]:
+        """Sample a token per slot; return the tokens [B] and the attempts that ended, whose slots become free.
+
+        ``logits`` returns the float32 logits [N, V] of some rows of ``scores_BV``.
+        """
         noise = [0.0 if slot is None else slot.noise.getrandbits(24) / 2**24 for slot in self.slots]  # float32 holds 24 bits
-        uniform_B = torch.tensor(noise, device=logits_BV.device)
-        tokens_B = sample_tokens(logits_BV, uniform_B, temperature=self.config.temperature, top_p=self.config.top_p)
-        logp_BV = logits_BV.log_softmax(-1)
-        entropy = torch.einsum("bv,bv->b", logits_BV.softmax(-1), logp_BV).neg().tolist()
-        chosen = logp_BV.gather(-1, tokens_B[:, None])[:, 0].tolist()
+        uniform_B = torch.tensor(noise, device=scores_BV.device)
+        rows = ROWS if scores_BV.device.type == "cpu" else len(noise)
+        parts = zip(scores_BV.split(rows), uniform_B.split(rows), strict=True)
+        drawn = [self.draw(logits(scores_NV), uniform_N) for scores_NV, uniform_N in parts]
+        tokens_B, logp_B, entropy_B = (torch.cat(column) for column in zip(*drawn, strict=True))
+        chosen, entropy = logp_B.tolist(), entropy_B.tolist()
         ended: list[Attempt] = []
         for index, (token, stops) in enumerate(zip(tokens_B.tolist(), self.stops_V[tokens_B].tolist(), strict=True)):
             slot = self.slots[index]

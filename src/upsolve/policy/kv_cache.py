@@ -1,0 +1,181 @@
+"""The key-value cache of batched decoding: one row per prompt, which all attempts at a task share, and one row per attempt.
+
+Decoding reads the whole cache for every token, so that memory limits its speed. A prompt is therefore stored and read once for all its attempts.
+
+Legend: B slots, T prompts, S largest number of slots of a prompt, H key-value heads, R query heads per key-value head, P prompt tokens,
+L sampled tokens, E = P + L keys, D head size.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["BatchedCache", "PromptKV", "Step"]
+
+PromptKV = dict[int, tuple[Tensor, Tensor]]
+"""Keys and values [1, H, P, D] of a prompt by layer."""
+FREE = -1
+"""Prompt of a slot that is free."""
+GROWTH = 64
+"""Rows of the cache grow by a multiple of this many tokens. They are read as a whole: oneDNN copies parts of them before each product."""
+NOWHERE = 2**40
+"""Position of keys that no token sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the attention of one decoding step needs to know."""
+
+    shape: tuple[int, int]
+    """T and S."""
+    slot_TS: Tensor
+    """int64 [T * S]: slots of each prompt; the padding is slot 0."""
+    place_B: Tensor
+    """int64 [B]: index of each slot in ``slot_TS``; 0 for a free slot."""
+    sampled_B: Tensor
+    """int64 [B]: number of sampled tokens before the new one."""
+    position_B: Tensor
+    """int64 [B]: position of the new token."""
+    key_position_BE: Tensor
+    """int64 [B, E]: position of each key; keys after the new token are not visible."""
+    bias_BE: Tensor
+    """[B, E], in the dtype of the keys: 0 where the key is visible, else -inf."""
+    tokens: tuple[int, int]
+    """P and L."""
+
+    def by_prompt(self, slots: Tensor) -> Tensor:
+        """Return [B, H, R, X] as [T, H, S * R, X]."""
+        return slots.index_select(0, self.slot_TS).unflatten(0, self.shape).transpose(1, 2).flatten(2, 3)
+
+    def by_slot(self, prompts: Tensor) -> Tensor:
+        """Return [T, H, S * R, X] as [B, H, R, X]."""
+        apart = prompts.unflatten(2, (self.shape[1], -1))
+        return apart.transpose(1, 2).flatten(0, 1).index_select(0, self.place_B)
+
+
+class BatchedCache:
+    """Keys and values by layer, updated in place. Each slot decodes one attempt, after its prompt and with its own length.
+
+    Decoding reads the whole cache for every token, and the memory's speed limits it: prompts are stored and read once for all their attempts.
+    """
+
+    def __init__(self, slots: int, device: torch.device) -> None:
+        self.device = device
+        self.prompts: PromptKV = {}
+        """[T, H, P, D] by layer."""
+        self.sampled: PromptKV = {}
+        """[B, H, L, D] by layer."""
+        self.prompt_tokens: list[int] = []
+        """Number of tokens of each prompt, T."""
+        self.prompt_of = [FREE] * slots
+        """Prompt of each slot, B."""
+        self.sampled_tokens = [0] * slots
+        """Number of sampled tokens of each slot that are stored, B."""
+        self.prefilled: PromptKV | None = None
+        """The prompt that is prefilled at the moment."""
+        self.step: Step | None = None
+        """The decoding step that is computed at the moment."""
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: object) -> tuple[Tensor, Tensor]:
+        """Store the keys and values of one layer and return those of all sampled tokens; the model calls this as ``Cache.update``."""
+        if self.step is None:
+            assert self.prefilled is not None
+            if before := self.prefilled.get(layer):
+                key, value = (torch.cat(parts, dim=2) for parts in zip(before, (key, value), strict=True))
+            self.prefilled[layer] = (key, value)
+            return key, value
+        slots, (keys, values) = torch.arange(len(key), device=self.device), self.sampled[layer]
+        keys[slots, :, self.step.sampled_B] = key[:, :, 0]
+        values[slots, :, self.step.sampled_B] = value[:, :, 0]
+        return keys, values
+
+    def prompts_at(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values [T, H, P, D] of the prompts, in a decoding step."""
+        assert self.step is not None
+        keys, values = self.prompts[layer]
+        return keys[: self.step.shape[0]], values[: self.step.shape[0]]
+
+    def add(self, prompt: PromptKV) -> int:
+        """Store a prefilled prompt, in place of one that no slot uses if there is one, and return its number."""
+        number = next(n for n in range(len(self.prompt_tokens) + 1) if n not in self.prompt_of)
+        tokens = next(iter(prompt.values()))[0].shape[2]
+        self.prompt_tokens[number : number + 1] = [tokens]
+        for layer, (key, value) in prompt.items():
+            keys, values = self.prompts.get(layer) or (key[:0], value[:0])
+            self.prompts[layer] = (grown(keys, number + 1, tokens), grown(values, number + 1, tokens))
+            for stored, new in zip(self.prompts[layer], (key, value), strict=True):
+                stored[number, :, :tokens] = new[0]
+            if layer not in self.sampled:
+                self.sampled[layer] = (
+                    grown(key[:0, :, :0], len(self.prompt_of), 0),
+                    grown(value[:0, :, :0], len(self.prompt_of), 0),
+                )
+        return number
+
+    def begin(self, slot: int, prompt: int) -> None:
+        """Start an attempt after a stored prompt in a slot."""
+        self.prompt_of[slot], self.sampled_tokens[slot] = prompt, 0
+
+    def end(self, slot: int) -> None:
+        """Free a slot."""
+        self.begin(slot, FREE)
+
+    def keep(self, slots: list[int]) -> None:
+        """Keep the slots with these indices and their prompts, and drop the others."""
+        used = sorted({self.prompt_of[slot] for slot in slots})
+        kept, prompts = (torch.tensor(index, device=self.device) for index in (slots, used))
+        self.sampled = {layer: (keys[kept], values[kept]) for layer, (keys, values) in self.sampled.items()}
+        self.prompts = {layer: (keys[prompts], values[prompts]) for layer, (keys, values) in self.prompts.items()}
+        self.prompt_tokens = [self.prompt_tokens[number] for number in used]
+        self.prompt_of = [used.index(self.prompt_of[slot]) for slot in slots]
+        self.sampled_tokens = [self.sampled_tokens[slot] for slot in slots]
+
+    @contextmanager
+    def decoding(self) -> Generator[Step]:
+        """Make room for one more token of every slot; within the context the model decodes it."""
+        for layer, (keys, values) in self.sampled.items():
+            tokens = max(self.sampled_tokens) + 1
+            self.sampled[layer] = (grown(keys, len(keys), tokens), grown(values, len(values), tokens))
+        self.step = self.next_step()
+        yield self.step
+        self.step = None
+        self.sampled_tokens = [n + (prompt != FREE) for n, prompt in zip(self.sampled_tokens, self.prompt_of, strict=True)]
+
+    def next_step(self) -> Step:
+        """Return the next step."""
+        prompt_B, sampled_B, prompt_T = (
+            np.array(numbers) for numbers in (self.prompt_of, self.sampled_tokens, self.prompt_tokens)
+        )
+        busy = np.flatnonzero(prompt_B != FREE)
+        busy = busy[np.argsort(prompt_B[busy], kind="stable")]
+        count_T = np.bincount(prompt_B[busy], minlength=len(prompt_T))
+        most = int(count_T.max())
+        first_T = np.cumsum(count_T) - count_T
+        place = prompt_B[busy] * most + np.arange(len(busy)) - first_T[prompt_B[busy]]
+        slot_TS, place_B = np.zeros(len(prompt_T) * most, np.int64), np.zeros(len(prompt_B), np.int64)
+        slot_TS[place], place_B[busy] = busy, place
+        prompts, sampled = (next(iter(stored.values()))[0] for stored in (self.prompts, self.sampled))
+        tokens, length_B1 = (prompts.shape[2], sampled.shape[2]), prompt_T[prompt_B][:, None]
+        in_prompt, after = np.arange(tokens[0])[None], np.arange(tokens[1])[None]
+        keys_BE = np.concatenate([np.where(in_prompt < length_B1, in_prompt, NOWHERE), length_B1 + after], 1)
+        position_B = length_B1[:, 0] + sampled_B
+        arrays = (slot_TS, place_B, sampled_B, position_B, keys_BE)
+        slots, places, before, positions, key_positions = (torch.from_numpy(array).to(self.device) for array in arrays)
+        hidden = key_positions > positions[:, None]
+        bias = torch.zeros(hidden.shape, dtype=sampled.dtype, device=self.device).masked_fill(hidden, -torch.inf)
+        return Step((len(prompt_T), most), slots, places, before, positions, key_positions, bias, tokens)
+
+
+def grown(stored: Tensor, rows: int, tokens: int) -> Tensor:
+    """Return keys or values [N, H, L, D] with at least these numbers of rows and tokens: unchanged, or copied to more memory than needed."""
+    if len(stored) >= rows and stored.shape[2] >= tokens:
+        return stored
+    rows = len(stored) if len(stored) >= rows else max(rows, 2 * len(stored))
+    tokens = max(stored.shape[2], -(-tokens // GROWTH) * GROWTH)
+    larger = stored.new_zeros(rows, stored.shape[1], tokens, stored.shape[3])
+    larger[: len(stored), :, : stored.shape[2]] = stored
+    return larger
