@@ -13,7 +13,11 @@
         `-- CollapseError       the policy collapsed: names the monitor, the step and the last good checkpoint
 
 A wrong argument of a library function is a plain ValueError.
+
+A message has one to three lines; it names the file or key that is wrong, and what to do. ``one_line`` and ``several`` fold longer ones.
 """
+
+from collections.abc import Sequence
 
 __all__ = [
     "ArchiveError",
@@ -27,7 +31,13 @@ __all__ = [
     "SourceError",
     "TrainingError",
     "UpsolveError",
+    "one_line",
+    "several",
 ]
+
+
+SHOWN = 2
+"""Largest number of problems that one message names."""
 
 
 class UpsolveError(Exception):
@@ -76,3 +86,17 @@ class CollapseError(TrainingError):
     def __init__(self, message: str, *, ahead: bool = False) -> None:
         super().__init__(message)
         self.ahead = ahead
+
+
+def one_line(error: object) -> str:
+    """Return the message of an error in one line; of an error of YAML, its line, column and problem."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is not None and problem:
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    return " ".join(str(error).split())
+
+
+def several(problems: Sequence[str]) -> str:
+    """Return a line for each of the first ``SHOWN`` problems, and how many more there are: three lines at most."""
+    more = len(problems) - SHOWN
+    return "\n".join([*problems[:SHOWN], *([f"and {more} more; correct these first"] if more > 0 else [])])

@@ -13,7 +13,7 @@ import torch
 
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import split_archive
-from upsolve.archive.store import Archive, open_archive
+from upsolve.archive.store import Archive, open_filled
 from upsolve.config import EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig, recipe_yaml
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
@@ -109,7 +109,7 @@ def run_recipe(
     report = progress if progress and processes.is_main else no_progress
     processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
     online, labels = recipe.source.rounds > 0, recipe.select.reads_labels
-    split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=online, labels=labels)
+    split = split_archive(open_filled(recipe.data.archive), recipe.data, untried=online, labels=labels)
     check_run(recipe, split.groups["train"])
     tasks = held_out(split, recipe.data.archive, recipe.evaluate, recipe.data)
     sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)

@@ -183,7 +183,7 @@ def test_rollouts_of_verl(tmp_path):
     extra = json.loads(archive.attempts()[0].extra)
     rest = {"gts": "f(1) == 2", "step": 9, "acc": True}
     assert extra == {"score": 1.0, **rest, "prompt": "user\nDouble x.\nassistant\n"}
-    assert [row.reason for row in report.reasons] == ["KeyError: 'input'", "the score 'high' is not a number"]
+    assert [row.reason for row in report.reasons] == ["no field 'input'", "the score 'high' is not a number"]
 
 
 def test_samples_of_openrlhf(tmp_path):

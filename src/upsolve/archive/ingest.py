@@ -64,13 +64,14 @@ class IngestReport:
         lines = [
             f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} set aside"
         ]
-        lines += [f"  {row.file}, line {row.line}: {row.reason}" for row in self.reasons]
-        lines += [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
-        lines += [f"{count} {what}" for what, count in self.orphans.items() if count]
-        if self.too_many:
-            lines.append(
-                "too many were set aside: fix the file and import it again (it replaces this import), or raise --max-rejected"
-            )
+        reasons = [f"  {row.file}, line {row.line}: {row.reason}" for row in self.reasons]
+        orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
+        where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
+        if not self.too_many:
+            return "\n".join([*lines, *reasons, *where, *orphans])
+        other = "" if stored else ", name another source (`upsolve ingest --sources`)"
+        fix = f"too many were set aside: fix the file and import it again (it replaces this import){other}, or raise --max-rejected"
+        lines += [*reasons[:1], "; ".join([fix, *where, *orphans])]
         return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from upsolve.errors import SourceError
+from upsolve.errors import SourceError, one_line
 from upsolve.plugins import load
 from upsolve.records import KINDS, are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
@@ -112,8 +112,14 @@ def build_row(
     try:
         return list(build(row))
     except ODD as error:
-        name = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        return [BadRow(str(file), number, f"{name}{error}", str(row)[:500])]
+        return [BadRow(str(file), number, reason_of(error), str(row)[:500])]
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a row could not be read, in one line."""
+    if isinstance(error, KeyError):
+        return f"no field {error}"
+    return one_line(error if type(error) is ValueError else f"{type(error).__name__}: {error}")
 
 
 def checked_row(record: Row) -> Row:

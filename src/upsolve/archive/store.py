@@ -26,12 +26,12 @@ from upsolve.archive.parts import is_merged, read_part, write_records
 from upsolve.archive.places import fresh, locked, place_of
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
 from upsolve.archive.shipped import SHIPPED, refuse_shipped
-from upsolve.errors import ArchiveError, SchemaError
+from upsolve.errors import ArchiveError, SchemaError, one_line
 from upsolve.files import is_remote, write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Status, Task, Verdict, content_id
 
-__all__ = ["Appended", "Archive", "create_archive", "open_archive"]
+__all__ = ["Appended", "Archive", "create_archive", "open_archive", "open_filled"]
 
 META = "archive.json"
 KINDS = {"tasks": Task, "attempts": Attempt, "verdicts": Verdict}
@@ -79,7 +79,7 @@ class Archive:
         try:
             data: dict[str, Any] = json.loads(fresh(file).read_text(encoding="utf-8"))
             version = data["schema"]
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise ArchiveError(f"{self.path}: not an archive ({META} is missing); create one with `upsolve ingest`") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{file}: damaged: {error}") from error
@@ -240,7 +240,7 @@ class Archive:
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.Error as error:
-                raise ArchiveError(f"query: {error}") from error
+                raise ArchiveError(f"query: {one_line(error)}") from error
 
     def ingested(self) -> list[str]:
         """Return the ids of the finished imports."""
@@ -285,3 +285,11 @@ def create_archive(path: str | Path) -> Archive:
 def open_archive(name: str | Path) -> Archive:
     """Open an archive of the package by its name in ``SHIPPED``, or the archive in a folder or at a URL."""
     return Archive(SHIPPED.get(str(name), name))
+
+
+def open_filled(name: str | Path) -> Archive:
+    """Open an archive as ``open_archive`` does; ArchiveError for one without tasks."""
+    archive = open_archive(name)
+    if not archive.parts("tasks"):
+        raise ArchiveError(f"{name}: the archive holds no tasks; import some with `upsolve ingest`")
+    return archive

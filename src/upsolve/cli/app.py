@@ -1,12 +1,16 @@
 """Shared by all commands: the application, the types of options, the printing of tables."""
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from upsolve import __version__
+from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +34,39 @@ __all__ = [
     "show_results",
 ]
 
+USAGE: Any = typer.BadParameter.__mro__[1]
+"""The class of all errors in the words of a command; typer exports this subclass alone."""
+
+
+class Commands(TyperGroup):
+    """The application, whose errors in the words of a command are ``ConfigError``: one line, as any other error."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the options before the command."""
+        with usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the words of the command, and run it."""
+        with usage_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def usage_errors() -> Generator[None, None, None]:
+    """Turn an error in the words of a command into a ``ConfigError``; a command without words still prints its help."""
+    try:
+        yield
+    except USAGE as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        command = error.ctx.command_path if error.ctx else "upsolve"
+        said = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+        raise ConfigError(f"{said}; `{command} -h` lists arguments and options") from error
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Post-train code models on attempts that have already been judged.",

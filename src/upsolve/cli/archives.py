@@ -227,6 +227,8 @@ def query(
     archive: ArchivePath, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]
 ) -> None:
     """Query an archive in SQL."""
+    if not sql.strip():
+        raise typer.BadParameter("SQL: empty; such as 'select * from tasks limit 5'")
     from upsolve.archive.store import open_archive
     from upsolve.report.tables import Table
 

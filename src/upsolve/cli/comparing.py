@@ -51,8 +51,9 @@ def compare(
         if as_json:
             print_json(compared(results))
             return
+        worth = worth_table(results)
         show(runs_table(results))
-        show(worth_table(results))
+        show(worth)
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
 

@@ -115,7 +115,7 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
 @app.command()
 def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Try only one attack of each group.")] = False,
-    workers: Annotated[int, typer.Option(help="Number of attempts judged in parallel; 0: one per core.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Number of attempts judged in parallel; 0: one per core.")] = 0,
     executor: Annotated[
         str, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
     ] = "local",
@@ -125,9 +125,12 @@ def doctor(
     """Check the layers of the sandbox and try all attacks; the exit code is 1 if a required layer is missing or an attack succeeds."""
     from upsolve.verify.doctor import Check, checks
 
+    try:
+        settings = JudgeSettings(workers=workers, executor=executor, isolation=isolation)
+    except ValueError as error:
+        raise ConfigError(f"doctor: {error}") from error
     done, group = list[Check](), ""
     with bars() as progress:
-        settings = JudgeSettings(workers=workers, executor=executor, isolation=isolation)
         for check in checks(settings, quick=quick, progress=lambda tried, total: progress("attacks", tried, total)):
             done.append(check)
             if check.group != group and not as_json:

@@ -34,13 +34,13 @@ COMMANDS = (training, comparing, judging, archives, viewing, cleaning, memory, p
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""
 STOPPED = "stopped; finished work is kept, and the same command resumes"
-USER_ERRORS = frozenset(
-    {
-        *(errno.EACCES, errno.EDQUOT, errno.EISDIR, errno.ENAMETOOLONG),
-        *(errno.ENOENT, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS),
-    }
-)
-"""File system errors that the user can fix, printed without a traceback: a full disk, a folder in place of a file, missing rights."""
+RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
+USER_ERRORS = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), RIGHTS),
+    **dict.fromkeys((errno.EDQUOT, errno.ENOSPC), ROOM),
+    **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR), OTHER),
+}
+"""File system errors that the user can fix, printed without a traceback, and how: a full disk, a folder in place of a file, missing rights."""
 
 
 @app.command()
@@ -69,7 +69,7 @@ def main() -> None:
         if error.errno not in USER_ERRORS:
             raise
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-        fail(f"{names or 'cannot write'}: {os.strerror(error.errno)}")
+        fail(f"{names or 'cannot write'}: {os.strerror(error.errno)}; {USER_ERRORS[error.errno]}")
 
 
 def share_cores() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from upsolve.cli.app import app
+from upsolve.errors import ConfigError
 
 __all__ = ["export", "push"]
 
@@ -34,6 +35,8 @@ def push(
     """Push a model or an archive with its card to the Hugging Face Hub."""
     from upsolve.adapters.hub import plan_upload, upload
 
+    if not all(repo.partition("/")):
+        raise ConfigError(f"{repo}: a repository of the Hub is owner/name, such as me/{repo.strip('/')}")
     planned = plan_upload(path, repo)
     for name, file in planned.files.items():
         typer.echo(f"{file.stat().st_size:>14,}  {name}")

@@ -16,7 +16,7 @@ __all__ = ["Host", "Port", "Serve", "TokenFile", "start"]
 
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the judge over HTTP instead of judging an archive.")]
 Host = Annotated[str, typer.Option(help="--serve: address to listen on; an address other than localhost needs a token.")]
-Port = Annotated[int, typer.Option(help="--serve: port to listen on; 0: any free port.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="--serve: port to listen on; 0: any free port.")]
 TokenFile = Annotated[
     Path | None, typer.Option(help="--serve: file with the token that requests must send; default: $UPSOLVE_TOKEN.")
 ]

@@ -21,11 +21,11 @@ def init(
     """Write a commented recipe for an archive and a model, and print the commands that come next."""
     if out.exists() and not force:
         raise ConfigError(f"{out}: exists; choose another file with --out, or replace it with --force")
-    from upsolve.archive.store import open_archive
+    from upsolve.archive.store import open_filled
     from upsolve.config import load_recipe
     from upsolve.plan.starting import counts, first_recipe, look_at
 
-    found = look_at(open_archive(archive))
+    found = look_at(open_filled(archive))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(first_recipe(out.stem, archive, model, found), encoding="utf-8")
     load_recipe(str(out))

@@ -78,11 +78,11 @@ def train(
     """Train a policy on an archive. Rerun the same command to resume."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
-    from upsolve.archive.store import open_archive
+    from upsolve.archive.store import open_filled
     from upsolve.train.loop import train as train_policy
 
     online, labels = loaded.source.rounds > 0, loaded.select.reads_labels
-    split = split_archive(open_archive(loaded.data.archive), loaded.data, untried=online, labels=labels)
+    split = split_archive(open_filled(loaded.data.archive), loaded.data, untried=online, labels=labels)
     with bars() as progress:
         trained = train_policy(
             loaded,
@@ -117,7 +117,7 @@ def sample(
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.shipped import SHIPPED
-    from upsolve.archive.store import open_archive
+    from upsolve.archive.store import open_filled
     from upsolve.policy.collect import sample_attempts, sample_hinted
 
     name = loaded.data.archive
@@ -125,7 +125,7 @@ def sample(
         raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name another with --archive FOLDER")
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
-        added = sample_some(open_archive(name), loaded.sample, model=loaded.model, progress=progress)
+        added = sample_some(open_filled(name), loaded.sample, model=loaded.model, progress=progress)
     typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")
 
 
@@ -142,11 +142,11 @@ def evaluate(
     """Evaluate a model at several temperatures on the held-out tasks of an archive. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
-    from upsolve.archive.store import open_archive
+    from upsolve.archive.store import open_filled
     from upsolve.evaluate.benchmarks import held_out, sweep_model
     from upsolve.evaluate.runs import save_sweep
 
-    split = split_archive(open_archive(loaded.data.archive), loaded.data)
+    split = split_archive(open_filled(loaded.data.archive), loaded.data)
     out.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
         sweep = sweep_model(

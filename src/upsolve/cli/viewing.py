@@ -24,7 +24,7 @@ def view(
         Path | None,
         typer.Option("--static", help="Write one self-contained HTML page here instead of serving.", metavar="OUT.html"),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0: any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1; 0: any free port.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     archive: Annotated[str, typer.Option("--archive", "-a", help="RUN: where the archive of its attempts is now.")] = "",
     source: Annotated[str, typer.Option(help="LOG: the importer that reads it; default: the first that can.")] = "",

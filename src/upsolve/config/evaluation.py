@@ -23,7 +23,7 @@ class EvalConfig(Strict):
     """Most dev tasks on which the best temperatures are chosen; 0: all of the split."""
     dev_samples: int = Field(default=4, ge=1)
     """Samples per dev task at each temperature above 0; ``sample.samples`` is their number on the tasks that are measured."""
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4, 8)
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 4, 8), min_length=1)
     """The k of pass@k."""
     likelihood_tasks: int = Field(default=64, ge=0)
     """Most held-out tasks whose stored attempts that passed are scored for their log-probability (engine ``transformers``); 0: none."""

@@ -26,7 +26,7 @@ from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig
 from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
 
 __all__ = [
@@ -83,7 +83,7 @@ def check_recipe(recipe: Recipe) -> None:
         *evaluation_problems(recipe.data, recipe.evaluate),
     ]
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError(several(problems))
 
 
 def shipped() -> dict[str, Path]:
@@ -138,11 +138,13 @@ def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
         ConfigError: no such recipe, bad YAML, or recipes that are based on each other.
     """
     beside = above[-1].parent / path if above else Path(path)
-    file = beside if beside.is_file() else recipe_file(path)
     try:
+        file = beside if beside.is_file() else recipe_file(path)
         data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except ConfigError as error:
+        raise ConfigError(f"{above[-1]}: base: {error}" if above else str(error)) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
+        raise ConfigError(f"{path}: cannot be read as YAML: {one_line(error)}") from error
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: a recipe is a mapping of stages, not a {type(data).__name__}")
@@ -173,8 +175,8 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        lines = [f"  {problem_text(problem)}" for problem in error.errors()]
-        raise ConfigError(f"{path or 'recipe'}: {len(lines)} invalid\n" + "\n".join(lines)) from error
+        problems = [problem_text(problem) for problem in error.errors()]
+        raise ConfigError(f"{path or 'recipe'}: {several(problems)}") from error
     try:
         check_recipe(recipe)
     except ConfigError as error:
@@ -184,10 +186,13 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
 
 def problem_text(error: Any) -> str:
     """Return a pydantic error in one line: the key and the problem."""
-    path = [str(part) for part in error["loc"]]
-    key = ".".join(path)
+    path = [str(part) for part in error["loc"] if part != "[key]"]
+    key, value = ".".join(path), error["input"]
+    if error["type"] == "model_type":
+        return f"{key}: must be a mapping of keys, as in {key}: {{key: value}}, not {value!r}"
     if error["type"] != "extra_forbidden":
-        return f"{key}: {error['msg']}"
+        got = f", got {value!r}" if isinstance(value, str | int | float) and error["type"] != "value_error" else ""
+        return one_line(f"{key}: {error['msg'].removeprefix('Value error, ')}{got}")
     close = meant(Recipe, path)
     return f"{key}: no such key; " + (f"did you mean {close}?" if close else f"`upsolve explain {path[0]}` lists its keys")
 
@@ -200,13 +205,15 @@ def set_key(data: dict[str, Any], override: str) -> None:
     try:
         value: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"override {override!r}: the value cannot be read as YAML: {error}") from error
+        raise ConfigError(f"override {override!r}: the value cannot be read as YAML: {one_line(error)}") from error
     *stages, last = key.strip().split(".")
     for stage in stages:
         if data.get(stage) is None:
             data[stage] = {}
         if not isinstance(data[stage], dict):
-            raise ConfigError(f"override {override!r}: {stage} is not a stage")
+            raise ConfigError(
+                f"override {override!r}: {stage} is a key, not a stage, so it has no key of its own; leave out what follows it"
+            )
         data = data[stage]
     data[last] = merged(data.get(last), value, key.strip())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from upsolve.archive.split import Split
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, SampleConfig, VerifyConfig
+from upsolve.errors import ConfigError
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.evaluate.likelihood import heldout_likelihood
 from upsolve.evaluate.records import Evaluation
@@ -52,7 +53,7 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
         data: how to split further archives; None: as ``DataConfig()``.
 
     Raises:
-        ConfigError: a task set is not found, has no such split, or is too like the training tasks.
+        ConfigError: there is no task, or a task set is not found, has no such split, or is too like the training tasks.
     """
     dev, test = split.tasks["dev"], split.tasks[config.split]
     chosen = tuple(test[: config.tasks or None])
@@ -60,6 +61,11 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
     groups = split.groups[config.split]
     stored = groups if len(chosen) == len(test) else tuple(group for group in groups if group.task.task_id in names)
     others = task_sets(config, data or DataConfig(), [*split.tasks["train"], *split.tasks["dev"]])
+    if not chosen and not others:
+        sizes = ", ".join(f"{name} {len(tasks):,}" for name, tasks in split.tasks.items())
+        raise ConfigError(
+            f"{archive}: no task to measure on in evaluate.split: {config.split} ({sizes}); lower data.train or data.dev"
+        )
     return HeldOut(archive, config.split, tuple(dev[: config.dev_tasks or None]), chosen, stored, others)
 
 

@@ -43,20 +43,26 @@ def gains(run: RunResult) -> Mapping[str, float]:
     return {name: after[name] - before[name] for name in before if name in after}
 
 
+def check_shared(runs: Sequence[RunResult]) -> None:
+    """Raise ValueError for a run that shares no task with the first one."""
+    for run in runs[1:]:
+        if not gains(run).keys() & gains(runs[0]).keys():
+            raise ValueError(f"{runs[0].name} and {run.name} share no task; compare runs that were evaluated on the same tasks")
+
+
 def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
     """Compare the gain of every run with that of every control, over the tasks that have a gain in both.
 
     Raises:
         ValueError: two runs share no task.
     """
+    check_shared(runs)
     judged = [run for run in runs if run.verdicts == "as_judged"]
     controls = [run for run in runs if run.verdicts != "as_judged"]
     results: list[Worth] = []
     for method, control in product(judged, controls):
         method_gains, control_gains = gains(method), gains(control)
         shared = [name for name in method_gains if name in control_gains]
-        if not shared:
-            raise ValueError(f"{method.name} and {control.name} were measured on different tasks")
         paired = paired_difference(
             {name: control_gains[name] for name in shared}, {name: method_gains[name] for name in shared}
         )

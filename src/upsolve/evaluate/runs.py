@@ -36,7 +36,9 @@ def load_evaluation(path: str | Path) -> Evaluation:
     if (version := data.pop("version", None)) == SWEEP_VERSION:
         raise ArchiveError(f"{path}: evaluations at several temperatures; read it by load_sweep")
     if version != VERSION:
-        raise ArchiveError(f"{path}: not an evaluation of version {VERSION}, but {version}")
+        raise ArchiveError(
+            f"{path}: not an evaluation (version {version}, not {VERSION}); name a .json file that `upsolve eval` or `upsolve run` wrote"
+        )
     try:
         return evaluation_of(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -105,9 +107,13 @@ def read_json(path: str | Path, description: str) -> dict[str, Any]:
     try:
         data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ArchiveError(f"{path}: no such {description}") from error
+        raise ArchiveError(f"{path}: no such {description}; `upsolve eval` and `upsolve run` write them") from error
     except (OSError, ValueError) as error:
-        raise ArchiveError(f"{path}: not an {description}: {error}") from error
+        raise ArchiveError(
+            f"{path}: not an {description}: {error}; name a .json file that `upsolve eval` or `upsolve run` wrote"
+        ) from error
     if not isinstance(data, dict):
-        raise ArchiveError(f"{path}: not an {description}, but a {type(data).__name__}")
+        raise ArchiveError(
+            f"{path}: not an {description}, but a {type(data).__name__}; name a .json file that `upsolve eval` or `upsolve run` wrote"
+        )
     return data

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upsolve.archive.split import Split
-from upsolve.archive.store import open_archive
+from upsolve.archive.store import open_filled
 from upsolve.config import Recipe
 from upsolve.plan.advice import advice_of
 from upsolve.plan.findings import Plan
@@ -41,7 +41,7 @@ def plan_archive(
         ArchiveError: the archive cannot be read.
         ModelError: the model cannot be loaded.
     """
-    split = quiet_split(open_archive(recipe.data.archive), recipe.data)
+    split = quiet_split(open_filled(recipe.data.archive), recipe.data)
     plan = Plan(
         archive=recipe.data.archive,
         model="",

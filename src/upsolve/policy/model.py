@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from upsolve.config import ModelConfig, PromptConfig
-from upsolve.errors import ModelError
+from upsolve.errors import ModelError, one_line
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.prompt import PLAIN
@@ -57,7 +57,7 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
             return merged_adapters(where, dtype, offline=offline).to(device)
         model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, local_files_only=location.local)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"model {name}: cannot be loaded: {error}") from error
+        raise ModelError(f"model {name}: cannot be loaded: {one_line(error)}") from error
     model.name_or_path = name
     return model.to(device)
 
@@ -103,7 +103,7 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False, style
     try:
         return Codec(AutoTokenizer.from_pretrained(where, local_files_only=location.local), answers=answers, style=style)
     except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"tokenizer of {name}: cannot be loaded: {error}") from error
+        raise ModelError(f"tokenizer of {name}: cannot be loaded: {one_line(error)}") from error
 
 
 def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:

@@ -143,7 +143,8 @@ def check_rewards(groups: Iterable[Group], config: RewardConfig, baselines: Mapp
         left_out += scored.left_out
     if left_out:
         reasons = "; ".join(f"{reason}: {count} attempts" for reason, count in left_out.most_common(3))
-        raise ConfigError(f"reward: no passed attempt of the archive has a reward. {reasons}")
+        fix = "; judge them first: `upsolve verify ARCHIVE`" if "not judged" in left_out else ""
+        raise ConfigError(f"reward: no passed attempt of the archive has a reward. {reasons}{fix}")
 
 
 def flags_of(judged: Judged, config: RewardConfig) -> tuple[str, ...]:

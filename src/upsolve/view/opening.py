@@ -10,9 +10,10 @@ from typing import Any
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.shipped import SHIPPED
-from upsolve.archive.store import Archive, open_archive
+from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
+from upsolve.plugins import names
 from upsolve.types import Attempt, Task
 from upsolve.view.answers import Answers
 from upsolve.view.scores import RunScores
@@ -43,7 +44,7 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
         raise ArchiveError(f"{path}: no such file or folder; name an archive, the folder of a run, or a log")
     if (folder / "archive.json").is_file():
         refuse_options("an archive", archive=archive, source=source, logps=logps)
-        return Answers(open_archive(path), title=f"archive {path}")
+        return Answers(open_filled(path), title=f"archive {path}")
     if run := run_in(folder):
         refuse_options("a run", source=source)
         return open_run(run, archive, logps=logps)
@@ -118,6 +119,8 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
     Raises:
         ArchiveError: no importer can read it; names what each said.
     """
+    if source and source not in names("source") and ":" not in source:
+        raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
     for name in (source,) if source else LOGS:
         folder = Path(mkdtemp(prefix="upsolve-view-"))

@@ -7,6 +7,7 @@ in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_i
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
 from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files, json_lines, parquet_rows
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
-from upsolve.errors import SourceError
+from upsolve.errors import SourceError, one_line
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
 
@@ -161,6 +162,13 @@ def read(path: Path, *, name: str = "", imports: Imports = Imports.NONE, **colum
         words = {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
     except ValueError as error:
         raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
+    known, found = set(mapped.values()), header(path)
+    if missing := [f"{key}={column}" for key, column in named.items() if found and column not in found]:
+        raise SourceError(f"{path}: no column for {missing[0]} of {file or 'the options'}; its columns are {', '.join(found)}")
+    if found and not known & {*found} & {mapped["prompt"], mapped["task_id"]}:
+        raise SourceError(
+            f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {', '.join(found)}"
+        )
     reader = Reader(mapped, name or path.name.partition(".")[0], words)
     yield from prepared(build_each(path, rows(path), reader.records), imports)
 
@@ -178,9 +186,9 @@ def read_map(file: Path) -> dict[str, Any]:
     try:
         plan = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise SourceError(f"{file}: cannot be read as YAML: {error}") from error
+        raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
     if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):
-        raise SourceError(f"{file}: a map has two tables, `columns` and `statuses`")
+        raise SourceError(f"{file}: a map has two tables, `columns` (field: column) and `statuses` (word: status)")
     if unknown := {*plan} - {"columns", "statuses"} | {*plan.get("columns", {})} - {*FIELDS}:
         raise SourceError(f"{file}: unknown {', '.join(sorted(map(str, unknown)))}; columns can be {', '.join(FIELDS)}")
     return plan
@@ -193,13 +201,29 @@ def rows(path: Path) -> Iterable[tuple[int, dict[str, Any] | BadRow]]:
     return csv_rows(path, SUFFIXES[path.suffix]) if path.suffix in SUFFIXES else json_lines(path)
 
 
+def header(path: Path) -> list[str]:
+    """Return the columns of a file that has the same ones in every row; none of JSON lines, and of a file that cannot be read."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with suppress(OSError, ValueError):  # the reader of rows says what is wrong
+            return list(pq.read_schema(path).names)
+    if path.suffix in SUFFIXES:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text, suppress(csv.Error):
+            return next(csv.reader(text, delimiter=SUFFIXES[path.suffix]), [])
+    return []
+
+
 def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a CSV file; one that is not UTF-8 is a ``BadRow``."""
+    """Yield the rows of a CSV file; one that is not UTF-8, or with too many or too few cells, is a ``BadRow``."""
     csv.field_size_limit(2**27)
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             table = csv.DictReader(text, delimiter=delimiter)
             for row in table:
+                if None in row or None in row.values():
+                    yield table.line_num, BadRow(str(path), table.line_num, cells_of(row), ascii(row)[:500])
+                    continue
                 try:
                     "".join(map(str, row.values())).encode()
                     yield table.line_num, row
@@ -207,6 +231,13 @@ def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any] |
                     yield table.line_num, BadRow(str(path), table.line_num, "not UTF-8", ascii(row)[:500])
     except (OSError, csv.Error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def cells_of(row: Mapping[Any, Any]) -> str:
+    """Return why a row has not as many cells as the header."""
+    columns = [name for name in row if name is not None]
+    cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
+    return f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a comma not in quotes?"
 
 
 SOURCE = Source(

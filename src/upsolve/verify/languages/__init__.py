@@ -29,7 +29,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, one_line
 from upsolve.types import content_id
 from upsolve.verify.sandbox.packages import missing_packages
 
@@ -138,7 +138,7 @@ def read(file: Path) -> Language:
     try:
         return read_text(file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read as YAML: {error}") from error
+        raise ConfigError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
 
 
 def read_text(text: str, where: str) -> Language:
@@ -152,7 +152,7 @@ def read_text(text: str, where: str) -> Language:
     try:
         data: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: cannot be read as YAML: {error}") from error
+        raise ConfigError(f"{where}: cannot be read as YAML: {one_line(error)}") from error
     data = data if isinstance(data, dict) else {}
     if "headers" in data:
         raise ConfigError(f"{where}: headers: is now `prepare`, a script that makes them (docs/languages.md)")

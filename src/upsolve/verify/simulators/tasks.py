@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upsolve.errors import SourceError
+from upsolve.errors import SourceError, one_line
 from upsolve.types import Task, TestCase, TestKind
 from upsolve.verify.simulators.domain import ENTRY_POINT, Domain, domain_of
 from upsolve.verify.simulators.plan import parsed
@@ -96,7 +96,7 @@ def rows(file: Path) -> list[Any]:
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise SourceError(f"{file}: cannot be read as YAML: {error}") from error
+        raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
     if not isinstance(data, list):
         raise SourceError(f"{file}: must be a list of tasks (docs/simulators.md); got a {type(data).__name__}")
     return data
