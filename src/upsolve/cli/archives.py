@@ -51,7 +51,7 @@ def ingest(
     ] = "local",
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
 ) -> None:
-    """Import tasks, attempts and recorded verdicts. One that was stopped goes on where it was, and nothing is stored twice."""
+    """Import tasks, attempts and recorded verdicts. Repeat the command to resume an interrupted import; nothing is stored twice."""
     if sources:
         list_records("source", "path")
         return

@@ -1,13 +1,12 @@
 """``upsolve archive doctor``: what is wrong with an archive, and a new archive without it."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, show
+from upsolve.cli.app import ArchivePath, AsJson, print_json, show
 from upsolve.cli.archives import archive_app
 from upsolve.cli.progress import bars
 
@@ -36,7 +35,7 @@ def doctor(
         ),
     ] = None,
     fix: Annotated[Path | None, typer.Option(help="New folder for an archive without what was found.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the checks with their options.")] = False,
 ) -> None:
     """Find what makes an archive worse for training: contradicting labels, near duplicates, secrets, leaked benchmarks, ..."""
@@ -57,7 +56,7 @@ def doctor(
     cleaned = write_cleaned(store, done, fix) if fix else None
     if as_json:
         rows = [{**asdict(row), "found": row.found, "share": row.share} for row in done.found]
-        typer.echo(json.dumps({"archive": archive, "found": rows, "cleaned": asdict(cleaned) if cleaned else None}, indent=1))
+        print_json({"archive": archive, "found": rows, "cleaned": asdict(cleaned) if cleaned else None})
         return
     show_found(archive, done.found)
     if cleaned:

@@ -1,4 +1,4 @@
-"""The prompt of a model: what stands before the task."""
+"""The prompt of a model: system message and solved examples."""
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ class Shot(Strict):
 
 
 class PromptConfig(Strict):
-    """What stands before the task in every prompt; by default nothing (docs/sampling.md)."""
+    """System message and solved examples that precede the task in every prompt; by default none (docs/sampling.md)."""
 
     system: str = ""
     """System message; for a model without a chat template the first paragraph of the text."""

@@ -87,7 +87,7 @@ def load_codec(name: str, *, offline: bool = False, answers: bool = False, style
         name: as for ``load_model``; for adapters without a tokenizer, the tokenizer of their base model is loaded.
         offline: do not ask the hub.
         answers: whether completions are whole answers (``ModelConfig.completion``).
-        style: what stands before the task in a prompt (``ModelConfig.prompt``).
+        style: system message and solved examples (``ModelConfig.prompt``).
 
     Raises:
         ModelError: the model has no tokenizer, or not a fast one, or its chat template does not take the prompt.

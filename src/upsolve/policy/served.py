@@ -56,7 +56,7 @@ class Server:
             server: address, form of the prompt, timeouts and retries.
             model: name of the model: author of the attempts and, unless ``server.model`` is set, the name sent to the server.
             codec: the model's tokenizer; None for ``chat``.
-            style: what stands before the task in the messages of ``chat``; otherwise the codec says it.
+            style: system message and solved examples, for ``chat``; other prompts are made by the codec.
 
         Raises:
             ConfigError: the environment variable that should hold the server's key is not set.

@@ -61,7 +61,7 @@ class Codec:
         Args:
             tokenizer: the tokenizer.
             answers: whether completions are whole answers instead of code (``model.completion``).
-            style: what stands before the task in a prompt (``model.prompt``).
+            style: system message and solved examples (``model.prompt``).
 
         Raises:
             ValueError: the tokenizer is not a fast one, so it has no character offsets.

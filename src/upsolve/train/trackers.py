@@ -34,7 +34,7 @@ class Tracker:
             own = {"id": content_id(str(folder.resolve())), "dir": str(folder), "settings": self.module.Settings(silent=True)}
         try:
             self.run: Any = self.module.init(project=project, name=run, config=config, resume="allow", **own)
-        except Exception as error:  # each has exceptions of its own
+        except Exception as error:  # the trackers have no common exception
             raise ConfigError(
                 f"monitor.trackers: {name} does not start ({type(error).__name__}: {error}); WANDB_MODE=offline needs no account"
                 if name == "wandb"
