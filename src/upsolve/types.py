@@ -17,6 +17,7 @@ __all__ = [
     "Task",
     "TestCase",
     "TestKind",
+    "Turn",
     "Verdict",
     "content_id",
 ]
@@ -239,6 +240,16 @@ class Verdict(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Turn(Record):
+    """An earlier attempt of a conversation, and what the user knows of it."""
+
+    attempt: Attempt
+    """The attempt."""
+    verdict: Verdict | None
+    """Its verdict, whose error is the user's answer; None if it was not judged."""
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Attempts at one task, judged or not. The unit of every advantage."""
 
@@ -250,8 +261,11 @@ class Group:
     """G verdicts; None where not judged yet."""
     label_right: tuple[float | None, ...] = ()
     """G probabilities that the labels (passed or not) are right, [0, 1] (``archive.labels``); None where unknown, () if not estimated."""
+    turns: tuple[tuple[Turn, ...], ...] = ()
+    """Of each of the G attempts, the attempts before it that its prompt shows (``data.turns``), oldest first; () if no prompt shows any."""
 
     def __post_init__(self) -> None:
-        if len(self.attempts) != len(self.verdicts) or len(self.label_right) not in (0, len(self.attempts)):
-            counts = f"{len(self.attempts)} attempts, {len(self.verdicts)} verdicts, {len(self.label_right)} probabilities"
+        sizes = {len(self.attempts)}
+        if {len(self.verdicts)} != sizes or not {len(self.label_right), len(self.turns)} <= sizes | {0}:
+            counts = f"{len(self.attempts)} attempts, {len(self.verdicts)} verdicts, {len(self.label_right)} probabilities, {len(self.turns)} turns"
             raise ValueError(f"group {self.task.task_id}: {counts}")

@@ -24,7 +24,7 @@ class Letters:
 
     answers = False
 
-    def prompt(self, _task):
+    def prompt(self, _task, _turns):
         return type("Prompt", (), {"ids_P": (7, 7)})
 
     def ids_of(self, attempt):

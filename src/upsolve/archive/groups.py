@@ -20,6 +20,7 @@ from upsolve.archive.database import connect
 from upsolve.archive.labels import Labels, read_labels
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import TABLES
+from upsolve.archive.turns import earlier_turns
 from upsolve.files import cache_folder, commit_file, write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
@@ -109,7 +110,14 @@ class Groups(Sequence[Group]):
     """
 
     def __init__(
-        self, blocks: Sequence[Any], counts: Mapping[int, int], tasks: Sequence[Task], *, judge: str, labels: Labels | None
+        self,
+        blocks: Sequence[Any],
+        counts: Mapping[int, int],
+        tasks: Sequence[Task],
+        *,
+        judge: str,
+        labels: Labels | None,
+        turns: int,
     ) -> None:
         """Index the rows of each task.
 
@@ -119,8 +127,9 @@ class Groups(Sequence[Group]):
             tasks: tasks by number.
             judge: whose verdicts count (``Archive.groups``).
             labels: probabilities that labels are right; None: the groups have none.
+            turns: most earlier attempts that each attempt comes with.
         """
-        self.blocks, self.judge, self.labels = blocks, judge, labels
+        self.blocks, self.judge, self.labels, self.turns = blocks, judge, labels, turns
         self.tasks = [tasks[number] for number in counts]
         self.starts = [0, *accumulate(counts.values())]
         self.last_block: tuple[int, Any] = (-1, None)
@@ -148,7 +157,8 @@ class Groups(Sequence[Group]):
             attempts.append(from_row(Attempt, row))
             verdicts.append(preferred([verdict for verdict in judged if is_judge(verdict, self.judge)], task))
         rights = tuple(map(self.labels.label_right, verdicts)) if self.labels else ()
-        return Group(task, tuple(attempts), tuple(verdicts), rights)
+        turns = earlier_turns(attempts, verdicts, self.turns) if self.turns else ()
+        return Group(task, tuple(attempts), tuple(verdicts), rights, turns)
 
     def rows(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
         """Yield rows ``start`` to ``stop`` of the table."""
@@ -161,7 +171,7 @@ class Groups(Sequence[Group]):
 
 
 def open_groups(
-    parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task], *, judge: str = "", labels: bool = False
+    parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task], *, judge: str = "", labels: bool = False, turns: int = 0
 ) -> Sequence[Group]:
     """Return the groups of an archive: a list if it is small, else ``Groups`` over a file in the cache folder.
 
@@ -170,18 +180,19 @@ def open_groups(
         tasks: all tasks, in the order of import.
         judge: whose verdicts count (``Archive.groups``).
         labels: estimate the probabilities that labels are right (``Group.label_right``).
+        turns: most earlier attempts that each attempt comes with (``Group.turns``).
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
     if not files or sum(file.stat().st_size for file in files) <= SMALL_BYTES:
         blocks = [*sorted_blocks(parts, tasks)]
-        return [*Groups(blocks, count_rows(blocks), tasks, judge=judge, labels=known)]
+        return [*Groups(blocks, count_rows(blocks), tasks, judge=judge, labels=known, turns=turns)]
     folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
     state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
     if not (folder / f"{state}.json").exists():
         write_blocks(folder, state, sorted_blocks(parts, tasks))
     counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
-    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks, judge=judge, labels=known)
+    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks, judge=judge, labels=known, turns=turns)
 
 
 class MappedBlocks(Sequence[Any]):

@@ -229,7 +229,7 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
     tasks = tasks_of(archive.tasks(), data, ranked=ranked)
     report_leaks(tasks)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
-    groups = judged_groups(archive, data.judge, labels=labels)
+    groups = judged_groups(archive, data, labels=labels)
     tried = task_ids(groups)
     items: dict[str, list[int | Group]] = {split: [] for split in tasks}
     for index, task_id in enumerate(tried):
@@ -267,9 +267,10 @@ def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[s
     return {**split_tasks(rest, shares, seed=data.split_seed + 1, ranked=ranked, by=data.split_by), "test": test}
 
 
-def judged_groups(archive: Archive, judge: str, *, labels: bool) -> Sequence[Group]:
+def judged_groups(archive: Archive, data: DataConfig, *, labels: bool) -> Sequence[Group]:
     """Return the groups of an archive with the verdicts of a judge; ConfigError if it has none."""
-    groups = archive.groups(judge=judge, labels=labels)
+    judge = data.judge
+    groups = archive.groups(judge=judge, labels=labels, turns=data.turns)
     if judge and not any(verdict for group in groups for verdict in group.verdicts):
         known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"
         raise ConfigError(f"data.judge: {archive.path} has no verdict by {judge!r}; its judges: {known}")

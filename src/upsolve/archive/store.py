@@ -216,14 +216,16 @@ class Archive:
                 last[key] = verdict
         return list(last.values())
 
-    def groups(self, *, judge: str = "", labels: bool = False) -> Sequence[Group]:
+    def groups(self, *, judge: str = "", labels: bool = False, turns: int = 0) -> Sequence[Group]:
         """Return every task that has attempts, with its attempts and their verdicts; those of a large archive are read when accessed.
 
         Args:
             judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
             labels: estimate the probability that each label is right (``archive.labels``).
+            turns: most earlier attempts, found by ``parent_id``, that each attempt comes with (``Group.turns``).
         """
-        return open_groups({name: self.parts(name) for name in TABLES}, self.tasks(), judge=judge, labels=labels)
+        parts = {name: self.parts(name) for name in TABLES}
+        return open_groups(parts, self.tasks(), judge=judge, labels=labels, turns=turns)
 
     def query(self, sql: str) -> Any:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.

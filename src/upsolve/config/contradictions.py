@@ -9,7 +9,15 @@ from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, MonitorConfig
 from upsolve.config.select import SelectConfig
 
-__all__ = ["advantage_problems", "evaluation_problems", "reward_problems", "run_problems", "select_problems", "single_problems"]
+__all__ = [
+    "advantage_problems",
+    "evaluation_problems",
+    "reward_problems",
+    "run_problems",
+    "select_problems",
+    "single_problems",
+    "turn_problems",
+]
 
 
 def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Iterator[str]:
@@ -75,6 +83,12 @@ def single_problems(data: DataConfig, source: SourceConfig, advantage: Advantage
         yield f"{one}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix"
     if reward.verdicts == "shuffled":
         yield f"{one}: reward.verdicts: shuffled permutes the verdicts of a group"
+
+
+def turn_problems(data: DataConfig, objective: ObjectiveConfig) -> Iterator[str]:
+    """Yield an objective that compares attempts, where each has a prompt of its own."""
+    if data.turns and objective.record.unit != "attempt":
+        yield f"data.turns: objective.kind {objective.kind} compares attempts at one prompt, and each attempt has its own conversation"
 
 
 def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageConfig, monitor: MonitorConfig) -> Iterator[str]:

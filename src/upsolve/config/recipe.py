@@ -16,6 +16,7 @@ from upsolve.config.contradictions import (
     run_problems,
     select_problems,
     single_problems,
+    turn_problems,
 )
 from upsolve.config.evaluation import EvalConfig
 from upsolve.config.judging import VerifyConfig
@@ -80,6 +81,7 @@ def check_recipe(recipe: Recipe) -> None:
         *select_problems(recipe.select, recipe.advantage, recipe.objective, recipe.source),
         *run_problems(recipe.data, recipe.source, recipe.advantage, recipe.monitor),
         *single_problems(recipe.data, recipe.source, recipe.advantage, recipe.reward),
+        *turn_problems(recipe.data, recipe.objective),
         *evaluation_problems(recipe.data, recipe.evaluate),
     ]
     if problems:

@@ -123,6 +123,8 @@ class DataConfig(Strict):
     step. An epoch over more tasks has several rounds, each over a random part of the tasks."""
     authors: tuple[str, ...] = ()
     """Use only attempts of these authors; empty: all."""
+    turns: int = Field(default=0, ge=0)
+    """Earlier attempts that the prompt of an attempt with a parent shows, each with the feedback of its verdict (docs/recipes.md); 0: none."""
     max_tokens: int = Field(default=2048, ge=16)
     """Most tokens of prompt and attempt together; longer attempts are left out and counted."""
     seed: int = 0

@@ -11,7 +11,7 @@ from upsolve.archive.source import Option
 from upsolve.clean.licences import LICENCE
 from upsolve.export.record import Column
 from upsolve.policy.prompt import answer_text, messages, opening, plain_prompt
-from upsolve.types import Attempt, Group, Task
+from upsolve.types import Attempt, Group, Task, Turn
 
 __all__ = [
     "CHAT",
@@ -130,9 +130,9 @@ def text_type(form: Form) -> Any:
     return TEXT if form is Form.PLAIN else CHAT
 
 
-def prompt_of(task: Task, form: Form) -> str | list[dict[str, str]]:
+def prompt_of(task: Task, form: Form, turns: Sequence[Turn] = ()) -> str | list[dict[str, str]]:
     """Return the prompt as training writes it: chat messages or, for a model without a chat template, text up to the code."""
-    return plain_prompt(task) if form is Form.PLAIN else messages(task)
+    return plain_prompt(task, turns=turns) if form is Form.PLAIN else messages(task, turns=turns)
 
 
 def completion_of(task: Task, attempt: Attempt, form: Form) -> str | list[Mapping[str, str]]:

@@ -87,6 +87,10 @@ def check_format(record: Export, stages: Stages, *, given: bool, split: str, epo
         )
     if epoch is not None and not formed:
         raise ConfigError("--epoch samples groups or pairs, and this format has neither: leave it out")
+    if record.unit == "pair" and stages.data.turns:
+        raise ConfigError(
+            "data.turns: a pair has one prompt, and each attempt its own conversation: leave it out, or choose another format"
+        )
     if formed and stages.select.reads_start:
         raise ConfigError(
             "select: start_logp and start_min_logp need the model that training starts from: leave them out of an export"

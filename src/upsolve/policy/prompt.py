@@ -5,11 +5,11 @@ same format in training: the code, then ``CLOSE``.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from upsolve.config import PromptConfig
-from upsolve.types import Attempt, Task, TestCase, TestKind, content_id
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Turn, Verdict, content_id
 
 __all__ = [
     "CLOSE",
@@ -19,6 +19,7 @@ __all__ = [
     "answer_text",
     "completion_text",
     "extract_code",
+    "feedback",
     "fenced_answer",
     "messages",
     "opening",
@@ -46,21 +47,40 @@ MAX_SHOWN = 3
 """Most visible tests shown in a prompt."""
 
 
+OUTCOMES = {
+    Status.PASSED: "The program passes all tests",
+    Status.FAILED: "The program gives a wrong answer",
+    Status.TIMEOUT: "The program takes too long",
+    Status.MEMORY_LIMIT: "The program needs too much memory",
+    Status.OUTPUT_LIMIT: "The program writes too much output",
+    Status.RUNTIME_ERROR: "The program raises an error",
+    Status.COMPILE_ERROR: "The program does not compile",
+    Status.UNSCORED: "The program was not tested",
+}
+"""Status -> what a user says of it."""
+FAILURES = frozenset(Status) - {Status.PASSED, Status.UNSCORED}
+
+
 def opening(task: Task) -> str:
     """Return the prefilled start of the answer, the line before the code."""
     return f"```{'sql' if task.language in QUERIES else task.language or 'python'}\n"
 
 
-def messages(task: Task, style: PromptConfig = PLAIN) -> list[dict[str, str]]:
+def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()) -> list[dict[str, str]]:
     """Return the chat messages of a task: the statement, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests.
 
-    Before it the system message and the solved examples of ``style``, each a question and its answer, the code in a fence.
+    Before it the system message and the solved examples of ``style``, each a question and its answer, the code in a fence; after it
+    the earlier attempts of ``turns``, each with the feedback of its verdict.
     """
     before = [{"role": "system", "content": style.system}] if style.system else []
     for shot in style.shots:
         before.append({"role": "user", "content": shot.prompt.strip()})
         before.append({"role": "assistant", "content": opening(task) + completion_text(shot.code)})
-    return [*before, {"role": "user", "content": statement(task)}]
+    chat = [*before, {"role": "user", "content": statement(task)}]
+    for turn in turns:
+        chat.append({"role": "assistant", "content": opening(task) + completion_text(turn.attempt.code)})
+        chat.append({"role": "user", "content": feedback(turn.verdict)})
+    return chat
 
 
 def statement(task: Task) -> str:
@@ -74,12 +94,28 @@ def statement(task: Task) -> str:
     return text
 
 
-def plain_prompt(task: Task, style: PromptConfig = PLAIN, *, fence: bool = True) -> str:
+def feedback(verdict: Verdict | None) -> str:
+    """Return what a user answers to an attempt: its outcome, the tests passed, and the first error with its line.
+
+    A verdict of upsolve names neither input nor expected value of a hidden test.
+    """
+    status = verdict.status if verdict else Status.UNSCORED
+    again = "improved" if status is Status.PASSED else "corrected"
+    text = OUTCOMES[status]
+    if verdict and status in FAILURES:
+        text += f" in line {verdict.error_line}" if verdict.error_line else ""
+        error = ": ".join(filter(None, (verdict.error_type if status is Status.RUNTIME_ERROR else "", verdict.error_message)))
+        text += f": {error}" if error else ""
+        text += f"\n{verdict.passed} of {verdict.total} tests pass" if verdict.total else ""
+    return f"{text}.\n\nWrite the whole program again, {again}."
+
+
+def plain_prompt(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = (), *, fence: bool = True) -> str:
     """Return the prompt of a task as text for a model without a chat template, up to where the completion begins.
 
     That is the code, or without ``fence`` the whole answer.
     """
-    parts = [message["content"] for message in messages(task, style)]
+    parts = [message["content"] for message in messages(task, style, turns)]
     return "\n\n".join([*parts, opening(task) if fence else ""])
 
 

@@ -25,7 +25,7 @@ from upsolve.policy.prompt import (
     opening,
     plain_prompt,
 )
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, Task, Turn
 
 __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
@@ -87,17 +87,27 @@ class Codec:
         if hidden := [name for name, text in texts if text not in shown]:
             raise ModelError(f"model.prompt.{hidden[0]}: the chat template of {self.tokenizer.name_or_path} leaves it out")
 
-    def prompt_text(self, task: Task) -> str:
+    def prompt_text(self, task: Task, turns: Sequence[Turn] = ()) -> str:
         """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer."""
         if not self.tokenizer.chat_template:
-            return plain_prompt(task, self.style, fence=not self.answers)
-        chat = messages(task, self.style)
+            return plain_prompt(task, self.style, turns, fence=not self.answers)
+        chat = messages(task, self.style, turns)
         text = str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+        if hidden := [turn for turn in turns if turn.attempt.code.strip() not in text]:
+            raise ModelError(
+                f"data.turns: the chat template of {self.tokenizer.name_or_path} leaves out {len(hidden)} of {len(turns)} earlier attempts"
+            )
         return text if self.answers else text + opening(task)
 
-    def prompt(self, task: Task) -> EncodedPrompt:
-        """Encode the prompt of a task; without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one."""
-        ids = self.tokenizer(self.prompt_text(task), add_special_tokens=False)["input_ids"]
+    def prompt(self, task: Task, turns: Sequence[Turn] = ()) -> EncodedPrompt:
+        """Encode the prompt of a task, with the earlier attempts of a conversation.
+
+        Without a chat template it begins with the tokenizer's beginning-of-text token, if it adds one.
+
+        Raises:
+            ModelError: the chat template leaves out an earlier attempt.
+        """
+        ids = self.tokenizer(self.prompt_text(task, turns), add_special_tokens=False)["input_ids"]
         return EncodedPrompt(task.task_id, (*self.begin, *ids))
 
     def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsolve.types import Attempt, Group, Task, Verdict
+from upsolve.types import Attempt, Group, Task, Turn, Verdict
 
-__all__ = ["Judged", "Part", "group_of"]
+__all__ = ["Judged", "Part", "conversations", "group_of", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +36,23 @@ class Part:
 
 def group_of(group: Group, indices: Sequence[int]) -> Group:
     """Return a group of some of the attempts."""
-    rights = tuple(group.label_right[i] for i in indices) if group.label_right else ()
-    return Group(group.task, tuple(group.attempts[i] for i in indices), tuple(group.verdicts[i] for i in indices), rights)
+    return Group(
+        group.task,
+        tuple(group.attempts[i] for i in indices),
+        tuple(group.verdicts[i] for i in indices),
+        tuple(group.label_right[i] for i in indices) if group.label_right else (),
+        tuple(group.turns[i] for i in indices) if group.turns else (),
+    )
+
+
+def turns_of(group: Group, index: int) -> tuple[Turn, ...]:
+    """Return the earlier attempts that the prompt of an attempt shows."""
+    return group.turns[index] if group.turns else ()
+
+
+def conversations(group: Group) -> list[list[int]]:
+    """Return the indices of the attempts with the same earlier turns, and so the same prompt, in the order of the first of each."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index in range(len(group.attempts)):
+        alike.setdefault(tuple(turn.attempt.attempt_id for turn in turns_of(group, index)), []).append(index)
+    return [*alike.values()]

@@ -15,12 +15,12 @@ from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards
-from upsolve.reward.judged import Judged, group_of
+from upsolve.reward.judged import Judged, conversations, group_of, turns_of
 from upsolve.train.groups import TrainGroup, behavior_logps
 from upsolve.train.pairs import focal_weights
-from upsolve.types import Status, content_id
+from upsolve.types import Group, Status, content_id
 
-__all__ = ["EncodedAttempt", "EncodedGroup", "Encoding", "encode_groups"]
+__all__ = ["EncodedAttempt", "EncodedGroup", "Encoding", "encode_groups", "prompts_of"]
 
 Floats = NDArray[np.float32]
 
@@ -51,7 +51,7 @@ class EncodedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class EncodedGroup:
-    """A group as token ids; attempts without a gradient and over-long ones are left out."""
+    """A group as token ids, or the attempts of it with one prompt; attempts without a gradient and over-long ones are left out."""
 
     prompt_P: tuple[int, ...]
     """Prompt token ids."""
@@ -157,15 +157,15 @@ def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encodi
 def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[EncodedGroup], Counter[str]]:
     """Tokenize groups; attempts over ``max_tokens`` and those without a gradient are left out and counted.
 
-    Equal attempts of a group become one, with their count: it is scored once.
+    Equal attempts of a group become one, with their count: it is scored once. A group whose attempts belong to several conversations
+    becomes one for each, of which the first counts the attempts with advantage 0.
     """
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
     fewest = 1 if config.objective.record.unit == "attempt" else 2
     for group in groups:
-        prompt = config.codec.prompt(group.group.task).ids_P
-        item, ids_G = without_overlong(group, len(prompt), config, left_out)
-        kept: list[EncodedAttempt] = []
+        item, prompts_G, ids_G = without_overlong(group, prompts_of(group.group, config.codec), config, left_out)
+        kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
         zeros: list[int] = []
         values = soft_values(item.rewards_G, beta=config.objective.beta_value) if ids_G else ()
         for index, ids in enumerate(ids_G):
@@ -174,27 +174,37 @@ def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[
                 zeros.append(len(ids))
             else:
                 plain = encode_attempt(item, index, ids, float(values[index]), answers=config.codec.answers)
-                kept.append(with_credit(plain, item, index, config))
-        if len(attempts := merged(kept)) >= fewest:
-            counted = [] if config.advantage.record.selects else zeros
-            encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
-        elif kept:
-            left_out["attempts: no other attempt to compare with"] += len(kept)
+                kept.setdefault(prompts_G[index], []).append(with_credit(plain, item, index, config))
+        counted = [] if config.advantage.record.selects else zeros
+        for prompt, same in kept.items():
+            if len(attempts := merged(same)) >= fewest:
+                encoded.append(EncodedGroup(prompt, attempts, len(counted), sum(counted)))
+                counted = []
+            else:
+                left_out["attempts: no other attempt to compare with"] += len(same)
     return encoded, left_out
 
 
+def prompts_of(group: Group, codec: Codec) -> list[tuple[int, ...]]:
+    """Return the token ids of the prompt of each attempt, the same for those with the same earlier turns."""
+    prompts: dict[int, tuple[int, ...]] = {}
+    for indices in conversations(group):
+        prompts |= dict.fromkeys(indices, codec.prompt(group.task, turns_of(group, indices[0])).ids_P)
+    return [prompts[index] for index in range(len(group.attempts))]
+
+
 def without_overlong(
-    item: TrainGroup, prompt_tokens: int, config: Encoding, left_out: Counter[str]
-) -> tuple[TrainGroup, list[tuple[int, ...]]]:
-    """Return a group without empty and over-long attempts, which are counted, and the token ids of the others.
+    item: TrainGroup, prompts_G: Sequence[tuple[int, ...]], config: Encoding, left_out: Counter[str]
+) -> tuple[TrainGroup, Sequence[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Return a group without empty and over-long attempts, which are counted, and the token ids of prompts and attempts of the others.
 
     The advantages are recomputed over the remaining attempts, so that the baseline holds only attempts that are trained on. The
     advantages of a pair stay 1 and -1.
     """
     ids_G = [config.codec.ids_of(attempt) for attempt in item.group.attempts]
-    fits = [i for i, ids in enumerate(ids_G) if ids and prompt_tokens + len(ids) <= config.max_tokens]
+    fits = [i for i, ids in enumerate(ids_G) if ids and len(prompts_G[i]) + len(ids) <= config.max_tokens]
     if len(fits) == len(ids_G):
-        return item, ids_G
+        return item, prompts_G, ids_G
     left_out.update("attempts: over max_tokens" if ids else "attempts: empty" for i, ids in enumerate(ids_G) if i not in fits)
     rewards_G, advantages_G = item.rewards_G[fits], item.advantages_G[fits]
     if fits and config.objective.record.unit != "pair" and not config.advantage.needs_values:
@@ -202,7 +212,8 @@ def without_overlong(
         advantages_G = advantage(rewards_G, config.advantage, logp_G=logp_G, seed=item.seed)
         advantages_G = advantages_G * (1.0 if item.weights_G is None else item.weights_G[fits])
     parts = tuple(item.parts[i] for i in fits) if item.parts else ()
-    return TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts, item.seed), [ids_G[i] for i in fits]
+    rest = TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts, item.seed)
+    return rest, [prompts_G[i] for i in fits], [ids_G[i] for i in fits]
 
 
 def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool) -> EncodedAttempt:

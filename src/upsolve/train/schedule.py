@@ -8,7 +8,8 @@ import numpy as np
 
 from upsolve.config import OptimConfig, SourceConfig
 from upsolve.policy.tokens import Codec
-from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.reward.judged import group_of
+from upsolve.train.encode import EncodedAttempt, EncodedGroup, prompts_of
 from upsolve.train.groups import passed
 from upsolve.train.pack import PackedBatch, plan_steps
 from upsolve.train.rounds import Round
@@ -83,10 +84,11 @@ def heldout_batches(
         if not good or not bad:
             continue
         pairs += 1
-        prompt = codec.prompt(group.task).ids_P
-        both = [(codec.ids_of(group.attempts[good[-1]]), 1), (codec.ids_of(group.attempts[bad[-1]]), -1)]
-        fitting = [(ids, sign) for ids, sign in both if ids and len(prompt) + len(ids) <= max_tokens]
-        attempts = tuple(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)) for ids, sign in fitting)
-        if attempts:
-            encoded.append(EncodedGroup(prompt, attempts))
+        pair = group_of(group, (good[-1], bad[-1]))
+        by_prompt: dict[tuple[int, ...], list[EncodedAttempt]] = {}
+        for prompt, attempt, sign in zip(prompts_of(pair, codec), pair.attempts, (1, -1), strict=True):
+            ids = codec.ids_of(attempt)
+            if ids and len(prompt) + len(ids) <= max_tokens:
+                by_prompt.setdefault(prompt, []).append(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)))
+        encoded += [EncodedGroup(prompt, tuple(attempts)) for prompt, attempts in by_prompt.items()]
     return [batch for step in plan_steps(encoded, optim) for batch in step]

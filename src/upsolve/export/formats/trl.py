@@ -24,6 +24,7 @@ from upsolve.export.columns import (
     text_type,
 )
 from upsolve.export.record import Column, Export, LeftOut, Place
+from upsolve.reward.judged import conversations, turns_of
 from upsolve.train.groups import TrainGroup
 
 __all__ = ["GROUPS", "KTO", "PAIRS", "SFT"]
@@ -54,17 +55,18 @@ def group_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
 
 
 def group_rows(item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL) -> Iterator[Row]:
-    """Yield the row of a group."""
-    task, attempts = item.group.task, item.group.attempts
-    judged = [judged_values(item, index) for index in range(len(attempts))]
-    yield {
-        "prompt": prompt_of(task, form),
-        "completions": [completion_of(task, attempt, form) for attempt in attempts],
-        "rewards": item.rewards_G.tolist(),
-        "advantages": item.advantages_G.tolist(),
-        **task_values(task),
-        **{column.name: [values[column.name] for values in judged] for column in OF_ATTEMPT},
-    }
+    """Yield the row of a group; with ``data.turns``, one for each conversation that its attempts belong to."""
+    task = item.group.task
+    for indices in conversations(item.group):
+        judged = [judged_values(item, index) for index in indices]
+        yield {
+            "prompt": prompt_of(task, form, turns_of(item.group, indices[0])),
+            "completions": [completion_of(task, item.group.attempts[index], form) for index in indices],
+            "rewards": item.rewards_G[indices].tolist(),
+            "advantages": item.advantages_G[indices].tolist(),
+            **task_values(task),
+            **{column.name: [values[column.name] for values in judged] for column in OF_ATTEMPT},
+        }
 
 
 def pair_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
@@ -125,7 +127,7 @@ def completion_row(item: TrainGroup, index: int, form: Form) -> Row:
     """Return the row of one attempt of a group."""
     task = item.group.task
     return {
-        "prompt": prompt_of(task, form),
+        "prompt": prompt_of(task, form, turns_of(item.group, index)),
         "completion": completion_of(task, item.group.attempts[index], form),
         "reward": float(item.rewards_G[index]),
         **task_values(task),
