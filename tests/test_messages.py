@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.shipped import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config.recipe import dump_recipe, load_recipe
@@ -145,6 +146,7 @@ ARCHIVES = [
     mistake("eval --archive empty", "empty", "no tasks", "upsolve ingest"),
     mistake("init unjudged --out text.txt", "text.txt", "--force"),
     mistake("verify embedded", "embedded", "upsolve archive copy embedded"),
+    mistake("archive compact embedded", "embedded", "upsolve archive copy embedded"),
     mistake("sample", "embedded", "--archive folder"),
     mistake("archive query unjudged 'select * frm tasks'", "query", "line 1", "syntax error"),
     mistake("archive query unjudged 'select prmpt from tasks'", "prmpt", "candidate bindings", "prompt"),
@@ -281,6 +283,12 @@ def test_a_mistake_is_named_with_its_fix_in_three_lines(mistake, said, port):
     assert "Traceback" not in message and 1 <= len(message.splitlines()) <= 3, message
     missing = [word for word in mistake.words if word.replace("{port}", str(port)) not in message.lower()]
     assert not missing, message
+
+
+def test_a_refusal_leaves_nothing_in_an_archive_of_the_package(said):
+    files = sorted(EMBEDDED.rglob("*"))
+    said("archive compact embedded")
+    assert sorted(EMBEDDED.rglob("*")) == files
 
 
 def test_a_missing_extra_is_named(said, monkeypatch):

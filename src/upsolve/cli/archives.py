@@ -193,8 +193,10 @@ def compact(
 ) -> None:
     """Merge many small parts into few large ones. An interrupt loses nothing; the same command goes on."""
     from upsolve.archive.compacting import compact as merge
+    from upsolve.archive.shipped import refuse_shipped
     from upsolve.archive.store import open_archive
 
+    refuse_shipped(archive)
     done = merge(open_archive(archive), target_bytes=target_mb * 10**6, keep_hours=keep_hours)
     typer.echo(f"{done.before} parts before, {done.after} after; {done.removed} replaced files removed")
     if done.waiting:
