@@ -2,11 +2,12 @@
 
 A block that cannot run here has ``<!-- not run: REASON -->`` before it, one that runs only where a package is installed ``<!-- needs: MODULE -->``;
 ``<!-- setup: PYTHON -->`` is run before a block; readers see none of these.
-A Python block whose first line is ``# name.py`` is also a file of that name for the other blocks of its page.
+A Python or YAML block whose first line is ``# name.py`` or ``# folder/name.yaml`` is also a file of that name for the other blocks of its page.
 """
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ from upsolve.verify.languages import read as read_language
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "README.pypi.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TYPED = ("gpus.md", "own.md", "submissions.md")
+"""Pages whose commands need those before them: test_tutorials.py types them in order."""
 FENCE = re.compile(r"(?P<before>(?:^<!--.*?-->\n+)*)^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!-- (not run|needs|setup): ?(.*?)-->", re.DOTALL)
 PROGRAMS = {"accelerate", "curl", "docker", "git", "make", "openssl", "pip", "python", "torchrun", "upsolve", "vllm"}
@@ -67,10 +70,18 @@ def kind_of(label: str, text: str) -> str:
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Write the files that a page shows: Python blocks whose first line is ``# name.py``."""
+    """Write the files that a page shows: blocks whose first line is ``# name.py`` or ``# folder/name.yaml``."""
     for block in blocks(page):
-        if block.kind == "python" and (name := re.match(r"# (\w+\.py)\n", block.text)):
+        if block.kind in ("python", "yaml") and (name := re.match(r"# ([\w/]+\.(?:py|yaml))\n", block.text)):
+            (folder / name[1]).parent.mkdir(exist_ok=True)
             (folder / name[1]).write_text(block.text, encoding="utf-8")
+
+
+def forget_modules(folder: Path) -> None:
+    """Remove modules of a folder from Python's table, so that another page's file of the same name is imported anew."""
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", "")).startswith((str(folder), f"{name}.py")):
+            del sys.modules[name]
 
 
 def run_python(block: Block, namespace: dict) -> None:
@@ -84,7 +95,7 @@ def check_yaml(block: Block, folder: Path) -> None:
     data = yaml.safe_load(block.text)
     file = folder / f"{block.page.stem}-{block.line}.yaml"
     file.write_text(block.text, encoding="utf-8")
-    if isinstance(data, dict) and data.keys() <= Recipe.model_fields.keys():
+    if isinstance(data, dict) and data.keys() <= {"base", *Recipe.model_fields}:
         load_recipe(file)
     else:
         read_language(file)
