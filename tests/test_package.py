@@ -51,6 +51,7 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
             "dev",
             "docs",
             "grammars",
+            "hub",
             "ray",
             "remote",
             "report",

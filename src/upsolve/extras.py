@@ -11,6 +11,7 @@ __all__ = ["EXTRAS", "needs_extras", "require"]
 EXTRAS: Mapping[str, str] = {
     "accelerate": "train",
     "bandit": "analysis",
+    "datasets": "hub",
     "deepspeed": "deepspeed",
     "detect_secrets": "clean",
     "fastapi": "serve",

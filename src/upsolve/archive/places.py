@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.hub import copy_data_set, is_data_set, name_of, version_of
 from upsolve.errors import ArchiveError, MissingExtraError, SourceError
 from upsolve.extras import needs_extras
 from upsolve.files import cache_folder, is_remote
@@ -82,11 +83,14 @@ def remove_folder(folder: Path) -> None:
 
 
 def listing(url: str) -> Iterator[tuple[str, int, str]]:
-    """Yield path, size and version of a remote file, or of the files below a remote folder.
+    """Yield path, size and version of a remote file, of the files below a remote folder, or of a data set of the Hub.
 
     Raises:
         SourceError: there is no such file, or it cannot be read.
     """
+    if is_data_set(url):
+        yield url, 0, version_of(url)
+        return
     place: Any = fresh(place_of(url))
     try:
         found = place.fs.find(place.path, detail=True)
@@ -99,18 +103,22 @@ def listing(url: str) -> Iterator[tuple[str, int, str]]:
 
 
 def download(url: str) -> Path:
-    """Copy a remote file or folder into the cache folder; return the copy. Files that are there, of the same version, are not read again.
+    """Copy a remote file or folder, or a data set of the Hub, into the cache folder; return the copy. Files that are there, of the same version, are not read again.
 
     Raises:
         SourceError: a file cannot be read.
     """
-    place: Any = place_of(url)
     files = [*listing(url)]
     folder = cache_folder() / "sources" / content_id(url)
-    copy = folder / content_id(repr(files)) / (place.name or "source")
+    version = folder / content_id(repr(files))
     for old in folder.glob("*"):
-        if old != copy.parent:
+        if old != version:
             remove_folder(old)
+    if is_data_set(url):
+        copy_data_set(url, version / name_of(url))
+        return version / name_of(url)
+    place: Any = place_of(url)
+    copy = version / (place.name or "source")
     wanted = {path: (size, copy / Path(path).relative_to(place.path)) for path, size, _ in files}
     missing = [path for path, (size, file) in wanted.items() if not file.is_file() or file.stat().st_size != size]
     for start in range(0, len(missing), 1000):

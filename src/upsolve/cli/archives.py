@@ -36,7 +36,9 @@ app.add_typer(archive_app, name="archive")
 def ingest(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.")] = "",
-    path: Annotated[str, typer.Argument(help="File or folder to read, or its URL: s3://bucket/folder.")] = "",
+    path: Annotated[
+        str, typer.Argument(help="File or folder to read, its URL (s3://bucket/folder), or a data set: hf://ORG/NAME:SPLIT.")
+    ] = "",
     archive: Annotated[str, typer.Argument(help="Archive to add to, a folder or URL; created if it does not exist.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Option of the source, key=value; --key value is the same.")] = None,
     max_rejected: Annotated[
