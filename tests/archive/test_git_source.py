@@ -54,6 +54,17 @@ def test_the_file_before_a_fix_failed_and_the_file_after_it_passed(folder, tmp_p
     assert [one.status for one in again] == [Status.FAILED, Status.PASSED]
 
 
+def test_an_import_reports_its_commits(folder, tmp_path):
+    """Commits that change no source count, too; the last report says that all are done."""
+    commit(folder, "Start", {"kit/text.py": ADD.format("*"), "tests/test_text.py": TEST_ADD})
+    commit(folder, "Say more", {"README.md": "Adds."})
+    commit(folder, "Add, do not multiply", {"kit/text.py": ADD.format("+"), "tests/test_text.py": TEST_MORE})
+    commit(folder, "Say less", {"README.md": "Adds"})
+    reports = []
+    ingest(Archive.create(tmp_path / "archive"), "git", folder, on_progress=lambda *report: reports.append(report))
+    assert [report for report in reports if report[0] == "commits"] == [("commits", done, 4) for done in (0, 2, 4)]
+
+
 def test_modules_around_the_attempt_can_be_imported(folder):
     package = '"""Kit."""\nfrom . import names\nfrom .text import Greeter, greet\nVERSION = names.VERSION\n'
     text = (

@@ -24,6 +24,7 @@ from upsolve.archive.source import Source, Unit
 from upsolve.archive.store import Archive
 from upsolve.files import write_text
 from upsolve.plugins import find
+from upsolve.progress import OnProgress, no_progress
 from upsolve.records import are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
@@ -83,7 +84,14 @@ class Journal:
     """True if all units have been read."""
 
 
-def import_share(job: Job, share: int, units: Sequence[Unit], on_rows: Callable[[int], None] | None = None) -> Journal:
+def import_share(
+    job: Job,
+    share: int,
+    units: Sequence[Unit],
+    *,
+    on_rows: Callable[[int], None] | None = None,
+    on_progress: OnProgress = no_progress,
+) -> Journal:
     """Store the records of a share, from where it was stopped.
 
     Args:
@@ -91,15 +99,16 @@ def import_share(job: Job, share: int, units: Sequence[Unit], on_rows: Callable[
         share: number of the share.
         units: what it reads.
         on_rows: called after each batch with the number of rows that the share has read.
+        on_progress: given to a source that reports its own progress.
     """
     file = job.folder / f"{share:05d}.json"
     journal = Journal(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Journal()
     if journal.done:
         return journal
     writer = Writer(job, share, journal, units[0].path)
-    rows = rows_of(job, units)
+    rows = rows_of(job, units, on_progress)
     if not writer.skip(rows):
-        writer, rows = Writer(job, share, Journal(), units[0].path), rows_of(job, units)
+        writer, rows = Writer(job, share, Journal(), units[0].path), rows_of(job, units, on_progress)
     writer.drop_unrecorded()
     while batch := writer.take(rows):
         writer.store(batch)
@@ -111,11 +120,12 @@ def import_share(job: Job, share: int, units: Sequence[Unit], on_rows: Callable[
     return writer.journal
 
 
-def rows_of(job: Job, units: Sequence[Unit]) -> Iterator[Row]:
+def rows_of(job: Job, units: Sequence[Unit], on_progress: OnProgress) -> Iterator[Row]:
     """Yield the records of units."""
     source: Source = find("source", job.source)
+    reports = {"on_progress": on_progress} if source.reports else {}
     for unit in units:
-        yield from source.read(unit.path, **{**job.options, **unit.options})
+        yield from source.read(unit.path, **{**job.options, **unit.options, **reports})
 
 
 def checksum_of(checksum: int, row: Row) -> int:

@@ -70,7 +70,7 @@ def import_shares(
             report()
     else:
         for number, units in enumerate(shares):
-            journals[number] = import_share(job, number, units, report)
+            journals[number] = import_share(job, number, units, on_rows=report, on_progress=on_progress)
             report()
     return [journals[number] for number in range(len(shares))]
 

@@ -57,6 +57,8 @@ class Source:
     """Maps the given path to the file or folder; a source may accept names of built-in data."""
     max_rejected: float = 0.01
     """Share of records that may be set aside, [0, 1], unless the user gives another; 1 where that is no sign of a wrong file."""
+    reports: bool = False
+    """True if ``read`` takes ``on_progress(stage, done, total)``, for sources whose rows take long to come."""
     split: Callable[..., Sequence[Unit]] | None = None
     """``split(path, **options)`` returns units, which workers read in parallel. Reading them in their order yields what ``read`` yields; a
     task may be in several of them. None if the source must be read as a whole."""

@@ -9,6 +9,7 @@ from upsolve.archive.history.modules import closure, module_name, outside, setup
 from upsolve.archive.history.repository import Commit, Repository
 from upsolve.archive.history.statements import Test, is_test_file, read_tests
 from upsolve.archive.rows import BadRow
+from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Task
 
 __all__ = ["Change", "changes_of", "repository_name"]
@@ -92,18 +93,29 @@ def repository_name(path: Path) -> str:
 
 
 def changes_of(
-    repository: Repository, *, revision: str, name: str, max_kb: int, source: str = "git", only: Set[str] | None = None
+    repository: Repository,
+    *,
+    revision: str,
+    name: str,
+    max_kb: int,
+    source: str = "git",
+    only: Set[str] | None = None,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[Change | BadRow]:
     """Yield the changes that lead to a revision, oldest first; commits that change no Python but tests are left out.
 
     ``only``: names of commits; others are left out.
 
+    ``on_progress`` is called with the number of commits that are done, and all, before each change and at the end.
+
     A commit that changes several files, or adds or removes one, or whose file is larger than ``max_kb`` kB, is a ``BadRow``.
     """
-    for commit in repository.commits(revision):
+    commits = [*repository.commits(revision)]
+    for number, commit in enumerate(commits):
         sources = [change for change in commit.changes if change.endswith(".py") and is_source(change[2:])]
         if not sources or (only is not None and commit.name not in only):
             continue
+        on_progress("commits", number, len(commits))
         before, after = (repository.read(one, sources[0][2:]) or "" for one in (commit.parent, commit.name))
         problem = ""
         if len(sources) > 1:
@@ -117,6 +129,7 @@ def changes_of(
             continue
         files = tuple(path for path in repository.files(commit.name) if path.endswith(".py"))
         yield Change(name, commit, sources[0][2:], before, after, files, source)
+    on_progress("commits", len(commits), len(commits))
 
 
 def is_source(path: str) -> bool:

@@ -17,6 +17,7 @@ from upsolve.archive.history.prompts import prompt_of
 from upsolve.archive.history.repository import Repository
 from upsolve.archive.rows import BadRow, Row
 from upsolve.archive.source import Option, Source
+from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Finding, Status, Task, Verdict
 
 __all__ = ["SOURCE", "read"]
@@ -33,6 +34,7 @@ def read(
     max_kb: int = MAX_KB,
     max_tests: int = MAX_TESTS,
     repeats: int = REPEATS,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[Row]:
     """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are set aside.
 
@@ -43,12 +45,14 @@ def read(
         max_kb: largest size of the file, kB.
         max_tests: most tests of a task; those that the commit repairs come first.
         repeats: number of times that the tests run on each of the two files, >= 1; a test whose outcomes differ is flaky.
+        on_progress: called with ``commits``, the number of commits that are done, and all.
 
     Raises:
         SourceError: the path is no repository, or the revision is unknown.
     """
     with Repository(path) as repository:
-        for change in changes_of(repository, revision=revision, name=name or repository_name(path), max_kb=max_kb):
+        label = name or repository_name(path)
+        for change in changes_of(repository, revision=revision, name=label, max_kb=max_kb, on_progress=on_progress):
             if isinstance(change, BadRow):
                 yield change
                 continue
@@ -144,4 +148,5 @@ SOURCE = Source(
         Option("repeats", int, f"runs of the tests on each file, to find flaky ones (default: {REPEATS})"),
     ),
     max_rejected=1.0,
+    reports=True,
 )
