@@ -4,6 +4,7 @@ One test a rule, not one a file; each lists every violation as ``module: what``.
 """
 
 import ast
+import itertools
 import statistics
 import subprocess
 import sys
@@ -272,3 +273,9 @@ def test_importing_the_command_line_loads_nothing_heavy():
     loaded = loaded_by("import upsolve.cli.main")
     assert not loaded & HEAVY
     assert len(loaded) < 200, sorted(loaded)
+
+
+def test_every_file_of_tests_has_a_name_of_its_own():
+    """Pytest imports the files of tests by their names."""
+    files = sorted(Path(__file__).parent.rglob("test_*.py"), key=lambda file: file.name)
+    assert [f"{one} and {two}" for one, two in itertools.pairwise(files) if one.name == two.name] == []

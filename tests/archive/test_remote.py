@@ -84,6 +84,27 @@ def test_an_archive_at_a_url_is_read_as_a_local_one(tmp_path, bucket, monkeypatc
     assert [*back.groups()] == [*here.groups()]
 
 
+def test_training_reads_an_archive_at_a_url(tmp_path, bucket, tiny_model):
+    here = Archive.create(tmp_path / "local")
+    tasks = [Task(f"t{number}", f"print {number}") for number in range(8)]
+    attempts = [Attempt(task.task_id, f"print({number})") for task in tasks for number in range(4)]
+    statuses = [Status.PASSED if number % 2 else Status.FAILED for number in range(len(attempts))]
+    verdicts = [Verdict(one.attempt_id, status, judge="recorded:x") for one, status in zip(attempts, statuses, strict=True)]
+    here.append(tasks=tasks, attempts=attempts, verdicts=verdicts)
+    copy_archive(here, f"{bucket}/train")
+    metrics = {}
+    for place in (str(here.path), f"{bucket}/train"):
+        sets = (f"data.archive={place}", f"model.name={tiny_model}", "optim.max_steps=2", "optim.tokens_per_step=256")
+        out = tmp_path / f"run-{len(metrics)}"
+        words = ["train", "rloo", "--out", str(out), *(word for value in sets for word in ("--set", value))]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        metrics[place] = [(row["loss"], row["grad_norm"]) for row in rows if "loss" in row]
+    local_losses, remote_losses = metrics.values()
+    assert local_losses == remote_losses and len(local_losses) == 2
+
+
 def test_an_archive_at_a_url_is_written(tmp_path, bucket):
     here, there = local(tmp_path), Archive.create(f"{bucket}/new")
     assert there.groups() == [] and not s3fs.S3FileSystem().exists(f"{bucket}/new/tasks")
