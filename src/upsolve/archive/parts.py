@@ -1,7 +1,7 @@
 """Files of an archive: each is written under another name, flushed and renamed, so that a reader sees it complete or not at all."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from upsolve.errors import ArchiveError
 from upsolve.files import commit_file, is_remote
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["FORMAT", "is_merged", "read_part", "write_part", "write_records"]
+__all__ = ["FORMAT", "ROWS", "is_merged", "read_part", "rows_of", "write_part", "write_records"]
 
 FORMAT: Mapping[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24}
 """How Parquet files are written; tasks share long inputs."""
+ROWS = 1000
+"""Rows that are made Python objects at once."""
 
 
 def write_records(part: Path, records: Sequence[Task | Attempt | Verdict]) -> None:
@@ -57,6 +59,13 @@ def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:
         return pq.read_table(part, schema=schema)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest") from error
+
+
+def rows_of(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of parts, holding one part in memory, and ``ROWS`` of its rows as Python objects; raises as ``read_part``."""
+    for part in parts:
+        for batch in read_part(part).to_batches(ROWS):
+            yield from batch.to_pylist()
 
 
 def is_merged(part: Path) -> bool:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
-from upsolve.archive.parts import is_merged, read_part, write_records
+from upsolve.archive.parts import is_merged, read_part, rows_of, write_records
 from upsolve.archive.places import fresh, locked, place_of
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
 from upsolve.archive.shipped import SHIPPED, refuse_shipped
@@ -192,8 +192,7 @@ class Archive:
 
     def tasks(self) -> list[Task]:
         """Return all tasks, in the order of import."""
-        tasks = [from_row(Task, row) for row in self.table("tasks").to_pylist()]
-        return list({task.task_id: task for task in tasks}.values())
+        return list({str(row["task_id"]): from_row(Task, row) for row in rows_of(self.parts("tasks"))}.values())
 
     def attempts(self) -> list[Attempt]:
         """Return the attempts in the order of import; attempts equal in every field are merged, and their counts added.
@@ -202,14 +201,14 @@ class Archive:
         same ``attempt_id``, and shares its verdicts.
         """
         counts: Counter[Attempt] = Counter()
-        for row in self.table("attempts").to_pylist():
+        for row in rows_of(self.parts("attempts")):
             counts[from_row(Attempt, {**row, "count": 1})] += row["count"]
         return [replace(attempt, count=count) if count != 1 else attempt for attempt, count in counts.items()]
 
     def verdicts(self) -> list[Verdict]:
         """Return one verdict per judge and attempt: the last scored one, or the last if none is scored."""
         last: dict[tuple[str, str], Verdict] = {}
-        for row in self.table("verdicts").to_pylist():
+        for row in rows_of(self.parts("verdicts")):
             verdict = from_row(Verdict, row)
             key = (verdict.attempt_id, verdict.judge)
             if verdict.status is not Status.UNSCORED or key not in last or last[key].status is Status.UNSCORED:

@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 
 from upsolve import __version__
+from upsolve.archive.records import stored_records
+from upsolve.archive.schema import TABLES
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.source import parse_options
 from upsolve.archive.store import Archive
@@ -79,7 +81,7 @@ def export_archive(
         )
     work = Work(Path(out), name, record, values)
     if record.unit == "record":
-        work.write_file(chain(archive.tasks(), archive.attempts(), archive.verdicts()))
+        work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
         return work.exported()
     parts = parts_of(archive, recipe and recipe.data, split, labels=record.unit in ("group", "pair"))
     items = ((part.split, items_of(part, record, stages, epoch=epoch)) for part in parts)
