@@ -182,11 +182,12 @@ WHOLE_RECIPE = {
         "train.run.start_run",
     ),
     *("export.exporting.export_archive", "export.forming.stages_of"),
+    "report.run.run_content",
     *("train.check.check_run", "train.check.checked_rewarder", "train.memory.memory_of"),
     *("plan.planning.plan_archive", "plan.planning.ask_model", "plan.probed.cost_of"),
     *("train.run_folder.claim", "train.run_folder.claim_run", "train.run_folder.changed_keys"),
 }
-"""Run, checks across stages, the folder that holds the recipe, the memory and the plan of a run; to become fewer, not more."""
+"""Run, checks across stages, the folder that holds the recipe, the memory, the plan and the report of a run; to become fewer, not more."""
 
 
 def packed(annotation):

@@ -144,6 +144,19 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
     assert "base.json is missing; name the folder of a finished" in here("compare", tmp_path, code=2)
 
 
+def test_a_run_is_reported_from_its_folder(here, tmp_path):
+    scores = [tuple(TaskScore(f"t{i}", "", 8, c, {"passed": c}) for i in range(40)) for c in (2, 6)]
+    for file, some in zip(("base", "trained"), scores, strict=True):
+        save_evaluation(Evaluation(file, "m", "x:test", 1.0, 1.0, 0, 8, some), tmp_path / "run" / f"{file}.json")
+    dump_recipe(load_recipe("rloo"), tmp_path / "run" / "recipe.yaml")
+    said = here("report", tmp_path / "run", "--markdown")
+    assert said.startswith("## rloo: before and after training\n\n**") and "<summary>Recipe</summary>" in said
+    assert not (tmp_path / "run" / "report.html").exists(), "it is printed"
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in here("report", tmp_path / "run")
+    assert f"report: {tmp_path / 'r.md'}" in here("report", tmp_path / "run", "--markdown", "--out", tmp_path / "r.md")
+    assert "`upsolve compare` compares several runs" in here("report", tmp_path / "run", tmp_path / "run", code=2)
+
+
 def test_power_says_how_many_tasks_a_difference_needs(here):
     said = here("power", "--tasks", 104, "--rate", 0.298)
     # 2.80 * sqrt(2 * 0.298 * 0.702 * 0.35) / sqrt(104) = 10.5 points

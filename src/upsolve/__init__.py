@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from upsolve.objective.table import Objective
     from upsolve.policy.collect import sample_attempts
     from upsolve.policy.engines import Engine
-    from upsolve.report.html import ReportContent, write_report
+    from upsolve.report.content import ReportContent
+    from upsolve.report.html import write_report
     from upsolve.reward.components import Component
     from upsolve.reward.credit import Credit
     from upsolve.reward.hacks import Detector
@@ -119,7 +120,8 @@ SOURCES = {
     "upsolve.objective.table": ("Objective",),
     "upsolve.policy.collect": ("sample_attempts",),
     "upsolve.policy.engines": ("Engine",),
-    "upsolve.report.html": ("ReportContent", "write_report"),
+    "upsolve.report.content": ("ReportContent",),
+    "upsolve.report.html": ("write_report",),
     "upsolve.reward.components": ("Component",),
     "upsolve.reward.credit": ("Credit",),
     "upsolve.reward.hacks": ("Detector",),

@@ -1,29 +1,21 @@
 """Experiments: evaluate the base model, train, evaluate the trained model, report. Finished stages are not repeated."""
 
-import os
-import platform
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from upsolve.archive.groups import Lazy
 from upsolve.archive.split import split_archive
-from upsolve.archive.store import Archive, open_filled
+from upsolve.archive.store import open_filled
 from upsolve.config import EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig, recipe_yaml
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.sweep import Sweep, pooled
 from upsolve.progress import OnProgress, no_progress
-from upsolve.report.examples import pick_examples
-from upsolve.report.html import ReportContent, write_report
+from upsolve.report.content import ReportContent
+from upsolve.report.run import facts_of, run_content, write_run_report
 from upsolve.train.check import check_run
-from upsolve.train.groups import rewards_of, select
 from upsolve.train.loop import train
 from upsolve.train.processes import Processes
 from upsolve.train.run_folder import Trained, claim, load_trained, within
@@ -126,13 +118,9 @@ def run_recipe(
         remove_evaluation(path)
     after = measured(recipe.model.at(str(trained.folder)), "trained")
     if processes.is_main:
-        groups = Archive(training / "rollouts").groups() if recipe.source.rounds else split.groups["train"]
-        authors = () if recipe.source.rounds else recipe.data.authors
-        rewarded = rewards_of(Lazy(groups, lambda group: select(group, authors)), recipe.reward, recipe.verify)
         facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
-        content = content_of(recipe.name, (before, after), trained, folder=path, tasks=tasks)
-        fields = {"ks": recipe.evaluate.ks, "rewarded": rewarded, "facts": facts, "recipe_yaml": recipe_yaml(recipe)}
-        write_report(path / "report.html", replace(content, **fields))
+        content = run_content(recipe, path, sweeps=(before, after), trained=trained, split=split, facts=facts)
+        write_run_report(path, content)
     processes.wait()
     return before, after, trained
 
@@ -171,9 +159,7 @@ def run_folds(
         for sweep in pooled_sweeps:
             save_sweep(sweep, path / f"{sweep.name}.json")
         title = f"{recipe.name}: before and after training, {folds} folds"
-        write_report(
-            path / "report.html", ReportContent(title, pooled_sweeps, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe))
-        )
+        write_run_report(path, ReportContent(title, pooled_sweeps, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe)))
     return pooled_sweeps
 
 
@@ -186,30 +172,3 @@ def remove_evaluation(folder: Path) -> None:
 def report_step(report: OnProgress, done: int, total: int, row: Mapping[str, float]) -> None:
     """Report an optimizer step."""
     report(f"train: entropy {row['entropy']:.2f}", done, total)
-
-
-def content_of(name: str, sweeps: tuple[Sweep, Sweep], trained: Trained, *, folder: Path, tasks: HeldOut) -> ReportContent:
-    """Return the content of a report on two sweeps and the training between them, with examples of their samples."""
-    return ReportContent(
-        title=f"{name}: before and after training on judged attempts",
-        sweeps=sweeps,
-        training=tuple(trained.metrics),
-        examples=pick_examples(folder, sweeps, tasks.test),
-    )
-
-
-def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: HeldOut, trained: Trained) -> dict[str, str]:
-    """Return the facts about a run that a report shows, by label."""
-    return {
-        "model": model.name,
-        "training": trained.text(),
-        "tasks": f"{len(tasks.test)} of the split {tasks.split}; temperatures chosen on {len(tasks.dev)} of the split dev",
-        **{
-            f"tasks of {one.name}": f"{len(one.tasks)}; {len(one.leaked)} of them nearly equal to training or dev tasks"
-            for one in tasks.others
-        },
-        "sampling": f"{sample.samples} samples per task, one if greedy; top-p {sample.top_p}, seed {sample.seed}",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
-        + (torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"),
-        "versions": ", ".join(f"{name} {version(name)}" for name in ("upsolve", "torch", "transformers")),
-    }

@@ -5,9 +5,13 @@ from upsolve.config import RewardConfig
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
-from upsolve.report.examples import Example, pick_examples
-from upsolve.report.html import ReportContent, write_report
-from upsolve.report.plots import pass_by_temperature, training_curves
+from upsolve.report.content import ReportContent
+from upsolve.report.cost import cost_table
+from upsolve.report.curves import stopped_at, training_curves
+from upsolve.report.examples import Example, diff_lines, pick_examples
+from upsolve.report.html import write_report
+from upsolve.report.markdown import fenced, markdown_of
+from upsolve.report.plots import pass_by_temperature
 from upsolve.report.tables import (
     capability_table,
     change_table,
@@ -166,7 +170,9 @@ def test_the_picture_by_temperature_has_a_line_a_model(tmp_path):
     page = (tmp_path / "r.html").read_text()
     assert page.index("<h2>pass@1 by temperature</h2>") < page.index("<h2>pass@1 by difficulty")
     picture = pass_by_temperature(content.sweeps)
-    assert all(f"<!-- {text} -->" in picture for text in ("base", "trained", "temperature (0: greedy)"))
+    assert all(
+        f"<!-- {text} -->" in picture for text in ("base (1 dev tasks)", "trained (1 dev tasks)", "temperature (0: greedy)")
+    )
     assert "pass@1 by temperature" not in page_of(tmp_path, BASE, BETTER), "one temperature"
 
 
@@ -204,3 +210,47 @@ def test_pictures_take_the_colour_of_the_page_and_count_whole_steps():
     picture = training_curves([{"step": 1.0, "loss": 2.0}, {"step": 2.0, "loss": 1.0}])
     assert "currentColor" in picture and "#010203" not in picture and "prefers-color-scheme: dark" in picture
     assert "<!-- 1 -->" in picture and "<!-- 1.5" not in picture and "<!-- 1.25" not in picture
+
+
+def test_the_diff_of_two_programs_by_hand():
+    assert diff_lines("a\nb\nc", "a\nB\nc\nd") == [(" ", "a"), ("-", "b"), ("+", "B"), (" ", "c"), ("+", "d")]
+    assert diff_lines("same", "same") == [(" ", "same")] and diff_lines("", "x") == [("+", "x")]
+
+
+def test_the_cost_of_a_run_by_hand():
+    # each sweep: dev 1 * 1 and 1 * 8 samples, then greedy 20 * 1 and T 1 20 * 8, all of 20 tokens; four evaluations of 12 s
+    steps = ({"step": 1.0, "loss": 1.0, "attempt_tokens": 1000.0, "seconds": 90.0, "preparing_seconds": 60.0},)
+    table = cost_table((chosen("base", FEW, COLD),), ({"step": 0.0, "round": 0.0}, *steps))
+    assert table.rows == (
+        ("evaluation of base", "189 samples", "3,780 sampled", "48 s"),
+        ("training", "1 steps", "1,000 trained", "2 min"),
+        ("sum", "", "", "3 min"),
+    )
+
+
+def test_curves_mark_where_a_run_was_stopped_and_the_limit():
+    rows = [{"step": float(n), "loss": 1.0, "entropy": 0.1 / n} for n in (1, 2, 3)]
+    assert stopped_at("step 3: entropy 0.0100 nats is below monitor.min_entropy 0.02") == 3 and stopped_at("") is None
+    marked = training_curves(rows, limits={"entropy": 0.02}, stopped=3, kept=2)
+    assert "<!-- stopped 3 -->" in marked and "<!-- kept 2 -->" in marked and "<!-- entropy, nats (n = 3) -->" in marked
+    assert marked.count("stroke-dasharray") > training_curves(rows).count("stroke-dasharray")
+    assert "kept" not in training_curves(rows, kept=3), "the last step is what is expected"
+
+
+def test_the_markdown_begins_with_the_sentence_and_escapes_what_models_write():
+    content = ReportContent(
+        "run_1: <before> and after",
+        (chosen("base", FEW, COLD), chosen("trained", MANY, WARM)),
+        (1, 8),
+        collapsed="step 3: entropy is low",
+        recipe_yaml="name: x",
+        facts={"model": "a|b"},
+        examples=(Example("t0", "say ```hi```", "a\n```\n</details>", "failed", "b", "passed"),),
+    )
+    lines = markdown_of(content).splitlines()
+    assert lines[0] == r"## run\_1: \<before\> and after" and lines[2].startswith("**More capable: pass@1 at each model")
+    text = "\n".join(lines)
+    assert "**Training was stopped:** step 3" in text and r"| model | a\|b |" in text
+    assert "````diff\n-a\n-```\n-</details>\n+b\n````" in text and "````text\nsay ```hi```\n````" in text
+    assert text.count("<details>") == text.count("\n\n</details>") == 4
+    assert fenced("yaml", "a: 1\n") == "```yaml\na: 1\n```"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from upsolve.evaluate.gains import RunResult
+    from upsolve.report.content import ReportContent
 
 __all__ = ["compare", "power", "report"]
 
@@ -24,18 +25,51 @@ DIFFERENCES = (0.02, 0.03, 0.05, 0.10, 0.15)
 
 @app.command()
 def report(
-    evaluations: Annotated[list[Path], typer.Argument(help="Evaluations (JSON), the baseline first.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file, or a folder for report.html.")] = Path("report.html"),
+    evaluations: Annotated[
+        list[Path],
+        typer.Argument(help="Folder of a finished run, or evaluations (JSON), the baseline first.", metavar="RUN|EVALUATIONS"),
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File, or a folder for report.html or report.md.")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Markdown for a pull request instead, printed unless --out is given.")
+    ] = False,
 ) -> None:
-    """Compare evaluations: tables in the terminal, and one self-contained HTML page."""
-    from upsolve.evaluate.runs import load_sweep
-    from upsolve.report.html import ReportContent, write_report
+    """Compare evaluations, or a run before and after training: tables in the terminal and one HTML page, or Markdown."""
+    from upsolve.files import write_text
+    from upsolve.report.html import write_report
+    from upsolve.report.markdown import markdown_of
 
-    sweeps = tuple(load_sweep(path) for path in evaluations)
-    page = out / "report.html" if out.is_dir() else out
-    show_results(sweeps, KS)
-    write_report(page, ReportContent(" and ".join(sweep.name for sweep in sweeps), sweeps, KS))
+    content = report_content(evaluations)
+    if markdown and out is None:
+        typer.echo(markdown_of(content), nl=False)
+        return
+    page = out or (evaluations[0] if evaluations[0].is_dir() else Path()) / "report.html"
+    page = page / f"report.{'md' if markdown else 'html'}" if page.is_dir() else page
+    if markdown:
+        write_text(page, markdown_of(content))
+    else:
+        show_results(content.sweeps, content.ks)
+        write_report(page, content)
     typer.echo(f"report: {page}")
+
+
+def report_content(paths: "Sequence[Path]") -> "ReportContent":
+    """Return the content of a report on the folder of a run, or on evaluations.
+
+    Raises:
+        ConfigError: several folders, or one that is not that of a finished run.
+    """
+    from upsolve.evaluate.runs import load_sweep
+    from upsolve.report.content import ReportContent
+
+    if any(path.is_dir() for path in paths):
+        if len(paths) > 1:
+            raise ConfigError("report: the folder of a run stands alone; `upsolve compare` compares several runs")
+        from upsolve.report.run import read_run
+
+        return read_run(paths[0])
+    sweeps = tuple(load_sweep(path) for path in paths)
+    return ReportContent(" and ".join(sweep.name for sweep in sweeps), sweeps, KS)
 
 
 @app.command()

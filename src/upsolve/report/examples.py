@@ -1,5 +1,6 @@
 """Example attempts of base and trained model side by side: first at tasks that got worse, then at tasks that got better."""
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep
 from upsolve.types import Task
 
-__all__ = ["Example", "pick_examples"]
+__all__ = ["Example", "diff_lines", "pick_examples"]
 
 Sample = tuple[str, str]
 """Code and status."""
@@ -82,3 +83,13 @@ def example(task: Task, before: Mapping[str, list[Sample]], after: Mapping[str, 
     first = next(sample for sample in before[task.task_id] if (sample[1] == "passed") == worse)
     second = next(sample for sample in after[task.task_id] if (sample[1] == "passed") != worse)
     return Example(task.task_id, task.prompt, *first, *second)
+
+
+def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
+    """Return all lines of two programs as a diff: sign (``-``, ``+`` or blank) and line."""
+    old, new = before.splitlines(), after.splitlines()
+    lines: list[tuple[str, str]] = []
+    for kind, low, high, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        lines += [(" " if kind == "equal" else "-", line) for line in old[low:high]]
+        lines += [("+", line) for line in new[start:stop]] if kind != "equal" else []
+    return lines

@@ -1,43 +1,17 @@
 """One self-contained HTML page, which loads no other file."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import drops
-from upsolve.evaluate.sweep import Sweep, by_task_set, defined_ks, temperature_name
+from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
-from upsolve.report.examples import Example
-from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature, training_curves
-from upsolve.report.tables import result_tables, reward_tables
-from upsolve.reward.formula import Rewarded
+from upsolve.report.content import ReportContent, changes_of, tables_of
+from upsolve.report.curves import stopped_at, training_curves
+from upsolve.report.examples import diff_lines
+from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature
 
-__all__ = ["ReportContent", "write_report"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportContent:
-    """The content of a report."""
-
-    title: str
-    """Headline."""
-    sweeps: tuple[Sweep, ...]
-    """Sweeps of the compared models; the first is the baseline; may be empty."""
-    ks: tuple[int, ...] = (1,)
-    """Values of k for pass@k; those above the number of samples are left out."""
-    training: tuple[Mapping[str, float], ...] = ()
-    """Metrics of every optimizer step."""
-    rewarded: Sequence[Rewarded] = ()
-    """Groups of the training tasks with their rewards."""
-    recipe_yaml: str = ""
-    """The resolved recipe."""
-    facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Model, sampling, machine and versions, by label."""
-    examples: tuple[Example, ...] = ()
-    """Attempts of base and trained model, shown side by side."""
+__all__ = ["write_report"]
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
@@ -57,31 +31,21 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
             sweeps[0].best, sweeps[-1].best
         )
     if content.training:
-        pictures["Training"] = training_curves(content.training)
+        pictures[f"Training, {len(content.training)} steps"] = training_curves(
+            content.training, limits=content.limits, stopped=stopped_at(content.collapsed), kept=content.kept_step
+        )
     return pictures
-
-
-def changes_of(sweeps: Sequence[Sweep], ks: Sequence[int], *, label: str = "") -> list[tuple[str, Capability, tuple[str, ...]]]:
-    """Return for each model but the first: the label, the comparison with the first, and sentences on what fell."""
-    first = sweeps[0]
-    return [(label, capability(first, other, max(ks)), drops(first.many, other.many, ks)) for other in sweeps[1:]]
 
 
 def write_report(path: str | Path, content: ReportContent) -> None:
     """Write the page, atomically."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    sweeps, ks = content.sweeps, defined_ks(content.sweeps, content.ks)
-    tables, changes = (result_tables(sweeps, ks), changes_of(sweeps, ks)) if sweeps else ([], [])
-    for name, measured in by_task_set(sweeps).items():
-        further = result_tables(measured, defined_ks(measured, ks), further=True)
-        tables += [replace(table, title=f"{name}: {table.title}") for table in further]
-        changes += changes_of(measured, defined_ks(measured, ks), label=f"{name}: ")
-    tables += reward_tables(content.rewarded) if content.rewarded else []
     text = page.get_template("report.html.j2").render(
         content=content,
-        changes=changes,
-        tables=tables,
+        changes=changes_of(content),
+        tables=tables_of(content),
         pictures=pictures_of(content),
+        diff_lines=diff_lines,
     )
     write_text(Path(path), text)

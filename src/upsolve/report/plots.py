@@ -4,14 +4,13 @@ Text, axes and error bars have the text colour of the page (``currentColor``), s
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from upsolve.evaluate.diagnostics import outcome_mix
 from upsolve.evaluate.intervals import mean_interval
@@ -20,7 +19,17 @@ from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep
 from upsolve.report.tables import difficulties
 
-__all__ = ["change_by_task", "outcomes", "pass_by_difficulty", "pass_by_temperature", "training_curves"]
+__all__ = [
+    "INK",
+    "SERIES",
+    "THEME",
+    "change_by_task",
+    "outcomes",
+    "pass_by_difficulty",
+    "pass_by_temperature",
+    "simplify_axes",
+    "svg",
+]
 
 SERIES = ("#7f8c8d", "#0072b2", "#009e73", "#d55e00", "#cc79a7")
 STATUS = {
@@ -40,16 +49,6 @@ INK = "#010203"
 SCHEME = "<style>svg { color: #1d2329 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ec } }</style>"
 """Text colours of the page, for a plot in a separate file."""
 THEME: Any = {f"{name}color": INK for name in ("text.", "axes.edge", "axes.label", "axes.title", "xtick.", "ytick.")}
-CURVES = {
-    "loss": "loss",
-    "entropy": "entropy, nats",
-    "logp_up": "log-likelihood, A > 0, nats per token",
-    "logp_down": "log-likelihood, A < 0, nats per token",
-    "heldout_passed_logp": "held-out passed attempts, nats per token",
-    "grad_norm": "gradient norm",
-    "ess": "effective sample size",
-    "tokens_per_second": "tokens per second",
-}
 
 
 def svg(figure: Figure) -> str:
@@ -60,6 +59,18 @@ def svg(figure: Figure) -> str:
     start = text.index("<svg")
     head = text.index(">", start) + 1
     return f"{text[start:head]}{SCHEME}{text[head:]}".replace(INK, "currentColor")
+
+
+def samples_text(evaluation: Evaluation) -> str:
+    """Return the number of scored samples per task of an evaluation, a range if it differs."""
+    counts = sorted({score.samples for score in evaluation.scores if score.samples})
+    if not counts:
+        return "no sample"
+    return (
+        f"{counts[0]}–{counts[-1]} samples a task"
+        if len(counts) > 1
+        else f"{counts[0]} sample{'s' if counts[0] > 1 else ''} a task"
+    )
 
 
 def simplify_axes(axes: Axes) -> None:
@@ -83,7 +94,7 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
                 continue
             estimate = mean_interval(values)
             at = position + (index - (len(evaluations) - 1) / 2) * width
-            name = evaluation.name if position == 0 else None
+            name = f"{evaluation.name} ({samples_text(evaluation)})" if position == 0 else None
             axes.bar(at, 100 * estimate.mean, width * 0.92, color=SERIES[index % len(SERIES)], label=name)
             if estimate.low == estimate.low:
                 axes.vlines(at, 100 * estimate.low, 100 * estimate.high, color=INK, linewidth=1.2)
@@ -94,7 +105,9 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
                 ha="center",
                 fontsize=8,
             )
-    axes.set_xticks(range(len(labels)), labels)
+    scores = evaluations[0].scores
+    sizes = [sum(label in ("all", score.difficulty) for score in scores) for label in labels]
+    axes.set_xticks(range(len(labels)), [f"{label}\n{size} tasks" for label, size in zip(labels, sizes, strict=True)])
     axes.set_ylabel(f"pass@{k}, %")
     if axes.containers:
         axes.legend(frameon=False)
@@ -115,7 +128,12 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
         colour, shift = SERIES[index % len(SERIES)], 0.012 * index  # shifted, so that equal points do not overlap
         positions = [at + shift for at, _ in points]
         axes.plot(
-            positions, [100 * estimate.mean for _, estimate in points], color=colour, marker="o", markersize=4, label=sweep.name
+            positions,
+            [100 * estimate.mean for _, estimate in points],
+            color=colour,
+            marker="o",
+            markersize=4,
+            label=f"{sweep.name} ({len(sweep.dev[0].scores)} dev tasks)",
         )
         intervals = [
             (position, estimate)
@@ -161,30 +179,13 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
                         color="#1d2329" if status in DARK_LABEL else "white",
                     )
             left += shares
-    axes.set_yticks(range(len(mixes)), [evaluation.name for evaluation in evaluations])
+    counts = [sum(sum(score.statuses.values()) for score in evaluation.scores) for evaluation in evaluations]
+    names = [f"{evaluation.name}\n{count:,} samples" for evaluation, count in zip(evaluations, counts, strict=True)]
+    axes.set_yticks(range(len(mixes)), names)
     axes.invert_yaxis()
     axes.set_xlabel("share of samples, %")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35 / len(mixes) - 0.2), fontsize=8)
-    return svg(figure)
-
-
-@rc_context(THEME)
-def training_curves(rows: Sequence[Mapping[str, float]]) -> str:
-    """Draw each metric over the optimizer steps."""
-    names = [name for name in CURVES if any(name in row for row in rows)]
-    lines = -(-len(names) // 2)
-    figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
-    for position, name in enumerate(names):
-        axes = figure.add_subplot(lines, 2, position + 1)
-        points = [(row["step"], row[name]) for row in rows if name in row]
-        axes.plot(
-            *zip(*points, strict=True), color=SERIES[1], linewidth=1.4, marker="o" if len(points) < 12 else None, markersize=3
-        )
-        axes.set_title(CURVES[name], fontsize=8, loc="left")
-        axes.tick_params(labelsize=7)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        simplify_axes(axes)
     return svg(figure)
 
 
@@ -198,7 +199,8 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     axes.bar(range(len(change)), change, color=[SERIES[2] if value > 0 else SERIES[3] for value in change], width=0.85)
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_ylabel(f"change in pass@{k}, points")
-    axes.set_xlabel("tasks, sorted")
+    up, down = sum(value > 0 for value in change), sum(value < 0 for value in change)
+    axes.set_xlabel(f"{len(change)} tasks, sorted: {up} better, {down} worse, {len(change) - up - down} as before")
     axes.set_xticks([])
     simplify_axes(axes)
     return svg(figure)

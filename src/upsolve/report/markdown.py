@@ -1,0 +1,73 @@
+"""A report as Markdown, for a pull request: the sentence and the first table open, everything else folded."""
+
+import re
+from collections.abc import Iterator
+
+from upsolve.report.content import Change, ReportContent, changes_of, tables_of
+from upsolve.report.examples import Example, diff_lines
+from upsolve.report.tables import Table
+
+__all__ = ["markdown_of"]
+
+OPEN_TABLES = 1
+"""Number of tables that are not folded."""
+
+
+def markdown_of(content: ReportContent) -> str:
+    """Return the report as Markdown (GitHub's and GitLab's tables, ``details``, ```` ```diff ````); no plots."""
+    tables = [*map(table_text, tables_of(content))]
+    parts = [f"## {plain(content.title)}", *(paragraph(change) for change in changes_of(content))]
+    if content.collapsed:
+        parts.append(f"**Training was stopped:** {plain(content.collapsed)}")
+    parts += tables[:OPEN_TABLES]
+    if tables[OPEN_TABLES:]:
+        parts.append(folded("Tables", "\n\n".join(tables[OPEN_TABLES:])))
+    if content.examples:
+        parts.append(folded("Tasks before and after", "\n\n".join(map(example_text, content.examples))))
+    if content.facts:
+        parts.append(folded("What was run", table_text(Table("", ("", ""), tuple(content.facts.items())))))
+    if content.recipe_yaml:
+        parts.append(folded("Recipe", fenced("yaml", content.recipe_yaml)))
+    return "\n\n".join(parts) + "\n"
+
+
+def paragraph(change: Change) -> str:
+    """Return the sentence about a model, with details and warnings below it."""
+    about = change.capability
+    below = [about.best.details or "", *about.warnings, *change.drops]
+    return "\n".join([f"**{plain(change.label + about.sentence)}**", *(f"\n{plain(line)}" for line in below if line)])
+
+
+def table_text(table: Table) -> str:
+    """Return a table, under its title."""
+    rows = [table.header, tuple("---" for _ in table.header), *table.rows]
+    lines = ["| " + " | ".join(plain(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([*([f"**{plain(table.title)}**", ""] if table.title else []), *lines])
+
+
+def example_text(example: Example) -> str:
+    """Return the programs before and after as a diff."""
+    head = f"**{plain(example.task_id)}**: {example.before_status} before, {example.after_status} after"
+    lines = [f"{sign}{line}" for sign, line in diff_lines(example.before, example.after)]
+    return f"{head}\n\n{fenced('text', example.prompt)}\n\n{fenced('diff', chr(10).join(lines))}"
+
+
+def folded(title: str, text: str) -> str:
+    """Return a text that is shown when its title is clicked."""
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
+
+
+def fenced(kind: str, text: str) -> str:
+    """Return a code block; its fence is longer than any in the text, which models write."""
+    fence = "`" * max(3, 1 + max((len(run) for run in backticks(text)), default=0))
+    return f"{fence}{kind}\n{text.rstrip(chr(10))}\n{fence}"
+
+
+def backticks(text: str) -> Iterator[str]:
+    """Yield the runs of backticks in a text."""
+    yield from re.findall(r"`+", text)
+
+
+def plain(text: str) -> str:
+    """Return a text in one line that Markdown shows as it stands: HTML and emphasis are escaped."""
+    return re.sub(r"([\\`*_<>\[\]])", r"\\\1", " ".join(text.split()))

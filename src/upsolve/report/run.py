@@ -1,0 +1,122 @@
+"""The content of a report on the folder of a run."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from upsolve.archive.groups import Lazy
+from upsolve.archive.split import Split, split_archive
+from upsolve.archive.store import Archive, open_filled
+from upsolve.config import ModelConfig, Recipe, SampleConfig, load_recipe, recipe_yaml
+from upsolve.errors import ArchiveError, ConfigError
+from upsolve.evaluate.benchmarks import HeldOut
+from upsolve.evaluate.runs import load_sweep
+from upsolve.evaluate.sweep import Sweep
+from upsolve.files import write_text
+from upsolve.report.content import ReportContent
+from upsolve.report.examples import pick_examples
+from upsolve.report.html import write_report
+from upsolve.report.markdown import markdown_of
+from upsolve.train.groups import rewards_of, select
+from upsolve.train.run_folder import Trained, load_trained
+
+__all__ = ["facts_of", "read_run", "run_content", "write_run_report"]
+
+FACTS = "facts.json"
+"""Model, machine, versions, ... of the run, in its folder."""
+
+
+def write_run_report(folder: Path, content: ReportContent) -> None:
+    """Write ``report.html``, ``report.md`` and the facts of a run into its folder."""
+    write_text(folder / FACTS, json.dumps(dict(content.facts), indent=1, ensure_ascii=False))
+    write_report(folder / "report.html", content)
+    write_text(folder / "report.md", markdown_of(content))
+
+
+def read_run(folder: Path) -> ReportContent:
+    """Return the content of a report on a finished run, from its folder and, if it is still there, its archive.
+
+    Raises:
+        ConfigError: the folder is not that of a finished run; names the missing file.
+    """
+    own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.is_file()), None)
+    if missing := [name for name in ("base.json", "trained.json") if not (folder / name).is_file()]:
+        raise ConfigError(f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`, or evaluations")
+    recipe, sweeps = load_recipe(own), (load_sweep(folder / "base.json"), load_sweep(folder / "trained.json"))
+    facts: Mapping[str, str] = json.loads((folder / FACTS).read_text(encoding="utf-8")) if (folder / FACTS).is_file() else {}
+    trained = load_trained(folder / "training")
+    if trained is None:  # folds, whose trainings are in folders of their own
+        title = f"{recipe.name}: before and after training"
+        return ReportContent(title, sweeps, recipe.evaluate.ks, recipe_yaml=recipe_yaml(recipe), facts=facts)
+    split = None
+    try:
+        split = split_archive(open_filled(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)
+    except ArchiveError as error:
+        facts = {**facts, "left out": f"rewards and examples, since the archive cannot be read ({error})"}
+    return run_content(recipe, folder, sweeps=sweeps, trained=trained, split=split, facts=facts)
+
+
+def run_content(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    sweeps: tuple[Sweep, Sweep],
+    trained: Trained,
+    split: Split | None,
+    facts: Mapping[str, str],
+) -> ReportContent:
+    """Return the content of a report on a run; without the archive (``split``), rewards and examples are left out."""
+    rewarded: Any = ()
+    if split is not None:
+        online = recipe.source.rounds > 0
+        groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
+        authors = () if online else recipe.data.authors
+        rewarded = rewards_of(Lazy(groups, lambda group: select(group, authors)), recipe.reward, recipe.verify)
+    return ReportContent(
+        title=f"{recipe.name}: before and after training on judged attempts",
+        sweeps=sweeps,
+        ks=recipe.evaluate.ks,
+        training=tuple(trained.metrics),
+        limits={"entropy": recipe.monitor.min_entropy},
+        collapsed=trained.collapsed,
+        kept_step=trained.kept_step,
+        rewarded=rewarded,
+        recipe_yaml=recipe_yaml(recipe),
+        facts={**facts, "seeds": seeds_of(recipe.model_dump(mode="json"))},
+        examples=pick_examples(folder, sweeps, split.tasks[recipe.evaluate.split]) if split else (),
+    )
+
+
+def seeds_of(settings: Mapping[str, Any]) -> str:
+    """Return the seeds of a recipe, by key."""
+    stages = {f"{name}.": stage for name, stage in settings.items() if isinstance(stage, dict)}
+    found = {
+        prefix + key: value
+        for prefix, stage in {"": settings, **stages}.items()
+        for key, value in stage.items()
+        if key == "seed" or key.endswith("_seed")
+    }
+    return ", ".join(f"{key} {value}" for key, value in found.items())
+
+
+def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: HeldOut, trained: Trained) -> dict[str, str]:
+    """Return the facts about a run that a report shows, by label."""
+    return {
+        "model": model.name,
+        "training": trained.text(),
+        "tasks": f"{len(tasks.test)} of the split {tasks.split}; temperatures chosen on {len(tasks.dev)} of the split dev",
+        **{
+            f"tasks of {one.name}": f"{len(one.tasks)}; {len(one.leaked)} of them nearly equal to training or dev tasks"
+            for one in tasks.others
+        },
+        "sampling": f"{sample.samples} samples per task, one if greedy; top-p {sample.top_p}, seed {sample.seed}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
+        + (torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"),
+        "versions": ", ".join(f"{name} {version(name)}" for name in ("upsolve", "torch", "transformers")),
+    }
