@@ -116,7 +116,7 @@ class Task(Record):
     extra: str = ""
     """JSON object of the source's other fields; empty if none."""
     requires: tuple[str, ...] = ()
-    """Names under which Python attempts may import packages outside of the standard library (``upsolve packages`` installs them)."""
+    """Packages outside of the standard library, by the names under which attempts in the task's language load them (docs/languages.md)."""
     limit_seconds: float | None = None
     """Processor time of one test, seconds, > 0; None: the limit of the judge (``verify.task_limits``)."""
     limit_bytes: int | None = None

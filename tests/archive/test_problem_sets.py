@@ -16,7 +16,7 @@ import pytest
 from upsolve.archive.ingest import ingest
 from upsolve.archive.sources import bigcodebench
 from upsolve.archive.sources.livecodebench import text_of_pickle
-from upsolve.archive.sources.multilingual import balance
+from upsolve.archive.sources.multilingual import balance, required
 from upsolve.archive.sources.unit_tests import pytest_tests, unittest_tests
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -591,6 +591,20 @@ def test_mxeval(tmp_path):
     assert sharp.language == "csharp" and sharp.prompt.startswith("Complete the last function of this csharp code.")
     assert script.prompt.startswith("Complete this javascript code and give all of it:\n\n/** Double")
     assert json.loads(script.extra) == {"description": "Double x.", "split": "test"}
+
+
+@pytest.mark.parametrize(
+    ("language", "test", "packages"),
+    [
+        ("javascript", "const _ = require('lodash');\nconst same = require(\"lodash\");", ("lodash",)),
+        ("perl", "use strict;\nuse Data::Compare;\n    use Test::Deep;", ("Data::Compare", "Test::Deep")),
+        ("lua", "lu = require('luaunit')", ("luaunit",)),
+        ("ruby", "require 'test/unit'\nrequire_relative 'x'", ("test/unit",)),
+        ("php", "require('x.php');", ()),
+    ],
+)
+def test_packages_that_programs_load(language, test, packages):
+    assert required(language, "", test) == packages
 
 
 def test_real_rows_of_mxeval(real_data, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,33 @@ def test_what_is_missing_is_said():
     assert "cobol" in run("cobol", "x").error_message
     call = Task("c", "", (TestCase(TestKind.CALL, "f(1)", "1"),))
     assert "CALL tests are for Python" in run("bash", "x", call).error_message
+
+
+def test_a_package_that_is_missing_is_no_fault_of_the_attempt(tmp_path, monkeypatch):
+    """Only packages of the task's own language are looked for: of a task for any language, they are those of Python."""
+    (tmp_path / "shell.yaml").write_text(
+        "name: shell\naliases: [sh]\nfile: x.sh\nrun: [bash, x.sh]\npackage: [bash, -c, 'command -v {package}']\n"
+    )
+    monkeypatch.setenv("UPSOLVE_LANGUAGES", str(tmp_path))
+    languages.languages.cache_clear()
+    try:
+        task = Task("u", "", (TestCase(TestKind.STDIO, "", "ABC"),), language="sh", requires=("cat", "no-such-tool"))
+        verdict = run("shell", "printf ABC", task)
+        assert verdict.status is Status.UNSCORED
+        assert verdict.error_message == "task u requires no-such-tool, which shell cannot load: install it for all users"
+        assert run("shell", "printf ABC", replace(task, requires=("cat",))).status is Status.PASSED
+        assert run("shell", "printf AB", replace(task, requires=("cat",))).status is Status.FAILED
+        assert run("shell", "printf ABC", replace(task, language="")).status is Status.PASSED
+        other = run("bash", "printf ABC", replace(task, language="bash"))
+        assert "requires cat: language bash has no key `package`" in other.error_message
+    finally:
+        languages.languages.cache_clear()
+
+
+@pytest.mark.parametrize("name", [n for n, tools in languages.languages().items() if tools.package and not tools.missing()])
+def test_the_command_of_a_language_finds_no_package_that_is_not_there(name):
+    task = replace(SUM, language=name, requires=("Nowhere",))
+    assert "requires Nowhere, which" in run(name, CASES[languages.language(name).name]["right"], task).error_message
 
 
 def test_a_new_language_is_one_file(tmp_path, monkeypatch):

@@ -45,6 +45,13 @@ STATUSES = {
 """Status in the results of MultiPL-E -> ours."""
 TUPLES = re.compile(r"\b(Unit|Pair|Triplet|Quartet|Quintet|Sextet)\b")
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
+PACKAGES = {
+    "javascript": re.compile(r"""\brequire\(['"]([\w@./-]+)['"]\)"""),
+    "lua": re.compile(r"""\brequire\s*\(?\s*['"]([\w.]+)['"]"""),
+    "perl": re.compile(r"^\s*use\s+([A-Z]\w*(?:::\w+)*)", re.MULTILINE),
+    "ruby": re.compile(r"""^\s*require\s*\(?\s*['"]([\w/-]+)['"]""", re.MULTILINE),
+}
+"""Language -> what loads a package."""
 RESULTS = (".results.json", ".results.json.gz")
 TAKEN = {
     "task_id",
@@ -143,8 +150,15 @@ def task_of(row: Mapping[str, Any], name: str, source: str, *, tests: str, refer
         source=source,
         reference=reference,
         official=True,
+        requires=required(language, prompt, tests),
         extra=extra_of({**{key: value for key, value in row.items() if key not in TAKEN}, "split": "test"}),
     )
+
+
+def required(language: str, *texts: str) -> tuple[str, ...]:
+    """Return the packages that programs load, each once."""
+    pattern = PACKAGES.get(language)
+    return tuple(dict.fromkeys(name for text in texts for name in pattern.findall(text))) if pattern else ()
 
 
 def balance(code: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
-from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, verdict
+from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, unscored, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.folders import PACKAGES
@@ -23,6 +23,8 @@ Plan = Generator[Job, Exit, Verdict]
 COMPILE_SECONDS = 60.0
 COMPILE_MEMORY = 4 << 30
 MOST_FINDINGS = 20
+loadable: set[tuple[str, str]] = set()
+"""Languages and packages that have been loaded in the sandbox."""
 
 
 def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
@@ -132,6 +134,8 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     A CODE test is appended to the attempt and passes if the program exits with 0; the verdict is labelled ``in_process``, since
     the attempt could forge that.
     """
+    if absent := (yield from missing_package(task, tools)):
+        return unscored(task, attempt, absent)
     code = [test.input for test in task.tests if test.kind is TestKind.CODE]
     source = "\n".join([*([task.setup] if task.setup else []), attempt.code, *code]) if code or task.setup else attempt.code
     files = {name: encode_text(text) for name, text in {**tools.files, tools.file: source}.items()}
@@ -148,6 +152,25 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     outcomes, errors = explain_first_error(tools, outcomes, errors, ends)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
+
+
+def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
+    """Return why a package that a task in this language requires cannot be loaded in the sandbox; empty if all can.
+
+    Of a task for any language, ``requires`` are packages of Python.
+    """
+    for package in task.requires if task.language in tools.names else ():
+        if not tools.package:
+            return f"task {task.task_id} requires {package}: language {tools.name} has no key `package` to look for it"
+        if (tools.name, package) not in loadable:
+            words = tuple(word.replace("{package}", package) for word in tools.package)
+            job = {**command_job(tools, words, COMPILE_MEMORY), "files": {}, "stdin": b"", "seconds": COMPILE_SECONDS}
+            job |= {"address_bytes": 0}
+            found = yield Job(job, wall_seconds=COMPILE_SECONDS, memory_bytes=COMPILE_MEMORY, profile="any")
+            if found.returncode != 0:
+                return f"task {task.task_id} requires {package}, which {tools.name} cannot load: install it for all users"
+            loadable.add((tools.name, package))
+    return ""
 
 
 def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = COMPILE_SECONDS) -> Job:

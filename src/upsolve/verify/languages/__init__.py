@@ -64,6 +64,8 @@ class Language:
     """Other names."""
     version: tuple[str, ...] = ()
     """Command that prints a version."""
+    package: tuple[str, ...] = ()
+    """Command that fails if the package ``{package}`` cannot be loaded, for tasks with ``requires``; empty if there is none."""
     install: str = ""
     """Debian packages of the language's tools."""
     memory: str = "address"
@@ -112,6 +114,11 @@ class Language:
         """Return the programs of the commands ``compile``, ``run`` and ``version``, each once; relative paths are left out."""
         commands = (self.compile, self.run, self.version)
         return list(dict.fromkeys(words[0] for words in commands if words and "/" not in words[0]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the name and the aliases."""
+        return (self.name, *self.aliases)
 
     @property
     def identity(self) -> str:
@@ -193,7 +200,7 @@ def languages() -> Mapping[str, Language]:
     built_in, added = (
         [read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))] for folders in ([FOLDER], own)
     )
-    return {name: record for record in (*built_in, *offered(), *added) for name in (record.name, *record.aliases)}
+    return {name: record for record in (*built_in, *offered(), *added) for name in record.names}
 
 
 def __getattr__(name: str) -> Any:
