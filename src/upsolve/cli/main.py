@@ -79,7 +79,7 @@ def share_cores() -> None:
     of two threads on two cores took 25 times as long (docs/log.md).
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "10000"
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
