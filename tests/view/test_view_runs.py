@@ -114,6 +114,24 @@ def test_log_probabilities_are_computed_only_when_asked_for(tmp_path, tiny_model
     assert len(shown["logps"]) == len(shown["spans"]) and max(shown["logps"]) < 0 and shown["logps_of"] == "the run's model"
 
 
+def test_log_probabilities_are_those_after_the_prompts_of_the_run(tmp_path, tiny_model):
+    """A system message and the attempt's parent come before it: each changes the log-probabilities."""
+    archive = Archive.create(tmp_path / "a")
+    first = Attempt("t/1", CODES[1])
+    second = Attempt("t/1", CODES[0], parent_id=first.attempt_id)
+    archive.append(
+        tasks=[Task("t/1", "Add.")], attempts=[first, second], verdicts=[judged(first, Status.FAILED), judged(second)]
+    )
+    shown = {}
+    texts = {"plain": RECIPE, "turns": RECIPE.replace("data: {{", "data: {{turns: 1, ")}
+    texts["system"] = RECIPE.replace("model: {{", "model: {{prompt: {{system: Be brief.}}, ")
+    for name, text in texts.items():
+        run = write_run(tmp_path / name, tiny_model, archive.path, text)
+        shown[name] = [open_path(str(run), logps=True).tokens({"place": place})["logps"] for place in ("0", "1")]
+    assert shown["turns"][0] == shown["plain"][0] and shown["turns"][1] != shown["plain"][1]
+    assert shown["system"][0] != shown["plain"][0]
+
+
 def test_metrics_are_read_from_where_the_last_look_ended(tmp_path, tiny_model):
     run = write_run(tmp_path / "run", tiny_model, "embedded")
     first = read_metrics(run, 0)

@@ -14,7 +14,7 @@ from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.plugins import names
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, Task, Turn
 from upsolve.view.answers import Answers
 from upsolve.view.scores import RunScores
 
@@ -74,25 +74,25 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     except ArchiveError as error:
         raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
     model = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
-    load_codec = partial(codec_of, model)
+    load_codec = partial(load_tokenizer, model)
     by_round = online and not archive
     note = ONLINE if by_round else OFFLINE.format(size=recipe.data.group_size)
     score = log_prober(model, recipe.optim, load_codec) if logps else None
-    scores = RunScores(recipe.reward, recipe.advantage, recipe.data.seed, note, load_codec, by_round, score)
+    scores = RunScores(recipe.reward, recipe.advantage, recipe.data.seed, note, load_codec, by_round, score, recipe.data.turns)
     where = run.parent.name if run.name == "training" else run.name
     return Answers(store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}")
 
 
-def codec_of(model: ModelConfig) -> Any:
-    """Load the tokenizer of a model."""
-    from upsolve.policy.model import load_codec
+def load_tokenizer(model: ModelConfig) -> Any:
+    """Load the tokenizer of a model, with its form of prompts and completions."""
+    from upsolve.policy.model import codec_of
 
-    return load_codec(model.name, answers=model.completion == "answer")
+    return codec_of(model)
 
 
 def log_prober(
     model: ModelConfig, optim: OptimConfig, load_codec: Callable[[], Any]
-) -> Callable[[Task, Attempt], Sequence[float]]:
+) -> Callable[[Task, Attempt, Sequence[Turn]], Sequence[float]]:
     """Load a model, and return a function that gives the log-probability of each token of an attempt, nats."""
     import numpy as np
     import torch
@@ -104,9 +104,9 @@ def log_prober(
 
     policy, codec = load_model(model.name).eval(), load_codec()
 
-    def score(task: Task, attempt: Attempt) -> list[float]:
+    def score(task: Task, attempt: Attempt, turns: Sequence[Turn]) -> list[float]:
         ids = codec.ids_of(attempt)
-        group = EncodedGroup(codec.prompt(task).ids_P, (EncodedAttempt(ids, np.zeros(len(ids), np.float32)),))
+        group = EncodedGroup(codec.prompt(task, turns).ids_P, (EncodedAttempt(ids, np.zeros(len(ids), np.float32)),))
         with torch.inference_mode():
             return padded_scores(policy, plan_steps([group], optim)[0][0]).logp_T.tolist()
 

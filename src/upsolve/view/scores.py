@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from upsolve.archive.turns import earlier_turns
 from upsolve.config import AdvantageConfig, RewardConfig
 from upsolve.reward.judged import Part
-from upsolve.types import Attempt, Group, Task, Verdict
+from upsolve.types import Attempt, Group, Task, Turn, Verdict
 
 __all__ = ["RunScores"]
 
@@ -42,8 +43,10 @@ class RunScores:
     """Loads the tokenizer; called once, when tokens are first asked for. ModelError if it cannot be loaded."""
     by_round: bool = False
     """Whether the groups are those of the rounds of an online run, else all attempts at a task."""
-    score: Callable[[Task, Attempt], Sequence[float]] | None = None
-    """Log-probabilities of an attempt's tokens under the run's model, nats; None: not computed."""
+    score: Callable[[Task, Attempt, Sequence[Turn]], Sequence[float]] | None = None
+    """Log-probabilities of an attempt's tokens under the run's model, after earlier turns, nats; None: not computed."""
+    turns: int = 0
+    """Most earlier attempts that prompts of the run show (``data.turns``)."""
 
     def rewarded(self, group: Group, places: Sequence[int]) -> tuple[dict[int, Scored], dict[str, int]]:
         """Return the attempts of a group that have a reward, by place, and the others counted by reason."""
@@ -82,9 +85,14 @@ class RunScores:
     def of_tokens(self, group: Group, places: Sequence[int], place: int) -> dict[str, Any]:
         """Return ``spans`` [R, 2] of the tokens of one attempt, in characters of its code, and what is known of each token."""
         found, left_out = self.rewarded(group, places)
-        attempt, codec = group.attempts[[*places].index(place)], loaded(self.load_codec)
+        index, codec = [*places].index(place), loaded(self.load_codec)
+        attempt, chains = group.attempts[index], earlier_turns(group.attempts, group.verdicts, self.turns)
         ids, spans = codec.ids_of(attempt), codec.spans_of(attempt)
-        answer: dict[str, Any] = {"spans": spans, "note": self.group_note, **self.logps(group.task, attempt, ids)}
+        answer: dict[str, Any] = {
+            "spans": spans,
+            "note": self.group_note,
+            **self.logps(group.task, attempt, ids, turns=chains[index] if chains else ()),
+        }
         if place not in found or not spans:
             return {**answer, "note": f"this attempt has no reward; left out of its group: {listed(left_out) or 'nothing'}"}
         return {**answer, **self.credited(group.task, attempt, found[place], spans=spans)}
@@ -106,10 +114,10 @@ class RunScores:
         by_token = scored.advantage * weights_R * credit.mask_R
         return {**tokens, "advantage": scored.advantage, "advantages": by_token.tolist()}
 
-    def logps(self, task: Task, attempt: Attempt, ids: Sequence[int]) -> dict[str, Any]:
+    def logps(self, task: Task, attempt: Attempt, ids: Sequence[int], *, turns: Sequence[Turn]) -> dict[str, Any]:
         """Return log-probabilities of the tokens: under the run's model if it was asked for, else the stored ones of the sampler."""
         if self.score is not None:
-            return {"logps": list(self.score(task, attempt)), "logps_of": "the run's model"}
+            return {"logps": list(self.score(task, attempt, turns)), "logps_of": "the run's model"}
         if attempt.token_logps is not None and attempt.token_ids == tuple(ids):
             return {"logps": list(attempt.token_logps), "logps_of": "the sampler, when the attempt was written"}
         return {}
