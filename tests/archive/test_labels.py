@@ -82,6 +82,7 @@ def test_weak_tests_are_known_by_what_they_barely_catch(tmp_path, tests, fails, 
     doubted = passed & (rights < 0.9)
     assert doubted.sum() < 50 or abs(rights[doubted].mean() - truth[doubted].mean()) < 0.1
     (row,) = label_rows(parts(archive))
+    assert row.caught == row.failed == len(programs) - row.passed
     assert (row.passed, row.passed_right) == (passed.sum(), pytest.approx(rights[passed].mean(), abs=1e-6))
 
 
@@ -104,6 +105,7 @@ def test_coins_of_three_judges_are_learned_from_their_votes(tmp_path):
         inside = (rights >= low) & (rights <= high)
         assert rights[inside].mean() == pytest.approx(truth[inside].mean(), abs=0.1)
     assert ((rights > 0.5) == truth).mean() > 0.96
+    assert not any(row.caught for row in label_rows(parts(archive)))
     by_judge = {row.judge: row for row in label_rows(parts(archive))}
     assert by_judge["lenient"].passed_right == pytest.approx(0.4 * 0.98 / (0.4 * 0.98 + 0.6 * 0.4), abs=0.04)
 

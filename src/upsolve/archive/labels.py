@@ -114,6 +114,8 @@ class JudgeLabels:
     """Programs that failed."""
     failed_wrong: float
     """Expected share of them that is wrong, [0, 1]; nan if none failed."""
+    caught: int
+    """Programs that failed, of which the outcomes of single tests are recorded: what is said of the tests rests on them; 0: on ``MISSED``."""
 
 
 class Labels:
@@ -209,10 +211,11 @@ def fit(connection: Any) -> tuple[list[str], dict[str, Any], Floats]:
     for number in range(len(judges)):
         np.add.at(passes_JT[number], task, patterns["n"] * passed[:, number])
     counts_R = patterns["n"].astype(np.float64)
-    rights_R = estimate(votes_RJ, counts_R, task, coins_of(connection, len(judges), passes_JT)) if len(task) else counts_R
+    coins = coins_of(connection, len(judges), passes_JT)
+    rights_R = estimate(votes_RJ, counts_R, task, coins) if len(task) else counts_R
     columns = {name: patterns[name] for name in ("task", "passes", "fails")} | {"p_right": rights_R}
     connection.register("rights", pa.table(columns))
-    return judges, {"passed": passed, "failed": failed, "n": counts_R}, rights_R
+    return judges, {"passed": passed, "failed": failed, "n": counts_R, "caught_J": coins.caught_JT.sum(axis=1)}, rights_R
 
 
 def register_labels(connection: Any) -> None:
@@ -238,7 +241,7 @@ def label_rows(parts: Mapping[str, Iterable[Path]]) -> list[JudgeLabels]:
     for number, judge in enumerate(judges):
         passed, failed = (votes["n"] * votes[name][:, number] for name in ("passed", "failed"))
         right, wrong = mean(rights_R, passed), mean(1 - rights_R, failed)
-        rows.append(JudgeLabels(judge, int(passed.sum()), right, int(failed.sum()), wrong))
+        rows.append(JudgeLabels(judge, int(passed.sum()), right, int(failed.sum()), wrong, int(votes["caught_J"][number])))
     return rows
 
 

@@ -147,7 +147,7 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
             show(Table(TITLES[title], (title, "count"), rows))
     if labels:
         title = "programs by the label of each judge, and the estimated share of right labels (docs/archives.md)"
-        show(Table(title, ("judge", "passed", "right", "failed", "right"), tuple(map(label_row, labels))))
+        show(Table(title, ("judge", "passed", "right", "failed", "right", "tests known by"), tuple(map(label_row, labels))))
     if pairs_of_judges:
         columns = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
         show(
@@ -165,7 +165,8 @@ def label_row(labels: "JudgeLabels") -> tuple[str, ...]:
         f"{share:.1%}" if count else "–"
         for count, share in ((labels.passed, labels.passed_right), (labels.failed, labels.failed_wrong))
     )
-    return (labels.judge or "(none)", f"{labels.passed:,}", right, f"{labels.failed:,}", wrong)
+    basis = f"{labels.caught:,} programs" if labels.caught else "nothing"
+    return (labels.judge or "(none)", f"{labels.passed:,}", right, f"{labels.failed:,}", wrong, basis)
 
 
 def agreement_row(pair: "Agreement") -> tuple[str, ...]:
