@@ -28,7 +28,7 @@ TYPED = ("gpus.md", "own.md", "submissions.md")
 """Pages whose commands need those before them: test_tutorials.py types them in order."""
 FENCE = re.compile(r"(?P<before>(?:^<!--.*?-->\n+)*)^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!-- (not run|needs|setup): ?(.*?)-->", re.DOTALL)
-PROGRAMS = {"accelerate", "curl", "docker", "git", "make", "openssl", "pip", "python", "torchrun", "upsolve", "vllm"}
+PROGRAMS = {"accelerate", "curl", "docker", "git", "make", "openssl", "pip", "python", "torchrun", "upsolve", "uv", "vllm"}
 FILES = {"json", "jsonl", "parquet", "pt", "py", "yaml", "zip"}
 KEY = re.compile(r"`([a-z]+(?:\.[a-z_]+)+)(?:[:=][^`]*)?`")
 

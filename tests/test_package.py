@@ -135,3 +135,14 @@ def test_the_judge_works_where_the_wheel_alone_is_installed(built, tmp_path):
     assert "passed" in said and "failed" in said
     assert "pip install 'upsolve[train]'" in run("upsolve", "train", "rloo", code=2)
     assert "0 failed" in run("upsolve", "doctor", "--quick")
+
+
+def test_the_dockerfile_copies_what_is_there_and_names_extras():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "Dockerfile").read_text()
+    extras = re.search(r"^ARG EXTRAS=(.*)$", text, re.MULTILINE)[1].split(",")
+    assert extras and set(extras) <= {*project["optional-dependencies"]}
+    copied = [name for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for name in line.split()]
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {*copied} == let_in and all((ROOT / name).exists() for name in copied)
+    assert {project["readme"], *project["license-files"], "constraints.txt", "src"} <= let_in, "the build needs them"

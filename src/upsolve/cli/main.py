@@ -58,7 +58,7 @@ def main() -> None:
     share_cores()
     try:
         with needs_extras():
-            app()
+            app(prog_name="upsolve")  # also as `python -m upsolve`, for messages and shell completion
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
             typer.echo(f"upsolve: {stop_message(stop)}", err=True)
