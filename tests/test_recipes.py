@@ -24,6 +24,8 @@ SMALL = [
     "optim.tokens_per_step=2000",
     "monitor.heldout=4",
 ]
+LONG = ("sql_rloo", "sql_sft")
+"""Recipes on the archive that takes longest to read; ``demo`` reads it, too."""
 
 
 def test_the_documented_recipes_are_there():
@@ -40,7 +42,11 @@ def test_the_documented_recipes_are_there():
 @pytest.mark.filterwarnings(
     "ignore:.is_gradient_checkpointing:FutureWarning"
 )  # peft reads an attribute that transformers renames
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, marks=pytest.mark.slow) if file.stem in LONG else file for file in FILES],
+    ids=lambda path: path.stem,
+)
 def test_two_steps(file, tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     fewer = ["advantage.options.k=2"] if file.stem in ("pkpo", "passk", "rspo") else []

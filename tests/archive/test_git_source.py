@@ -323,6 +323,7 @@ def model(tmp_path_factory):
     return write_tiny_model(tmp_path_factory.mktemp("long"), positions=8192)
 
 
+@pytest.mark.slow
 def test_the_tutorial_does_what_it_says(tmp_path, monkeypatch, model, capsys):
     page, said = ROOT / "docs/tutorials/ci.md", ""
     monkeypatch.chdir(tmp_path)
@@ -348,6 +349,7 @@ def test_the_tutorial_does_what_it_says(tmp_path, monkeypatch, model, capsys):
     assert summary["steps"] == 4, summary
 
 
+@pytest.mark.slow
 def test_equal_seeds_write_equal_histories(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     from make_repository import make

@@ -207,6 +207,7 @@ def test_a_process_that_queried_an_archive_ends_quietly():
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large")
 def test_an_archive_larger_than_the_memory_of_queries_is_sorted(tmp_path, monkeypatch):
     """Lists and structs that DuckDB aggregates stay in memory: a million attempts with a verdict each did not fit into 800 MB."""

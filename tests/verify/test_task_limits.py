@@ -39,9 +39,9 @@ def test_limits_are_positive(limits):
 
 
 def test_each_task_of_a_batch_has_its_own_limits():
-    """Two seconds of work: too long where the task allows one, in time where it allows four or where limits are ignored."""
-    code = BUSY.format(2)
-    short, long, none = (Task(name, "", TESTS, limit_seconds=seconds) for name, seconds in (("s", 0.5), ("l", 2), ("n", None)))
+    """Half a second of work: too long where the task allows 0.2 s, in time where it allows 2 s or where limits are ignored."""
+    code = BUSY.format(0.5)
+    short, long, none = (Task(name, "", TESTS, limit_seconds=seconds) for name, seconds in (("s", 0.1), ("l", 1), ("n", None)))
     pairs = [(task, Attempt(task.task_id, code)) for task in (short, long, none, short)]
     verdicts = judge_all(pairs, JudgeSettings(Limits(wall_seconds=30, cpu_seconds=20)))
     assert [v.status for v in verdicts] == [Status.TIMEOUT, Status.PASSED, Status.PASSED, Status.TIMEOUT]

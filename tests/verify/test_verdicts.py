@@ -219,7 +219,7 @@ WRITE = "import os\nfor handle in (3, 4):\n    try:\n        data = {data}\n    
 def test_a_flood_of_results_is_bounded_in_time_and_in_the_verdict(data):
     started = time.process_time()
     verdict = run(calls(("f(1)", "1")), WRITE.format(data=data))
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 10  # a busy machine shares its caches
     assert verdict.status in (Status.RUNTIME_ERROR, Status.FAILED) and len(repr(verdict)) < 5000
 
 
