@@ -51,7 +51,9 @@ def training_curves(
     names = [name for name in CURVES if any(name in row for row in rows)]
     lines = -(-len(names) // 2)
     figure = Figure(figsize=(7.2, 1.7 * max(1, lines)), layout="constrained")
-    last = max((row["step"] for row in rows), default=0)
+    steps = [row["step"] for row in rows]
+    first, last = min(steps, default=0), max(steps, default=0)
+    margin = 0.03 * (last - first) or 0.5
     for position, name in enumerate(names):
         axes = figure.add_subplot(lines, 2, position + 1)
         points = [(row["step"], row[name]) for row in rows if name in row]
@@ -60,6 +62,7 @@ def training_curves(
         )
         axes.set_title(f"{CURVES[name]} (n = {len(points)})", fontsize=8, loc="left")
         mark(axes, (limits or {}).get(name), stopped, kept if kept != last else None)
+        axes.set_xlim(first - margin, last + margin)
         axes.tick_params(labelsize=7)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         simplify_axes(axes)

@@ -1,0 +1,89 @@
+"""axe-core on the viewer, the report and the documentation, in a real Chromium: light and dark, on a desktop and on a phone."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from browser import open_page
+
+from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.sweep import single
+from upsolve.report.content import ReportContent
+from upsolve.report.examples import Example
+from upsolve.report.html import write_report
+from upsolve.view.opening import open_path
+from upsolve.view.static import write_page
+
+ROOT = Path(__file__).parents[2]
+SCREENS = [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]
+"""Colour schemes, and widths of the window in pixels."""
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """The text of axe-core."""
+    found = find_spec("axe_playwright_python")
+    if found is None:
+        pytest.skip("axe-core is not installed: pip install axe-playwright-python")
+    return Path(found.submodule_search_locations[0], "axe.min.js").read_text(encoding="utf-8")
+
+
+def checked(file, axe, scheme, width):
+    """Return the share of axe's rules that a page obeys, of those that apply, and the rules that it breaks; nothing scrolls sideways."""
+    with open_page(color_scheme=scheme, viewport={"width": width, "height": 800}) as (page, _):
+        page.goto(file.resolve().as_uri())
+        page.wait_for_load_state()
+        page.evaluate(axe)
+        found = page.evaluate("axe.run()")
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), (scheme, width)
+    broken = {rule["id"]: rule["nodes"][0]["html"][:200] for rule in found["violations"]}
+    return len(found["passes"]) / (len(found["passes"]) + len(broken)), broken
+
+
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+def test_a_report(axe, tmp_path, scheme, width):
+    runs = []
+    for name, passed in (("base", 2), ("trained", 6)):
+        scores = tuple(TaskScore(f"t{i}", "easy", 8, passed, {"passed": passed, "failed": 8 - passed}) for i in range(20))
+        runs.append(single(Evaluation(name, "m", "x:test", 1.0, 1.0, 0, 8, scores)))
+    rows = tuple({"step": float(n), "loss": 1 / n, "entropy": 0.1} for n in range(1, 9))
+    example = Example("t0", "Double x.", "def f(x):\n    return x", "failed", "def f(x):\n    return 2 * x", "passed")
+    content = ReportContent(
+        "Before and after",
+        tuple(runs),
+        (1, 8),
+        training=rows,
+        collapsed="step 8: entropy is low",
+        recipe_yaml="name: x\n" * 50,
+        facts={"model": "a" * 200},
+        examples=(example,),
+    )
+    write_report(tmp_path / "report.html", content)
+    assert checked(tmp_path / "report.html", axe, scheme, width) == (1, {})
+
+
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+def test_the_viewer(axe, tmp_path, scheme, width):
+    write_page(open_path("embedded"), tmp_path / "view.html")
+    assert checked(tmp_path / "view.html", axe, scheme, width) == (1, {})
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--site-dir", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    return folder
+
+
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+@pytest.mark.parametrize("page", ["index", "evaluation", "tutorials/submissions"])
+def test_the_documentation(axe, site, page, scheme, width):
+    """Two rules remain that the theme breaks: buttons to copy code are landmarks of one name, wide tables are not reached by the keyboard."""
+    score, broken = checked(site / f"{page}.html", axe, scheme, width)
+    assert score >= 0.95 and broken.keys() <= {"landmark-unique", "scrollable-region-focusable"}, broken
