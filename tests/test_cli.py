@@ -191,6 +191,14 @@ def test_errors_are_one_message_and_no_traceback(tmp_path):
         assert said.strip().startswith("upsolve: ") and "Traceback" not in said and "none" in said
 
 
+def test_the_program_has_one_name_however_it_is_started():
+    """Messages and shell completion name it; these commands start it as ``python -m upsolve``."""
+    assert (
+        upsolve("trian", code=2)
+        == "upsolve: No such command 'trian'. Did you mean 'train'? `upsolve -h` lists arguments and options\n"
+    )
+
+
 def test_verify_wants_an_archive_or_serve():
     assert "either an archive to judge or --serve" in upsolve("verify", code=2)
 

@@ -18,6 +18,9 @@ from upsolve.config.recipe import dump_recipe, load_recipe
 from upsolve.errors import ConfigError, one_line, several
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import save_evaluation
+from upsolve.types import Status, Verdict
+from upsolve.verify.doctor import layers
+from upsolve.verify.limits import JudgeSettings
 
 PROGRESS = re.compile(r".*: [\d,]+ of [\d,]+, \d+ s$")
 """A line of progress, which is not part of a message."""
@@ -289,6 +292,15 @@ def test_a_refusal_leaves_nothing_in_an_archive_of_the_package(said):
     files = sorted(EMBEDDED.rglob("*"))
     said("archive compact embedded")
     assert sorted(EMBEDDED.rglob("*")) == files
+
+
+def test_the_doctor_names_missing_layers_not_what_attempts_see_without_them(monkeypatch):
+    """In a container without its own namespaces: not reproducible here, where they are available."""
+    seen = Verdict("a", Status.RUNTIME_ERROR, isolation="no_new_privs,rlimits,seccomp", error_message="found ['x']")
+    monkeypatch.setattr("upsolve.verify.doctor.verify", lambda *_: [seen])
+    found = {check.name: check for check in layers(JudgeSettings(workers=1))}
+    assert "sandbox" not in found and not found["pidns"].ok and "docs/install.md" in found["pidns"].detail
+    assert found["seccomp"].ok
 
 
 def test_a_missing_extra_is_named(said, monkeypatch):

@@ -62,7 +62,7 @@ def usage_errors() -> Generator[None, None, None]:
             raise
         command = error.ctx.command_path if error.ctx else "upsolve"
         said = error.format_message().removeprefix("Invalid value: ").rstrip(".")
-        raise ConfigError(f"{said}; `{command} -h` lists arguments and options") from error
+        raise ConfigError(f"{said}{'' if said.endswith('?') else ';'} `{command} -h` lists arguments and options") from error
 
 
 app = typer.Typer(

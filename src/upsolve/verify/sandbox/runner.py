@@ -181,7 +181,7 @@ def demand_layers(running: Server, settings: JudgeSettings) -> None:
         raise IsolationError(
             f"isolation layers not available on this machine: {', '.join(missing)}; run as root, or allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
-            "or set isolation: best_effort to judge without them"
+            "or set isolation: best_effort to judge without them; docs/install.md has containers"
         )
 
 
