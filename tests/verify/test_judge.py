@@ -54,6 +54,44 @@ def test_what_does_not_compile(code, line):
     assert line is None or verdict.error_line == line
 
 
+MIXED = Task(
+    "m",
+    "",
+    (
+        TestCase(TestKind.CALL, "f(2)", "4"),
+        TestCase(TestKind.STDIO, "3", "6\n"),
+        TestCase(TestKind.CODE, "assert f(3) == 6"),
+        TestCase(TestKind.STDIO, "4", "8\n", hidden=True),
+    ),
+    "f",
+)
+
+
+@pytest.mark.parametrize(
+    ("printed", "outcomes", "message"),
+    [("f(n)", "pppp", ""), ("f(n) - n // 4", "pppf", "hidden test 4: wrong output"), ("n", "pfpf", "test 2: line 1")],
+)
+def test_tests_of_several_kinds_are_each_judged_by_their_kind(printed, outcomes, message):
+    code = f"def f(x):\n    return 2 * x\n\nif __name__ == '__main__':\n    n = int(input())\n    print({printed})\n"
+    verdict = judge(MIXED, Attempt("m", code), FAST)
+    assert "".join(one[0] for one in verdict.outcomes) == outcomes
+    assert (verdict.passed, verdict.total) == (outcomes.count("p"), 4) and verdict.error_message.startswith(message)
+    assert verdict.status is (Status.FAILED if "f" in outcomes else Status.PASSED)
+    assert verdict.isolation.count("pidns") == 1 and verdict.isolation.endswith(",across")
+
+
+def test_with_tests_of_several_kinds_the_first_that_does_not_pass_decides():
+    mistaken = judge(MIXED, Attempt("m", "def f(x):\n    return 2 // (x - 3) + 6\nprint(f(2))\n"), FAST)
+    assert mistaken.outcomes == (Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR, Status.FAILED)
+    assert (mistaken.status, mistaken.error_message[:7]) == (Status.FAILED, "test 2:")
+    broken = judge(MIXED, Attempt("m", "def f(x)\n"), FAST)
+    assert (broken.status, broken.outcomes, broken.error_line) == (Status.COMPILE_ERROR, (Status.COMPILE_ERROR,) * 4, 1)
+    raising = judge(
+        MIXED, Attempt("m", "def f(x):\n    return 2 * x if x < 3 else 1 / 0\nprint(6 + int(input()) % 3 * 2)\n"), FAST
+    )
+    assert raising.status is Status.RUNTIME_ERROR  # the call's process has no standard input
+
+
 def test_programs_read_and_write():
     task = Task("p", "", (TestCase(TestKind.STDIO, "1 2\n", "3\n"), TestCase(TestKind.STDIO, "5 5\n", "10\n")))
     good = "if __name__ == '__main__':\n    print(sum(map(int, input().split())))\n"

@@ -49,6 +49,16 @@ def test_code_behind_the_attempt_decides_by_its_exit():
     assert run("bash", "double() { echo $1; }", task).status is Status.RUNTIME_ERROR
 
 
+def test_code_and_programs_in_one_task():
+    """Code behind the attempt runs apart from the program that reads standard input."""
+    task = replace(SUM, tests=(SUM.tests[0], TestCase(TestKind.CODE, '[ "$x" = 1 ] || exit 1'), SUM.tests[1]))
+    outcomes = [
+        run("bash", f"x={x}\nread a b; echo $((a + b{more}))", task).outcomes for x, more in ((1, ""), (2, ""), (1, "- a"))
+    ]
+    right, wrong, failed = Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR
+    assert outcomes == [(right, right, right), (right, failed, right), (wrong, right, wrong)]
+
+
 def test_programs_of_all_languages_in_one_batch_do_not_meet():
     codes = [("bash", f"echo {k} > left; read a b; echo $((a + b)); ls | wc -l >&2") for k in range(3)]
     codes += [("python", f"a, b = map(int, input().split())\nprint(a + b)  # {k}") for k in range(12)]

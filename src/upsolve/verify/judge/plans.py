@@ -16,6 +16,7 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.compare import literal, tolerance_of
 from upsolve.verify.judge.cross_process import BUILTINS, called_names, is_direct_call, literal_call
+from upsolve.verify.judge.kinds import merged, shares_of
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
     ClaimError,
@@ -200,7 +201,17 @@ def syntax_fault(kind: TestKind, source: str) -> str:
 
 
 def plan_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
-    """Judge by the plan for the attempt's language and the kind of the tests."""
+    """Judge the tests of each kind by the plan for the attempt's language and their kind."""
+    shares, verdicts = shares_of(task), list[Verdict]()
+    for _, share in shares:
+        verdicts.append((yield from plan_of_share(share, attempt, settings)))
+    if len(shares) == 1:
+        return verdicts[0]
+    return merged(task, attempt, [(chosen, one) for (chosen, _), one in zip(shares, verdicts, strict=True)])
+
+
+def plan_of_share(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
+    """Judge tests that are judged together (``kinds.shares_of``)."""
     if attempt.language not in PYTHON:
         tools = language(attempt.language)
         return (yield from (run_queries if tools.engine else in_language)(task, attempt, settings, tools))

@@ -14,6 +14,7 @@ from upsolve.archive.contest import Imports
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
+from upsolve.verify.judge.kinds import shares_of
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
 from upsolve.verify.limits import JudgeSettings, limits_for
@@ -41,6 +42,7 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         task.checker,
         *task.requires,
         *([settings.imports] if settings.imports is not Imports.NONE else []),
+        *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
         *tests,
     )
 
