@@ -7,10 +7,12 @@ import pytest
 from upsolve.archive.asserts import Names, parse_assert
 from upsolve.archive.ingest import ingest
 from upsolve.archive.sources import codenet, humaneval
+from upsolve.archive.sources.cruxeval import read as read_cruxeval
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.export.exporting import export_archive
 from upsolve.types import Attempt, Status, TestKind
+from upsolve.verify.judge.plans import judge_all
 
 STATEMENT = """<h1>A  B</h1>
 <p>x<sup>2</sup> &le; <var>n</var>
@@ -265,26 +267,6 @@ def test_short_jsonl_records_and_wrong_ones(tmp_path):
     assert [json.loads(attempt.extra or "{}") for attempt in archive.attempts()] == [{}, {"colour": "red"}]
 
 
-@pytest.mark.parametrize(
-    ("source", "path", "tasks", "attempts", "verdicts"),
-    [
-        ("mbpp", "mbpp/mbpp.jsonl", 974, 0, 0),
-        ("mbpp", "mbpp/sanitized-mbpp.json", 427, 0, 0),
-        ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 0, 0),
-        ("ldb", "ldb/mbpp", 500, 3604, 3000),
-        ("refactory", "refactory/data.zip", 5, 2831, 4225),
-    ],
-)
-def test_real_data_sets(real_data, tmp_path, source, path, tasks, attempts, verdicts):
-    archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, source, real_data / path)
-    assert report.bad == 0
-    assert (report.added["tasks"], report.added["attempts"], report.added["verdicts"]) == (tasks, attempts, verdicts)
-    assert all(task.tests for task in archive.tasks())
-    if verdicts:
-        assert {v.status for v in archive.verdicts()} == {Status.PASSED, Status.FAILED}
-
-
 def test_an_import_that_was_stopped_leaves_nothing_double(tmp_path, monkeypatch):
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(json.dumps({"kind": "attempt", "task_id": "a", "code": f"x = {i}"}) for i in range(10)))
@@ -312,3 +294,36 @@ def test_codenet_takes_a_language_and_a_cap(tmp_path):
     assert {attempt.language for attempt in archive.attempts()} == {"c++"}
     with pytest.raises(SourceError, match="no option language"):
         ingest(archive, "mbpp", tree, language="C++")
+
+
+def test_predictions_of_inputs_and_outputs_of_cruxeval(tmp_path):
+    lines = [
+        {"id": "sample_0", "code": "def f(a, b=1):\n    a.append(b)\n    return a", "input": "[1], 2", "output": "[1, 2]"},
+        {"id": "sample_1", "code": "def f(a):\n    return a * 2", "input": "'x'", "output": "'xx'"},
+    ]
+    (tmp_path / "cruxeval.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    inputs = {"sample_0": ["f([1], 2)", "f([1])", "f(a=[1], b=2)"], "sample_1": ["f('x')", " f('y') ", "'xx'"]}
+    outputs = {"sample_0": ["[1, 2]", "f([1], 2)"], "sample_1": ["'xx'", "'xx"]}
+    scored = {"raw_generations": inputs, "raw_scored_generations": {name: [True, False, False] for name in inputs}}
+    (tmp_path / "sample_scored_small_temp0.2_input.json").write_text(json.dumps(scored))
+    for mode, rows in (("input", inputs), ("output", outputs)):
+        (tmp_path / f"sample_small_temp0.2_{mode}").mkdir()
+        (tmp_path / f"sample_small_temp0.2_{mode}" / "generations.json").write_text(json.dumps(rows))
+    (tmp_path / "sample_scored_small.json").write_text("{}")
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "cruxeval", tmp_path, max_rejected=1)
+    assert [row.reason for row in report.reasons] == ["its name ends in neither _input nor _output"]
+    assert (len(archive.tasks()), len(archive.attempts()), len(archive.verdicts())) == (4, 10, 6)
+    tasks = {task.task_id: task for task in archive.tasks()}
+    assert "`f('x')`" in tasks["cruxeval/output/1"].prompt and "returns `'xx'`" in tasks["cruxeval/input/1"].prompt
+    assert {one.author for one in archive.attempts()} == {"small_temp0.2"}
+    codes = {one.code: one for one in archive.attempts()}
+    assert "def answer():\n    return ([1], 2)\n" in codes and "def answer():\n    return ('y',)\n" in codes
+    found = {
+        one.code: verdict.status
+        for one, verdict in zip(codes.values(), judge_all([(tasks[one.task_id], one) for one in codes.values()]), strict=True)
+    }
+    right = {code for code, status in found.items() if status is Status.PASSED}
+    assert right == {f"def answer():\n    return {text}\n" for text in ("([1], 2)", "('x',)", "[1, 2]", "'xx'")}
+    with pytest.raises(SourceError, match=r"contains no cruxeval\.jsonl"):
+        next(read_cruxeval(tmp_path / "archive"))
