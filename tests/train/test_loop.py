@@ -20,6 +20,8 @@ from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_sweep, save_evaluation
 from upsolve.experiment import run_folds, run_recipe
 from upsolve.train.loop import train
+from upsolve.train.monitor import limits_of
+from upsolve.train.run_folder import load_trained
 from upsolve.train.sources import StoredSource
 
 SETTINGS = {
@@ -142,9 +144,12 @@ def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
 def test_a_sign_of_collapse_stops_the_run_with_its_last_weights(tiny_model, tmp_path):
     monitor = {**SETTINGS["monitor"], "eval_every": 1, "max_logit_variance": 1.001, "max_likelihood_drop": 99, "min_entropy": 0}
     optim = {**SETTINGS["optim"], "lr": 0.05}
-    trained = run(recipe_for(tiny_model, monitor=monitor, optim=optim), tmp_path / "run")
+    recipe = recipe_for(tiny_model, monitor=monitor, optim=optim)
+    trained = run(recipe, tmp_path / "run")
     assert "max_logit_variance" in trained.collapsed and trained.kept_step == trained.steps < 6
     assert (trained.folder / "model.safetensors").exists()
+    limit = limits_of(trained.start, recipe.monitor)["heldout_logit_variance"]
+    assert trained.metrics[-1]["heldout_logit_variance"] > limit > trained.start["heldout_logit_variance"]
 
 
 def test_a_folder_of_another_recipe_is_refused(tiny_model, tmp_path):
@@ -161,6 +166,8 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     assert [score.samples for score in before.greedy.scores] == [1, 1, 1] and before.heldout_logp < 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "pass@1" in page and "<svg" in page
+    held_out = sum("heldout_margin" in row for row in load_trained(tmp_path / "run" / "training").metrics)
+    assert f"<!-- held-out passed minus failed, nats per token (n = {held_out + 1}) -->" in page, "and before the first step"
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
     again = run_recipe(recipe, tmp_path / "run")
     assert again[0] == before and again[1] == after

@@ -8,7 +8,7 @@ import torch
 
 from upsolve.config import MonitorConfig, Recipe, check_recipe
 from upsolve.errors import CollapseError, ConfigError
-from upsolve.train.monitor import check_health, held_out
+from upsolve.train.monitor import check_health, held_out, limits_of
 
 START = {"heldout_logit_variance": 4.0, "heldout_margin": 0.2, "heldout_failed_logp": -1.0, "heldout_passed_logp": -0.8}
 HEALTHY = {"step": 3.0, "loss": 1.0, "grad_norm": 1.0, "entropy": 0.5}
@@ -43,6 +43,21 @@ def test_a_collapse_is_not_ahead():
     with pytest.raises(CollapseError) as raised:
         check(MonitorConfig(max_logit_variance=1.5), entropy=0.0, heldout_logit_variance=100.0)
     assert not raised.value.ahead
+
+
+def test_limits_are_where_a_run_is_stopped():
+    config = MonitorConfig(max_logit_variance=1.5, max_negative_gap=0.5, max_likelihood_drop=0.25)
+    limits = limits_of(START, config)
+    assert limits == pytest.approx(
+        {"entropy": 0.02, "heldout_passed_logp": -1.05, "heldout_logit_variance": 6.0, "heldout_margin": 0.7}
+    )
+    for name, limit in limits.items():
+        beyond = 1e-6 if name in ("heldout_logit_variance", "heldout_margin") else -1e-6
+        fell = {"heldout_failed_logp": -9.0} if name == "heldout_margin" else {}
+        check(config, **fell, **{name: limit - beyond})
+        with pytest.raises(CollapseError):
+            check(config, **fell, **{name: limit + beyond})
+    assert limits_of({}, config) == limits_of({}, MonitorConfig()) == {"entropy": 0.02}
 
 
 def test_the_variance_is_the_mean_over_tokens():

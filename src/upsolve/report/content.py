@@ -26,8 +26,10 @@ class ReportContent:
     """Values of k for pass@k; those above the number of samples are left out."""
     training: tuple[Mapping[str, float], ...] = ()
     """Metrics of every optimizer step."""
+    start: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Held-out metrics before the first step."""
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Metric -> value below which the run counts as collapsed."""
+    """Metric -> value beyond which a monitor stops the run."""
     collapsed: str = ""
     """Why the run was stopped early; empty if it was not stopped."""
     kept_step: int | None = None

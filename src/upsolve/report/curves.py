@@ -19,6 +19,7 @@ CURVES = {
     "logp_down": "log-likelihood, A < 0, nats per token",
     "heldout_passed_logp": "held-out passed attempts, nats per token",
     "heldout_margin": "held-out passed minus failed, nats per token",
+    "heldout_logit_variance": "held-out variance of logits",
     "grad_norm": "gradient norm",
     "ess": "effective sample size",
     "tokens_per_second": "tokens per second",
@@ -43,8 +44,8 @@ def training_curves(
     """Draw each metric over the optimizer steps; the number of its points is in its title.
 
     Args:
-        rows: metrics, one row per step.
-        limits: metric -> value below which the run counts as collapsed, a dashed line.
+        rows: metrics, one row per step; a row of step 0 has the held-out metrics before the first step.
+        limits: metric -> value beyond which a monitor stops the run, a dashed line.
         stopped: step at which a monitor stopped the run, a line across all curves.
         kept: step whose weights were kept, a line if it is not the last one.
     """

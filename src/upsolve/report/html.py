@@ -31,8 +31,9 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
             sweeps[0].best, sweeps[-1].best
         )
     if content.training:
-        pictures[f"Training, {len(content.training)} steps"] = training_curves(
-            content.training, limits=content.limits, stopped=stopped_at(content.collapsed), kept=content.kept_step
+        rows = [{"step": 0.0, **content.start}, *content.training] if content.start else content.training
+        pictures[f"Training, {sum('loss' in row for row in content.training)} steps"] = training_curves(
+            rows, limits=content.limits, stopped=stopped_at(content.collapsed), kept=content.kept_step
         )
     return pictures
 

@@ -24,6 +24,7 @@ from upsolve.report.examples import pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import markdown_of
 from upsolve.train.groups import rewards_of, select
+from upsolve.train.monitor import limits_of
 from upsolve.train.run_folder import Trained, load_trained
 
 __all__ = ["facts_of", "read_run", "run_content", "write_run_report"]
@@ -83,7 +84,8 @@ def run_content(
         sweeps=sweeps,
         ks=recipe.evaluate.ks,
         training=tuple(trained.metrics),
-        limits={"entropy": recipe.monitor.min_entropy},
+        start=trained.start,
+        limits=limits_of(trained.start, recipe.monitor),
         collapsed=trained.collapsed,
         kept_step=trained.kept_step,
         rewarded=rewarded,

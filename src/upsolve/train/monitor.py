@@ -15,7 +15,7 @@ from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.trackers import Tracker, open_trackers
 
-__all__ = ["Log", "check_health", "held_out", "read_log", "warn_of_clipping", "warn_of_drift"]
+__all__ = ["Log", "check_health", "held_out", "limits_of", "read_log", "warn_of_clipping", "warn_of_drift"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""
@@ -151,6 +151,19 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
             f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
         )
     check_signals(row, start, config)
+
+
+def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:
+    """Return the value of each metric at which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an upper
+    one of ``heldout_logit_variance`` and ``heldout_margin``; without limits that are not set, or whose metric is not in ``start``.
+    """
+    limits = {
+        "entropy": config.min_entropy,
+        "heldout_passed_logp": start.get("heldout_passed_logp", np.nan) - config.max_likelihood_drop,
+        "heldout_logit_variance": start.get("heldout_logit_variance", np.nan) * (config.max_logit_variance or np.nan),
+        "heldout_margin": start.get("heldout_margin", np.nan) + (config.max_negative_gap or np.nan),
+    }
+    return {name: limit for name, limit in limits.items() if np.isfinite(limit)}
 
 
 def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: MonitorConfig) -> None:

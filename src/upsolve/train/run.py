@@ -233,7 +233,7 @@ class Run:
             kept_step = progress.best_step if keep_best else progress.step
             counts = {"groups": groups, "left_out": left_out, "flagged": flagged}
             summary = {"steps": progress.step, "kept_step": kept_step, "collapsed": collapsed, **counts}
-            write_summary(self.folder, {**summary, "scoring": self.learner.scoring})
+            write_summary(self.folder, {**summary, "scoring": self.learner.scoring, "start": progress.start or {}})
             if not monitor.keep_checkpoints:
                 remove_leftovers(self.folder)
         processes.wait()

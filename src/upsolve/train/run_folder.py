@@ -8,7 +8,7 @@ summary.json     written last: the run is finished        model/          final 
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,8 @@ class Trained:
     """One row per step."""
     scoring: str = ""
     """How attempts were scored, such as ``packed rows, attention upsolve_tree``; ``padded`` is the slow fallback."""
+    start: dict[str, float] = field(default_factory=dict[str, float])
+    """Held-out metrics before the first step; empty without held-out attempts."""
 
     def text(self) -> str:
         """Return a summary in one line."""
