@@ -65,6 +65,35 @@ def test_an_import_reports_its_commits(folder, tmp_path):
     assert [report for report in reports if report[0] == "commits"] == [("commits", done, 4) for done in (0, 2, 4)]
 
 
+def test_a_stopped_import_judges_only_the_commits_that_are_missing(folder, tmp_path, monkeypatch):
+    """Units of commits are shares of the import, with any number of workers."""
+    commit(folder, "Start", {"kit/text.py": ADD.format("*"), "tests/test_text.py": TEST_ADD})
+    for sign, test in (("-", 0), ("+", 4), ("*", 6), ("-", -2)):
+        commit(
+            folder, f"Use {sign}", {"kit/text.py": ADD.format(sign), "tests/test_text.py": TEST_MORE.replace("3", str(test))}
+        )
+    monkeypatch.setattr("upsolve.archive.sources.git.COMMITS", 2)
+    judged, reports = [], []
+
+    def counted(_repository, change, **_options):
+        judged.append(change.commit.message)
+        return [change.task(_repository)]
+
+    def stop(stage, done, total):
+        reports.append((stage, done, total))
+        if (stage, done) == ("commits", 3):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("upsolve.archive.sources.git.rows_of", counted)
+    archive = Archive.create(tmp_path / "archive")
+    with pytest.raises(KeyboardInterrupt):
+        ingest(archive, "git", folder, on_progress=stop)
+    assert judged == ["Use -", "Use +"] and reports[-1] == ("commits", 3, 5)
+    report = ingest(archive, "git", folder, on_progress=lambda *one: reports.append(one))
+    assert judged == ["Use -", "Use +", "Use +", "Use *", "Use -"] and len(archive.tasks()) == 4
+    assert (report.read, report.bad) == (5, 1) and ("commits", 5, 5) in reports
+
+
 def test_modules_around_the_attempt_can_be_imported(folder):
     package = '"""Kit."""\nfrom . import names\nfrom .text import Greeter, greet\nVERSION = names.VERSION\n'
     text = (

@@ -106,12 +106,13 @@ def changes_of(
 
     ``only``: names of commits; others are left out.
 
-    ``on_progress`` is called with the number of commits that are done, and all, before each change and at the end.
+    ``on_progress`` is called with the number of commits that are done, and all, before each change and after the last commit.
 
     A commit that changes several files, or adds or removes one, or whose file is larger than ``max_kb`` kB, is a ``BadRow``.
     """
     commits = [*repository.commits(revision)]
-    for number, commit in enumerate(commits):
+    last = max((number for number, commit in enumerate(commits, start=1) if only is None or commit.name in only), default=0)
+    for number, commit in enumerate(commits[:last]):
         sources = [change for change in commit.changes if change.endswith(".py") and is_source(change[2:])]
         if not sources or (only is not None and commit.name not in only):
             continue
@@ -129,7 +130,7 @@ def changes_of(
             continue
         files = tuple(path for path in repository.files(commit.name) if path.endswith(".py"))
         yield Change(name, commit, sources[0][2:], before, after, files, source)
-    on_progress("commits", len(commits), len(commits))
+    on_progress("commits", last, len(commits))
 
 
 def is_source(path: str) -> bool:

@@ -6,7 +6,7 @@ The repository is read through the program ``git``; nothing is checked out, and 
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from upsolve.archive.history.judging import FORMS, Runs, crossed, require, run, 
 from upsolve.archive.history.prompts import prompt_of
 from upsolve.archive.history.repository import Repository
 from upsolve.archive.rows import BadRow, Row
-from upsolve.archive.source import Option, Source
+from upsolve.archive.source import Option, Source, Unit
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Finding, Status, Task, Verdict
 
@@ -24,6 +24,10 @@ __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:git"
 MAX_KB, MAX_TESTS, REPEATS = 20, 40, 3
+COMMITS, MOST_UNITS = 10, 256
+"""Fewest commits of a unit, unless there are no more, and most units: each lists the history again."""
+UNIT_BYTES = 1 << 20
+"""Size of a unit, at which it is a share of an import, whose commits are not judged again after an interruption."""
 
 
 def read(
@@ -34,6 +38,7 @@ def read(
     max_kb: int = MAX_KB,
     max_tests: int = MAX_TESTS,
     repeats: int = REPEATS,
+    only: Set[str] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> Iterator[Row]:
     """Yield task, attempts and verdicts of each commit that repairs one file; other commits that change Python are set aside.
@@ -45,6 +50,7 @@ def read(
         max_kb: largest size of the file, kB.
         max_tests: most tests of a task; those that the commit repairs come first.
         repeats: number of times that the tests run on each of the two files, >= 1; a test whose outcomes differ is flaky.
+        only: names of the commits that are read (``split``); None for all.
         on_progress: called with ``commits``, the number of commits that are done, and all.
 
     Raises:
@@ -52,7 +58,7 @@ def read(
     """
     with Repository(path) as repository:
         label = name or repository_name(path)
-        for change in changes_of(repository, revision=revision, name=label, max_kb=max_kb, on_progress=on_progress):
+        for change in changes_of(repository, revision=revision, name=label, max_kb=max_kb, only=only, on_progress=on_progress):
             if isinstance(change, BadRow):
                 yield change
                 continue
@@ -60,6 +66,14 @@ def read(
                 yield from rows_of(repository, change, max_tests=max_tests, repeats=max(1, repeats))
             except ValueError as error:
                 yield bad_commit(path, change.commit, str(error))
+
+
+def split(path: Path, *, revision: str = "HEAD", **_options: Any) -> list[Unit]:
+    """Return units of consecutive commits."""
+    with Repository(path) as repository:
+        names = [commit.name for commit in repository.commits(revision)]
+    size = max(COMMITS, -(-len(names) // MOST_UNITS))
+    return [Unit(path, {"only": {*names[start : start + size]}}, UNIT_BYTES) for start in range(0, len(names), size)]
 
 
 def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: int) -> list[Row]:
@@ -149,4 +163,5 @@ SOURCE = Source(
     ),
     max_rejected=1.0,
     reports=True,
+    split=split,
 )
