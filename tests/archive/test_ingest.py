@@ -58,6 +58,11 @@ def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path):
     assert f"{tmp_path / 'in.jsonl'}, line 4: tests.0.expected: Input should be a valid string, not '4'" in report.text()
 
 
+def test_a_row_without_a_line_is_shown_without_one(archive, tmp_path):
+    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", [TASK, {**TASK, "prompt": "triple"}]), max_rejected=1)
+    assert f"  {tmp_path / 'in.jsonl'}: task a is stored with different content" in report.text()
+
+
 def test_a_byte_that_is_not_utf_8_costs_one_row(archive, tmp_path):
     (tmp_path / "in.jsonl").write_bytes(json.dumps(TASK).encode() + b'\n{"kind": "task", "prompt": "caf\xe9"}\n')
     assert ingest(archive, "jsonl", tmp_path / "in.jsonl").bad == 1

@@ -64,7 +64,7 @@ class IngestReport:
         lines = [
             f"{self.read} records read = {stored} stored ({kinds}) + {self.added['repeated']} repeated + {self.bad} set aside"
         ]
-        reasons = [f"  {row.file}, line {row.line}: {row.reason}" for row in self.reasons]
+        reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
         where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
         if not self.too_many:

@@ -36,7 +36,7 @@ class BadRow:
     file: str
     """File that it comes from."""
     line: int
-    """Line or row, from 1."""
+    """Line or row, from 1; 0 if it is none, or unknown."""
     reason: str
     """Reason."""
     text: str
