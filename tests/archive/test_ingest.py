@@ -58,6 +58,14 @@ def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path):
     assert f"{tmp_path / 'in.jsonl'}, line 4: tests.0.expected: Input should be a valid string, not '4'" in report.text()
 
 
+def test_a_row_of_a_table_with_an_outcome_and_no_program_is_set_aside(archive, tmp_path):
+    """A row without either describes a task."""
+    (tmp_path / "in.csv").write_text("prompt,code,status,author\nadd,,failed,Ann\nadd,,,Ann\nadd,,,\nadd,x,failed,Ann\n")
+    report = ingest(archive, "table", tmp_path / "in.csv", max_rejected=1)
+    assert (len(archive.tasks()), len(archive.attempts()), report.bad) == (1, 1, 2)
+    assert "in.csv, line 2: code is empty, but the row has author, status: an attempt needs a program" in report.text()
+
+
 def test_a_row_without_a_line_is_shown_without_one(archive, tmp_path):
     report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", [TASK, {**TASK, "prompt": "triple"}]), max_rejected=1)
     assert f"  {tmp_path / 'in.jsonl'}: task a is stored with different content" in report.text()

@@ -37,6 +37,8 @@ TASK_FIELDS = (
     "limit_bytes",
 )
 ATTEMPT_FIELDS = ("code", "answer", "language", "author", "created", "id", "parent")
+ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
+"""Fields that say something about an attempt, beside its program."""
 FIELDS = (*TASK_FIELDS, *ATTEMPT_FIELDS, *OUTCOME_FIELDS)
 """What a column can hold. ``id`` and ``parent`` are the table's own names of attempts; ``tests`` are asserts, pairs of input and
 output (``{"inputs": [...], "outputs": [...]}``), or tests as in upsolve's JSONL."""
@@ -70,6 +72,7 @@ class Reader:
         about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
         task = self.built.get(about) or self.task(cells)
         old = self.tasks.get(task.task_id)
+        self.refuse_lost(cells, row)
         if old is None:
             yield task
         elif "prompt" in cells and old != task:
@@ -78,6 +81,13 @@ class Reader:
             yield from self.attempt(cells, rest, task)
         self.tasks.setdefault(task.task_id, task)
         self.built = {about: task}
+
+    def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
+        empty = [self.columns[name] for name in ("code", "answer") if self.columns.get(name) in row]
+        lost = [name for name in ABOUT_ATTEMPT if name in cells]
+        if empty and lost and not {"code", "answer"} & {*cells}:
+            raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
 
     def task(self, cells: Mapping[str, Any]) -> Task:
         """Return the task of a row; one with an id and no prompt is the task of an earlier row."""
