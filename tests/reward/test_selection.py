@@ -123,6 +123,15 @@ def test_a_weight_is_a_finite_number(expression):
         choose([HARD], SelectConfig(weight=expression))
 
 
+def test_a_weight_is_computed_for_the_attempts_that_stay():
+    """A task that nobody passed has no 1 / passes."""
+    groups = [made("solved", [1.0, 0.0]), made("unsolved", [0.0, 0.0])]
+    chosen = choose(groups, SelectConfig(attempts="passed", weight="1.0 / passes")).rewarded
+    assert [item.weights_G.tolist() for item in chosen] == [[1.0], []]
+    found = formed(groups, SelectConfig(attempts="passed", weight="1.0 / passes"))
+    assert [one.group.task.task_id for one in found.groups] == ["solved"]
+
+
 def formed(groups, select, kind="passed", size=4):
     data = DataConfig(group_size=size)
     return advantages_of(

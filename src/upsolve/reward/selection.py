@@ -35,7 +35,7 @@ class Selected:
     """Result of a selection."""
 
     rewarded: Sequence[Rewarded]
-    """Selected groups in their new order, each with its selected attempts (at least one) and their weights."""
+    """Selected groups in their new order, each with its selected attempts and their weights."""
     left_out: Counter[str]
     """Groups left out, by reason."""
 
@@ -61,7 +61,7 @@ def choose(
             None: they are unknown.
 
     Raises:
-        ConfigError: a weight is not a finite number, or an expression fails on a value; names the expression.
+        ConfigError: the weight of a selected attempt is not a finite number, or an expression fails on a value; names the expression.
     """
     if not config.is_on:
         return Selected(rewarded, Counter())
@@ -72,14 +72,17 @@ def choose(
         raise ConfigError(str(error)) from error
     groups = {g for (g,) in answers["groups"]} if config.groups else set(range(len(rewarded)))
     selected = set(answers["attempts"]) if config.attempts else None
-    weights = {(g, i): weight_of(value, config.weight) for g, i, value in answers.get("weight", ())}
+    weights = {(g, i): value for g, i, value in answers.get("weight", ())}
     order = [g for (g,) in answers["order"]] if config.order else range(len(rewarded))
     chosen: list[Rewarded] = []
     for g in order:
         if g in groups:
             item = rewarded[g]  # read and rewarded anew on every access, in archives that do not fit in memory
             indices = [i for i in range(len(item.rewards_G)) if selected is None or (g, i) in selected]
-            chosen.append(select_attempts(item, indices, [weights.get((g, i), 1.0) for i in indices]))
+            weighed = [
+                weight_of(weights.get((g, i), 1.0), config.weight) for i in indices
+            ]  # of others a weight may be undefined
+            chosen.append(select_attempts(item, indices, weighed))
     dropped = len(rewarded) - len(groups)
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
