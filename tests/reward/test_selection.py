@@ -1,6 +1,7 @@
 """Groups and attempts selected, weighted and ordered by SQL expressions."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,17 @@ def test_groups_that_stay_and_those_that_are_counted(expression, wanted):
     found = choose(GROUPS, SelectConfig(groups=expression))
     assert {one.group.task.task_id for one in found.rewarded} == wanted
     assert found.left_out == Counter({"tasks: select.groups": 3 - len(wanted)})
+
+
+def test_what_an_import_did_not_know_can_be_asked_for():
+    extra = ['{"licence": "MIT", "points": 3}', '{"licence": "GPL"}', ""]
+    known = made("known", [1, 0, 0], extra=extra, language=["python", "c++", "python"])
+    other = replace(known, group=replace(known.group, task=replace(known.group.task, task_id="other", extra='{"year": 2020}')))
+    groups = [known, other]
+    assert kept({"attempts": "extra->>'licence' = 'MIT'"}, groups) == {"known": [0], "other": [0]}
+    assert kept({"attempts": "ifnull(extra->>'points', 0) < 3"}, groups) == {"known": [1, 2], "other": [1, 2]}
+    assert kept({"attempts": "extra IS NULL"}, groups) == {"known": [2], "other": [2]}
+    assert kept({"attempts": "language = 'c++'", "groups": "task_extra->>'year' >= 2020"}, groups) == {"other": [1]}
 
 
 def test_attempts_left_out_are_counted_and_rewards_stay_with_them():

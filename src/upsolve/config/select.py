@@ -45,6 +45,9 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "findings": ("INTEGER", "number of recorded findings of lint, security and types"),
     "label_right": ("REAL", "probability that the label (passed or not) is right, in [0, 1], NULL if unknown; offline only"),
     "error_type": ("TEXT", "exception that ended the attempt, '' if none"),
+    "language": ("TEXT", "language of the attempt, lower case"),
+    "extra": ("TEXT", "further fields of the attempt as a JSON object, NULL if none: `extra->>'points'`"),
+    "task_extra": ("TEXT", "further fields of the task as a JSON object, NULL if none"),
     "round": ("INTEGER", "round (offline: epoch), from 0"),
     "chance": ("REAL", "random number in [0, 1), different for every attempt, round and data.seed"),
 }

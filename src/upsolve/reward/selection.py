@@ -11,7 +11,7 @@ from upsolve.config.select import COLUMNS, QUERIES, SelectConfig, selection_tabl
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import group_of
-from upsolve.types import Attempt, Status, content_id
+from upsolve.types import Attempt, Status, Task, content_id
 
 __all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
 
@@ -92,6 +92,7 @@ def evaluate_queries(
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
     insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
+    extra = config.names("extra")  # of many attempts it is large
     with selection_table() as table:
         for group_id, item in enumerate(rewarded):
             shared = group_columns(item) | {"group_id": group_id, "round": number}
@@ -99,11 +100,17 @@ def evaluate_queries(
                 row = (
                     shared
                     | attempt_columns(item, i)
+                    | extra_columns(item.group.task, attempt if extra else None)
                     | start_columns(starts[group_id][i] if starts else None)
                     | {"place": i, "chance": chance(attempt, number, seed)}
                 )
                 table.execute(insert, row)
         return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
+
+
+def extra_columns(task: Task, attempt: Attempt | None) -> dict[str, Any]:
+    """Return the columns with what an import did not know; NULL if no attempt is given."""
+    return {"extra": attempt and (attempt.extra or None), "task_extra": attempt and (task.extra or None)}
 
 
 def start_columns(likelihood: Likelihood | None) -> dict[str, Any]:
@@ -150,6 +157,7 @@ def attempt_columns(rewarded: Rewarded, i: int) -> dict[str, Any]:
         "findings": len(verdict.findings),
         "label_right": rewarded.group.label_right[i] if rewarded.group.label_right else None,
         "error_type": verdict.error_type,
+        "language": attempt.language,
     }
 
 
