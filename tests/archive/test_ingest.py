@@ -13,7 +13,8 @@ from upsolve.archive.outcome import status_of
 from upsolve.archive.source import Option, Source
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
-from upsolve.types import Attempt, Status, Task, TestKind
+from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.verify.judge.outcomes import JUDGE
 
 TASK = {"kind": "task", "task_id": "a", "prompt": "double"}
 ROWS = [
@@ -64,6 +65,19 @@ def test_a_row_of_a_table_with_an_outcome_and_no_program_is_set_aside(archive, t
     report = ingest(archive, "table", tmp_path / "in.csv", max_rejected=1)
     assert (len(archive.tasks()), len(archive.attempts()), report.bad) == (1, 1, 2)
     assert "in.csv, line 2: code is empty, but the row has author, status: an attempt needs a program" in report.text()
+
+
+def test_a_recorded_failure_stays_whatever_its_judge_is_called(archive, tmp_path):
+    """A verdict of upsolve that rests on one sample test does not replace it."""
+    attempt = {"kind": "attempt", "task_id": "a", "code": "x", "id": "1", "status": "WA", "judge": "ci"}
+    verdict = {"kind": "verdict", "attempt_id": "1", "status": "failed"}
+    rows = [TASK, attempt, verdict, {**verdict, "judge": "house"}, {**verdict, "judge": 17}]
+    assert ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows), max_rejected=1).bad == 1
+    (tmp_path / "b.csv").write_text("prompt,code,status,judge\nadd,x,WA,ci\n")
+    ingest(archive, "table", tmp_path / "b.csv")
+    assert sorted(one.judge for one in archive.verdicts()) == ["recorded:ci", "recorded:ci", "recorded:house", "recorded:jsonl"]
+    archive.append(verdicts=[Verdict(one.attempt_id, Status.PASSED, 1, 1, judge=JUDGE) for one in archive.attempts()])
+    assert [verdict.status for group in archive.groups() for verdict in group.verdicts] == [Status.FAILED] * 2
 
 
 def test_a_row_without_a_line_is_shown_without_one(archive, tmp_path):

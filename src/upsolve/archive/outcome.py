@@ -6,7 +6,7 @@ from typing import Any
 from upsolve.records import from_row
 from upsolve.types import Status, Verdict
 
-__all__ = ["OUTCOME_FIELDS", "WORDS", "recorded_verdict", "status_of"]
+__all__ = ["OUTCOME_FIELDS", "WORDS", "judge_name", "recorded_verdict", "status_of"]
 
 BY_STATUS: Mapping[Status, str] = {
     Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes, 1",
@@ -72,5 +72,14 @@ def recorded_verdict(
         return None
     counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}
     message = str(values.pop("error", ""))[:500]
-    fields = {"judge": judge, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
+    named = {"judge": judge_name(values.pop("judge", judge))}
+    fields = {**named, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
     return from_row(Verdict, {**fields, "attempt_id": attempt_id})
+
+
+def judge_name(name: Any) -> Any:
+    """Return the name of a judge as it is stored: ``recorded:ci`` for ``ci``, since other names are those of upsolve's own verdicts.
+
+    A value that is no text is returned as it is.
+    """
+    return name if not isinstance(name, str) or name.startswith(("recorded", "upsolve")) else f"recorded:{name}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.contest import Imports, prepared
-from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
+from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.records import KINDS, from_row
@@ -41,8 +41,8 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
     if kind not in KINDS:
         raise ValueError(f"kind is {kind}, it must be one of {', '.join(KINDS)}")
     if kind == "verdict":
-        name = fields.get("attempt_id")
-        yield from_row(KINDS[kind], {**fields, "attempt_id": ids.get(str(name), name)})
+        name, judge = fields.get("attempt_id"), judge_name(fields.get("judge") or JUDGE)
+        yield from_row(KINDS[kind], {**fields, "attempt_id": ids.get(str(name), name), "judge": judge})
     elif kind == "task":
         yield from_row(Task, with_extra(fields, Task))
     else:
