@@ -221,3 +221,11 @@ def test_an_archive_larger_than_the_memory_of_queries_is_sorted(tmp_path, monkey
     groups = archive.groups()
     assert [len(group.attempts) for group in groups] == [rows // 6] * 6
     assert groups[3].attempts[7] == attempts[rows // 2 + 7] and groups[3].verdicts[7].judge == "recorded:b"
+
+
+@pytest.mark.parametrize("judge", ["ci", "", "recorded:ci"])
+def test_a_verdict_of_another_judge_is_recorded_whatever_its_name(judge):
+    task, attempt = Task("t", "do"), Attempt("t", "x")
+    own = Verdict(attempt.attempt_id, Status.PASSED, passed=1, total=1, judge="upsolve-2")
+    other = Verdict(attempt.attempt_id, Status.FAILED, judge=judge)
+    assert preferred([other, own], task) is other and preferred([other, own], replace(task, official=True)) is own

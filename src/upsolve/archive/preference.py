@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from upsolve.types import Status, Task, Verdict
 
-__all__ = ["is_judge", "preferred"]
+__all__ = ["is_judge", "is_recorded", "preferred"]
 
 OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
 """Kinds of findings about a run of the attempt; all others are about its code and do not depend on the judge."""
 
 
-def recorded(verdict: Verdict) -> bool:
-    """Return whether a verdict was imported with the data instead of given by upsolve."""
-    return verdict.judge.startswith("recorded")
+def is_recorded(judge: str) -> bool:
+    """Return whether the verdicts of a judge were imported with the data instead of given by upsolve, whose judges are ``upsolve-<version>``."""
+    return not judge.startswith("upsolve")
 
 
 def is_judge(verdict: Verdict, name: str) -> bool:
@@ -30,8 +30,8 @@ def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
     returned with the findings of another verdict's.
     """
     scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
-    imported = [verdict for verdict in scored if recorded(verdict)]
-    judged = [verdict for verdict in scored if not recorded(verdict)]
+    imported = [verdict for verdict in scored if is_recorded(verdict.judge)]
+    judged = [verdict for verdict in scored if not is_recorded(verdict.judge)]
     if not scored:
         return verdicts[-1] if verdicts else None
     if not imported:

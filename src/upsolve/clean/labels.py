@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from upsolve.archive.preference import is_recorded
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import normalise
 from upsolve.clean.contents import Contents
@@ -16,7 +17,7 @@ JUDGED = """
 select attempt_id, any_value(task_id), list(distinct place order by place), judge, bool_or(passed), bool_and(passed), max(total)
 from (
     select attempt_id, judge, status = 'passed' as passed, total,
-        starts_with(judge, 'recorded') or row_number() over (partition by attempt_id, judge order by verdicts.place desc) = 1 as counts
+        not starts_with(judge, 'upsolve') or row_number() over (partition by attempt_id, judge order by verdicts.place desc) = 1 as counts
     from verdicts where status <> 'unscored'
 ) join (select attempt_id, task_id, place from attempts) using (attempt_id)
 where counts group by attempt_id, judge order by attempt_id, judge
@@ -42,7 +43,7 @@ order by task_id, language, bare, places[1]
 REPEATS = """
 select attempt_id, place, min(judge) from attempts join (
     select attempt_id, judge from verdicts where list_contains([finding.kind for finding in findings], 'flaky')
-    union select attempt_id, judge from verdicts where status <> 'unscored' and not starts_with(judge, 'recorded')
+    union select attempt_id, judge from verdicts where status <> 'unscored' and starts_with(judge, 'upsolve')
     group by attempt_id, judge having bool_or(status = 'passed') and not bool_and(status = 'passed')
 ) using (attempt_id) group by all order by place
 """
@@ -72,7 +73,7 @@ def contradiction(judged: list[tuple[Any, ...]], *, official: bool) -> str:
     passes = [row for row in judged if row[4]]
     failures = [row for row in judged if not row[4]]
     strict = any(
-        official or not failed[3].startswith("recorded") or passed[3].startswith("recorded") or 0 < failed[6] <= passed[6]
+        official or not is_recorded(failed[3]) or is_recorded(passed[3]) or 0 < failed[6] <= passed[6]
         for passed in passes
         for failed in failures
     )

@@ -50,7 +50,7 @@ STATEMENTS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Ass
 DOUBTFUL = """
 select attempt_id, any_value(language), any_value(code), list(place order by place)
 from attempts where attempt_id not in (
-    select attempt_id from verdicts where not starts_with(judge, 'recorded') and status in ('passed', 'failed')
+    select attempt_id from verdicts where starts_with(judge, 'upsolve') and status in ('passed', 'failed')
 ) group by attempt_id order by min(place)
 """
 """Programs that upsolve has not run; what ran is in its language."""

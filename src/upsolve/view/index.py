@@ -46,8 +46,8 @@ with judged as (
     from judged group by attempt_id, judge
 ), by_program as (
     select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) as latest,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and not starts_with(judge, 'recorded')) as own,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and starts_with(judge, 'recorded')) as imported,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and starts_with(judge, 'upsolve')) as own,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and not starts_with(judge, 'upsolve')) as imported,
         max_by(outcome.rules, first) filter (outcome.analysed) as analysed_rules
     from by_judge group by attempt_id
 ), merged as (
