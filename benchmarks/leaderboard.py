@@ -102,12 +102,12 @@ class Method:
 
 
 RATES = {
-    "sql": {"push": 5e-5, "imitate": 3e-4},
-    "robot": {"push": 5e-5, "imitate": 3e-4},
-    "robot documented": {"push": 5e-5, "imitate": 3e-4},
-    "python": {"push": 1e-5, "imitate": 5e-5},
+    "sql": {"push": 5e-5, "imitate": 3e-4, "continue": 3e-5},
+    "robot": {"push": 5e-5, "imitate": 3e-4, "continue": 3e-5},
+    "robot documented": {"push": 5e-5, "imitate": 3e-4, "continue": 3e-5},
+    "python": {"push": 1e-5, "imitate": 5e-5, "continue": 5e-6},
 }
-"""Learning rates of a domain: of imitation, and of methods with negative advantages or that continue from ``sft``."""
+"""Learning rates of a domain: of imitation, of methods with negative advantages, and of those that continue from ``sft``."""
 METHODS = {
     "sft": Method("sft"),
     "rft": Method("rft", ("data.group_size=8",)),
@@ -128,12 +128,13 @@ METHODS = {
     "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),
     "rloo, verdicts inverted": Method("rloo", ("reward.verdicts=inverted",), rate="push"),
     "rloo, format only": Method("rloo", ("reward.verdicts=format",), rate="push"),
-    "own ssd": Method("ssd", start="sft", own=True, rate="push"),
-    "own rft": Method("rft", ("data.group_size=8",), start="sft", own=True, rate="push"),
-    "own rloo": Method("rloo", start="sft", own=True, rate="push"),
-    "own maxrl": Method("maxrl", start="sft", own=True, rate="push"),
-    "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft", own=True, rate="push"),
-    "grpo": Method("grpo", start="sft", rate="push"),
+    "own ssd": Method("ssd", start="sft", own=True, rate="continue"),
+    "own rft": Method("rft", ("data.group_size=8",), start="sft", own=True, rate="continue"),
+    "own rloo": Method("rloo", start="sft", own=True, rate="continue"),
+    "own maxrl": Method("maxrl", start="sft", own=True, rate="continue"),
+    "own topr": Method("topr", start="sft", own=True, rate="continue"),
+    "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft", own=True, rate="continue"),
+    "grpo": Method("grpo", start="sft", rate="continue"),
 }
 """In the order of the table."""
 
@@ -203,11 +204,13 @@ def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
+    if method.rate != "imitate":
+        settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
     if method.start:
         settings.append(f"model.name={trained(work, method.start).folder}")
     if method.own:
         settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
-        settings += ["optim.max_steps=10"] if method.start else []
+        settings += ["optim.max_steps=60"] if method.start else []
     if name == "grpo":
         settings += [
             "source.rounds=10",
