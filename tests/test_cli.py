@@ -324,9 +324,9 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
     report("train: entropy 0.70", 2, 2)
     assert said == [
         "sample: 1 of 100, 0 s",
-        "sample: 31 of 100, 30 s",
-        "sample: 61 of 100, 60 s",
-        "sample: 91 of 100, 90 s",
+        "sample: 31 of 100, 30 s, about 69 s left",
+        "sample: 61 of 100, 60 s, about 39 s left",
+        "sample: 91 of 100, 90 s, about 9 s left",
         "sample: 100 of 100, 99 s",
         "train: entropy 0.80: 1 of 2, 0 s",
         "train: entropy 0.70: 2 of 2, 0 s",

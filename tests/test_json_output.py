@@ -15,6 +15,7 @@ from upsolve.cli.main import main
         (["power", "--tasks", "200"], "detectable"),
         (["plan", "embedded", "--no-model", "--judged", "2"], "advice"),
         (["doctor", "--quick"], "checks"),
+        (["archive", "query", "embedded", "select count(*) as n, timestamp '2026-01-01' as t from tasks"], "rows"),
     ],
 )
 def test_figures_are_printed_as_one_object(command, key, tiny_model, monkeypatch, capsys):
@@ -24,3 +25,42 @@ def test_figures_are_printed_as_one_object(command, key, tiny_model, monkeypatch
         main()
     assert stop.value.code == 0
     assert key in json.loads(capsys.readouterr().out)
+
+
+def test_a_run_from_an_import_to_its_report_is_read_by_a_program(tiny_model, tmp_path, monkeypatch, capsys):
+    def said(*words):
+        monkeypatch.setattr("sys.argv", ["upsolve", *map(str, words), "--json"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 0
+        return json.loads(capsys.readouterr().out)
+
+    rows = [
+        {
+            "question": f"Print {number}.",
+            "code": f"print({number + wrong})",
+            "verdict": "WA" if wrong else "AC",
+            "tests": [test],
+        }
+        for number in range(12)
+        for test in [{"kind": "stdio", "input": "", "expected": f"{number}"}]
+        for wrong in (0, 1)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "no JSON\n")
+    names = ("--prompt", "question", "--code", "code", "--status", "verdict", "--max-rejected", "1")
+    imported = said("ingest", "table", tmp_path / "rows.jsonl", tmp_path / "archive", *names)
+    assert (imported["tasks"], imported["attempts"], imported["set_aside"]) == (12, 24, 1)
+    assert imported["reasons"][0]["line"] == 25
+    judged = said("verify", tmp_path / "archive")
+    assert judged["judged"] == 24 and sum(judged["statuses"].values()) == 24
+    sets = ("sample.max_tokens=4", "sample.samples=1", "evaluate.temperatures=[0, 1]", "evaluate.dev_tasks=1", "data.train=0.6")
+    options = ("--archive", tmp_path / "archive", "--model", tiny_model, *(word for value in sets for word in ("--set", value)))
+    trained = said(
+        "train", "rloo", *options, "--set", "optim.max_steps=1", "--set", "data.group_size=2", "--out", tmp_path / "train"
+    )
+    assert trained["steps"] == 1 and trained["folder"].endswith("model")
+    measured = said("eval", "rloo", *options, "--out", tmp_path / "eval")
+    assert measured["models"][0]["greedy"]["pass@1"]["mean"] == 0 and measured["comparisons"] == []
+    again = said("report", tmp_path / "eval" / "model.json", tmp_path / "eval" / "model.json")
+    assert [model["greedy"] for model in again["models"]] == [measured["models"][0]["greedy"]] * 2
+    assert again["comparisons"][0]["gain"]["mean"] == 0

@@ -55,6 +55,14 @@ class IngestReport:
     too_many: bool = False
     """True if more rows were set aside than allowed; importing the same path again replaces this import."""
 
+    def facts(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        counts = {name: self.added[name] for name in ("tasks", "attempts", "verdicts", "repeated")}
+        reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
+        rejected = str(self.rejected) if self.rejected else None
+        state = {"known": self.known, "too_many": self.too_many, "rejected": rejected, "reasons": reasons}
+        return {"read": self.read, **counts, "set_aside": self.bad, **state, **self.orphans}
+
     def text(self) -> str:
         """Return the report as text, a few lines."""
         if self.known:

@@ -118,8 +118,8 @@ def show(table: "Table") -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print plain data as one JSON object; nan and infinity become null."""
-    numbers = json.loads(json.dumps(data), parse_constant=lambda _name: None)
+    """Print plain data as one JSON object; nan and infinity become null, dates text."""
+    numbers = json.loads(json.dumps(data, default=str), parse_constant=lambda _name: None)
     typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False))
 
 

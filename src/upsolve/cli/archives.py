@@ -52,6 +52,7 @@ def ingest(
         Literal["local", "ray"], typer.Option(help="Where they run: this machine, or a Ray cluster.")
     ] = "local",
     sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Import tasks, attempts and recorded verdicts. Repeat the command to resume an interrupted import; nothing is stored twice."""
     if sources:
@@ -75,7 +76,10 @@ def ingest(
             max_rejected=max_rejected,
             **options,
         )
-    typer.echo(report.text())
+    if as_json:
+        print_json(report.facts())
+    else:
+        typer.echo(report.text())
     if report.too_many:
         raise typer.Exit(1)
 
@@ -229,7 +233,9 @@ def fill(
 
 @archive_app.command("query")
 def query(
-    archive: ArchivePath, sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")]
+    archive: ArchivePath,
+    sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")],
+    as_json: AsJson = False,
 ) -> None:
     """Query an archive in SQL."""
     if not sql.strip():
@@ -238,6 +244,9 @@ def query(
     from upsolve.report.tables import Table
 
     answer = open_archive(archive).query(sql)
+    if as_json:
+        print_json({"rows": answer.to_pylist()})
+        return
     rows = tuple(tuple(str(value) for value in row.values()) for row in answer.to_pylist())
     show(Table(f"{len(rows)} rows", tuple(answer.column_names), rows))
 

@@ -33,13 +33,18 @@ def report(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Markdown for a pull request instead, printed unless --out is given.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare evaluations, or a run before and after training: tables in the terminal and one HTML page, or Markdown."""
+    from upsolve.cli.figures import print_results
     from upsolve.files import write_text
     from upsolve.report.html import write_report
     from upsolve.report.markdown import markdown_of
 
     content = report_content(evaluations)
+    if as_json:
+        print_results(content.sweeps, content.ks, as_json=True)
+        return
     if markdown and out is None:
         typer.echo(markdown_of(content), nl=False)
         return

@@ -49,6 +49,7 @@ def verify(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     token_file: TokenFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
     analyses = sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None
@@ -62,12 +63,12 @@ def verify(
     if serve == bool(archive):
         raise ConfigError("verify takes either an archive to judge or --serve, not both")
     if archive:
-        judge_archive(archive, judging, everything=everything)
+        judge_archive(archive, judging, everything=everything, as_json=as_json)
     else:
         start(judging, host, port, token_file, rewards=loaded.reward)
 
 
-def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool) -> None:
+def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as_json: bool) -> None:
     """Judge the programs of an archive, batch by batch, and print the outcomes."""
     from upsolve.archive.shipped import refuse_shipped
     from upsolve.archive.store import Archive
@@ -93,6 +94,10 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool) ->
                     verdicts.clear()
         finally:  # an interrupt loses no verdict
             store.append(verdicts=verdicts)
+    if as_json:
+        counts = {"judged": len(programs), "judged_before": programs.done, "without_task": programs.orphans}
+        print_json({**counts, "statuses": dict(statuses), "unscored": dict(+reasons)})
+        return
     typer.echo(f"judged {len(programs)}, {programs.done} were judged before, {programs.orphans} have no task here")
     if statuses:
         show_outcomes(statuses, +reasons)

@@ -45,17 +45,21 @@ def bars() -> "Generator[OnProgress, None, None]":
 
 
 def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> "OnProgress":
-    """Return a callback that prints the first and the last report of each stage, and one every ``EVERY_SECONDS`` between."""
-    started: dict[str, float] = {}
+    """Return a callback that prints the first and the last report of each stage, and one every ``EVERY_SECONDS`` between.
+
+    The time left is estimated from the speed since the first report; what an earlier call has done does not count.
+    """
+    started: dict[str, tuple[float, int]] = {}
     printed: dict[str, float] = {}
 
     def report(stage: str, done: int, total: int) -> None:
         name, now = stage_name(stage), clock()
-        begun = started.setdefault(name, now)
+        begun, before = started.setdefault(name, (now, done))
         if name in printed and done < total and now - printed[name] < EVERY_SECONDS:
             return
         printed[name] = now
-        (say or to_stderr)(f"{stage}: {done} of {total}, {now - begun:.0f} s")
+        left = f", about {(now - begun) * (total - done) / (done - before):.0f} s left" if before < done < total else ""
+        (say or to_stderr)(f"{stage}: {done} of {total}, {now - begun:.0f} s{left}")
 
     return report
 

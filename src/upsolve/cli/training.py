@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import ArchiveName, Fresh, ModelName, Out, RecipeFile, Seed, Settings, app, show_results
+from upsolve.cli.app import ArchiveName, AsJson, Fresh, ModelName, Out, RecipeFile, Seed, Settings, app, print_json
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.errors import ConfigError
@@ -36,21 +36,26 @@ def run(
         ),
     ] = 0,
     settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
+    from upsolve.cli.figures import print_results
     from upsolve.experiment import run_folds, run_recipe
 
     if folds:
         with bars() as progress:
             before, after = run_folds(loaded, out, folds, progress=progress, fresh=fresh)
-        show_results((before, after), loaded.evaluate.ks)
-        typer.echo(f"report: {out / 'report.html'}    models: {out / 'fold-*/training/model'}")
+        print_results((before, after), loaded.evaluate.ks, as_json=as_json, report=str(out / "report.html"))
+        if not as_json:
+            typer.echo(f"report: {out / 'report.html'}    models: {out / 'fold-*/training/model'}")
         return
     with bars() as progress:
         before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
-    show_results((before, after), loaded.evaluate.ks)
-    typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
+    training = {"training": trained.facts(), "report": str(out / "report.html")}
+    print_results((before, after), loaded.evaluate.ks, as_json=as_json, **training)
+    if not as_json:
+        typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
 
 
 @app.command()
@@ -74,6 +79,7 @@ def train(
     seed: Seed = None,
     fresh: Fresh = False,
     settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a policy on an archive. Rerun the same command to resume."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
@@ -93,7 +99,10 @@ def train(
             show=progress,
             fresh=fresh,
         )
-    typer.echo(f"{trained.text()}\nmodel: {trained.folder}")
+    if as_json:
+        print_json(trained.facts())
+    else:
+        typer.echo(f"{trained.text()}\nmodel: {trained.folder}")
     if trained.collapsed:
         raise typer.Exit(code=3)
 
@@ -138,11 +147,13 @@ def evaluate(
     name: Annotated[str, typer.Option(help="Label in tables, and name of the files in --out.")] = "model",
     seed: Seed = None,
     settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a model at several temperatures on the held-out tasks of an archive. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_filled
+    from upsolve.cli.figures import print_results
     from upsolve.evaluate.benchmarks import held_out, sweep_model
     from upsolve.evaluate.runs import save_sweep
 
@@ -160,5 +171,6 @@ def evaluate(
             progress=progress,
         )
     save_sweep(sweep, out / f"{name}.json")
-    show_results((sweep,), loaded.evaluate.ks)
-    typer.echo(f"evaluation: {out / f'{name}.json'}")
+    print_results((sweep,), loaded.evaluate.ks, as_json=as_json, evaluation=str(out / f"{name}.json"))
+    if not as_json:
+        typer.echo(f"evaluation: {out / f'{name}.json'}")

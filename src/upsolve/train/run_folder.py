@@ -75,6 +75,10 @@ class Trained:
     start: dict[str, float] = field(default_factory=dict[str, float])
     """Held-out metrics before the first step; empty without held-out attempts."""
 
+    def facts(self) -> dict[str, Any]:
+        """Return the summary as plain data: every field but the metrics of steps."""
+        return {**{name: getattr(self, name) for name in self.__slots__ if name != "metrics"}, "folder": str(self.folder)}
+
     def text(self) -> str:
         """Return a summary in one line."""
         left_out, flagged = listed(self.left_out) or "nothing", listed(self.flagged)
