@@ -1,0 +1,290 @@
+"""Cost against work, with the limit of the machine in every picture: python benchmarks/performance.py [--parts step sample] [--rounds 1]
+
+Parts, each measurement in a process of its own:
+    step      seconds of an optimizer step (SmolLM2-135M, bf16, compiled layers) against its tokens
+    sample    sampled tokens per second against attempts decoded at once
+    judge     seconds of judging small programs against their number
+    import    seconds of importing a JSONL file against its rows
+    memory    peak resident memory of training against parameters (the first layers of SmolLM2-135M)
+
+The limits are measured in the same call: matrix products in bfloat16, the bandwidth of the memory, starting and ending a process, and parsing
+JSON. A limit is what the work takes at these rates if nothing else took time. Measurements of earlier calls are kept, those of the parts named
+are made again; results/performance.json, docs/performance.svg and the tables of docs/performance.md are written after each.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from machine import machine
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "performance.json"
+PAGE = ROOT / "docs" / "performance.md"
+SIZES = {
+    "step": (512, 1024, 2048, 4096),
+    "sample": (8, 32, 64, 128, 256),
+    "judge": (100, 300, 1000, 3000),
+    "import": (3_000, 10_000, 30_000, 100_000),
+    "memory": (4, 8, 16, 30),
+}
+STEPS, WARM = 6, 3
+"""Optimizer steps of a measurement, and how many of them come before those that count."""
+MODEL = "smollm2-135m"
+
+
+def trained(*settings):
+    """Train on the SQL archive for a few steps; return the run's metrics of those that count, and the peak of resident memory, bytes."""
+    import psutil
+
+    from upsolve.archive.split import split_archive
+    from upsolve.archive.store import open_archive
+    from upsolve.config import load_recipe
+    from upsolve.train.loop import train
+
+    recipe = load_recipe("demo", [f"optim.max_steps={STEPS}", "model.compile=always", *settings])
+    split = split_archive(open_archive(recipe.data.archive), recipe.data)
+    process, highest = psutil.Process(), [0]
+
+    def watch():
+        while True:
+            highest[0] = max(highest[0], process.memory_info().rss)
+            time.sleep(0.05)
+
+    threading.Thread(target=watch, daemon=True).start()
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(recipe, split.groups["train"][:400], split.groups["dev"][:8], Path(folder))
+    return [row for row in run.metrics if "loss" in row][WARM:], highest[0]
+
+
+def weights():
+    """Return the numbers of weights of the layers and of the head."""
+    from upsolve.policy.model import load_model
+
+    model = load_model(MODEL)
+    head = model.get_output_embeddings().weight.numel()
+    return sum(parameter.numel() for parameter in model.parameters()) - head, head
+
+
+def step(size):
+    """Seconds of a step of this many tokens."""
+    rows, _ = trained(f"optim.tokens_per_step={size}", f"optim.tokens_per_batch={max(size, 64)}")
+    layers, head = weights()
+    tokens = [row["tokens_per_second"] * row["seconds"] for row in rows]
+    work = [6 * (layers * count + head * row["attempt_tokens"]) for count, row in zip(tokens, rows, strict=True)]
+    seconds = sum(row["seconds"] for row in rows)
+    return {"work": sum(tokens) / len(rows), "cost": seconds / len(rows), "operations": sum(work) / len(rows)}
+
+
+def sample(size):
+    """Tokens per second with this many attempts at once, eight at each task, of at most 64 tokens."""
+    import torch
+
+    from upsolve.archive.store import open_archive
+    from upsolve.config import load_recipe
+    from upsolve.policy.engines import sampler
+
+    recipe = load_recipe("demo", [f"sample.batch={size}", "sample.samples=8", "sample.temperature=1", "sample.max_tokens=64"])
+    tasks = open_archive("embedded-sql").tasks()[: max(2, size // 4)]
+    policy = sampler(recipe.sample, recipe.model)
+    list(policy(tasks[:1], config=recipe.sample))
+    started = time.monotonic()
+    tokens = sum(attempt.tokens for attempt in policy(tasks, config=recipe.sample))
+    seconds = time.monotonic() - started
+    layers, head = weights()
+    each = {
+        "operations": 2 * (layers + head),
+        "bytes": 2 * (layers + head) / size,
+    }  # of a token: the weights are read once a step
+    return {"work": size, "cost": tokens / seconds, "threads": torch.get_num_threads(), **each}
+
+
+def judge(size):
+    """Seconds of judging this many small programs, no two of them equal, after a first one."""
+    from upsolve.types import Attempt, Task, TestCase, TestKind
+    from upsolve.verify.pool.pool import verify
+
+    task = Task("double", "Double x.", (TestCase(TestKind.CALL, "f(2)", "4"), TestCase(TestKind.CALL, "f(-1)", "-2")), "f")
+    pairs = [(task, Attempt("double", f"def f(x):\n    return 2 * x  # {number}\n")) for number in range(size)]
+    verify([(task, replace(pairs[0][1], code="def f(x):\n    return x + x\n"))])
+    started = time.monotonic()
+    verdicts = verify(pairs)
+    assert all(verdict.status.value == "passed" for verdict in verdicts)
+    return {"work": size, "cost": time.monotonic() - started}
+
+
+def imported(size):
+    """Seconds of importing this many rows of a JSONL file: a question, a program of 400 characters and a status each."""
+    from upsolve.archive.ingest import ingest
+    from upsolve.archive.store import Archive
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.jsonl"
+        with file.open("w", encoding="utf-8") as lines:
+            for number in range(size):
+                code = f"def f(x):\n    return x + {number}\n" + "# padding\n" * 37
+                row = {
+                    "task": f"{number // 20}",
+                    "question": f"Add {number // 20}.",
+                    "code": code,
+                    "verdict": "AC" if number % 2 else "WA",
+                }
+                lines.write(json.dumps(row) + "\n")
+        archive = Archive.create(Path(folder) / "archive")
+        started = time.monotonic()
+        report = ingest(archive, "table", file, prompt="question", code="code", status="verdict")
+        seconds = time.monotonic() - started
+        assert not report.rejected
+    return {"work": size, "cost": seconds}
+
+
+def memory(size):
+    """Peak of resident memory of training the first layers of the model, GiB."""
+    from upsolve.policy.model import load_codec, load_model, save_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = load_model(MODEL)
+        model.model.layers = model.model.layers[:size]
+        model.config.num_hidden_layers, model.config.layer_types = size, None
+        save_model(model, load_codec(MODEL), folder)
+        count = sum(parameter.numel() for parameter in model.parameters())
+        del model
+        _, highest = trained(f"model.name={folder}", "optim.tokens_per_step=1024", "optim.tokens_per_batch=1024")
+    return {"work": count / 1e6, "cost": highest / 2**30}
+
+
+def rates():
+    """Return what the machine can do: products, bytes and processes per second on all cores, and bytes of JSON parsed per second on one."""
+    import torch
+
+    from upsolve.verify.resources import usable_cores
+
+    def fastest(action, count):
+        times = []
+        for _ in range(5):
+            started = time.monotonic()
+            for _ in range(count):
+                action()
+            times.append((time.monotonic() - started) / count)
+        return min(times)
+
+    a, b = (torch.randn(2048, 2048, dtype=torch.bfloat16) for _ in range(2))
+    large = torch.zeros(1 << 28)
+    row = json.dumps(
+        {"task": "1", "question": "Add 1.", "code": "def f(x):\n    return x + 1\n" + "# padding\n" * 37, "verdict": "AC"}
+    )
+    start = fastest(lambda: os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0), 200)
+    return {
+        "operations": 2 * 2048**3 / fastest(lambda: a @ b, 10),
+        "bytes": large.numel() * 4 / fastest(large.sum, 1),
+        "processes": usable_cores() / start,
+        "rows": 1 / fastest(lambda: json.loads(row), 2000),
+    }
+
+
+PARTS = {"step": step, "sample": sample, "judge": judge, "import": imported, "memory": memory}
+ABOUT = {
+    "step": ("Training step", "tokens of the step", "seconds", "all matrix products at the rate of a large one"),
+    "sample": (
+        "Sampling",
+        "attempts at once",
+        "tokens per second",
+        "products at the rate of a large one, or the weights read once a step",
+    ),
+    "judge": ("Judge", "attempts", "seconds", "starting and ending a process for each"),
+    "import": ("Import", "rows", "seconds", "parsing the rows as JSON"),
+    "memory": (
+        "Memory of training",
+        "million parameters",
+        "GiB",
+        "weights, gradients and AdamW's moments in float32, weights in bf16",
+    ),
+}
+
+
+def limit(part, row, known):
+    """Return the cost of a measurement at the machine's limit."""
+    if part == "step":
+        return row["operations"] / known["operations"]
+    if part == "sample":
+        return 1 / max(row["operations"] / known["operations"], row["bytes"] / known["bytes"])
+    if part == "judge":
+        return row["work"] / known["processes"]
+    if part == "import":
+        return row["work"] / known["rows"]
+    return row["work"] * 1e6 * 18 / 2**30
+
+
+def measure(part, size):
+    """Measure in a process of its own."""
+    command = [sys.executable, "-W", "ignore", __file__, "--one", part, str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def page(result):
+    """Return docs/performance.md with the tables of the results."""
+    facts = result["machine"]
+    text = PAGE.read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n\n"
+    text += f"Machine: {facts['processor']}, {facts['cores']} cores, PyTorch {facts['torch']}; load before: {result['load_before']}.\n"
+    for part, rows in result["parts"].items():
+        title, work, cost, bound = ABOUT[part]
+        text += f"\n## {title}\n\nLimit: {bound}.\n\n| {work} | {cost} | limit | share of the limit |\n|---|---|---|---|\n"
+        for row in rows:
+            best = limit(part, row, result["rates"])
+            share = row["cost"] / best if part == "sample" else best / row["cost"]
+            text += f"| {row['work']:,.0f} | {row['cost']:,.3g} | {best:,.3g} | {share:.0%} |\n"
+    return text
+
+
+def draw(result, file):
+    """Draw every part with its limit."""
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "upsolve"
+    parts = result["parts"]
+    figure, axes = plt.subplots(1, len(parts), figsize=(3.1 * len(parts), 3), squeeze=False, layout="constrained")
+    for axis, (part, rows) in zip(axes[0], parts.items(), strict=True):
+        title, work, cost, _ = ABOUT[part]
+        x = [row["work"] for row in rows]
+        axis.plot(x, [row["cost"] for row in rows], "o-", label="measured")
+        axis.plot(x, [limit(part, row, result["rates"]) for row in rows], "k--", lw=1, label="limit")
+        axis.set(title=title, xlabel=work, ylabel=cost, xscale="log", yscale="log")
+        axis.legend(fontsize=7)
+    figure.savefig(file, metadata={"Date": None})
+
+
+def main(parts, rounds):
+    """Measure parts, and write the results after each of them."""
+    result = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"parts": {}}
+    result |= {"machine": machine(), "load_before": round(os.getloadavg()[0], 1), "rates": rates()}
+    for part in parts:
+        best = max if part == "sample" else min
+        rows = [best((measure(part, size) for _ in range(rounds)), key=lambda row: row["cost"]) for size in SIZES[part]]
+        known = {**result["parts"], part: rows}
+        result["parts"] = {name: known[name] for name in PARTS if name in known}
+        print(part, json.dumps(rows), flush=True)
+        RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(page(result), encoding="utf-8")
+        draw(result, PAGE.with_suffix(".svg"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--parts", nargs="*", choices=[*PARTS], default=[*PARTS])
+    parser.add_argument("--rounds", type=int, default=1, help="measurements of each size, of which the best counts")
+    parser.add_argument("--one", nargs=2, metavar=("PART", "SIZE"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(PARTS[given.one[0]](int(given.one[1]))))
+    else:
+        main(given.parts, given.rounds)
