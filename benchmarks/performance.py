@@ -6,6 +6,7 @@ Parts, each measurement in a process of its own:
     judge     seconds of judging small programs against their number
     import    seconds of importing a JSONL file against its rows
     memory    peak resident memory of training against parameters (the first layers of SmolLM2-135M)
+    share     seconds of an optimizer step against the number of runs at once on the machine
 
 The limits are measured in the same call: matrix products in bfloat16, the bandwidth of the memory, starting and ending a process, and parsing
 JSON. A limit is what the work takes at these rates if nothing else took time. Measurements of earlier calls are kept, those of the parts named
@@ -15,6 +16,7 @@ are made again; results/performance.json, docs/performance.svg and the tables of
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,7 @@ SIZES = {
     "judge": (100, 300, 1000, 3000),
     "import": (3_000, 10_000, 30_000, 100_000),
     "memory": (4, 8, 16, 30),
+    "share": (1, 2, 3),
 }
 STEPS, WARM = 6, 3
 """Optimizer steps of a measurement, and how many of them come before those that count."""
@@ -160,6 +163,27 @@ def memory(size):
     return {"work": count / 1e6, "cost": highest / 2**30}
 
 
+def share(size):
+    """Seconds of a step while this many runs train at once, each with as many threads as there are cores."""
+    with tempfile.TemporaryDirectory() as folder:
+        sets = (f"optim.max_steps={3 * STEPS}", "model.compile=never", "monitor.heldout=0")
+        words = [
+            sys.executable,
+            "-m",
+            "upsolve",
+            "train",
+            "demo",
+            *(word for value in sets for word in ("--set", value)),
+            "--out",
+        ]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        runs = [subprocess.Popen([*words, f"{folder}/{number}"], **quiet) for number in range(size)]
+        assert not any(run.wait() for run in runs)
+        files = [Path(folder, str(number), "metrics.jsonl").read_text(encoding="utf-8") for number in range(size)]
+    rows = [row for file in files for row in map(json.loads, file.splitlines()) if WARM < row["step"] <= 2 * STEPS]
+    return {"work": size, "cost": statistics.median(row["seconds"] for row in rows)}
+
+
 def rates():
     """Return what the machine can do: products, bytes and processes per second on all cores, and bytes of JSON parsed per second on one."""
     import torch
@@ -189,7 +213,7 @@ def rates():
     }
 
 
-PARTS = {"step": step, "sample": sample, "judge": judge, "import": imported, "memory": memory}
+PARTS = {"step": step, "sample": sample, "judge": judge, "import": imported, "memory": memory, "share": share}
 ABOUT = {
     "step": ("Training step", "tokens of the step", "seconds", "all matrix products at the rate of a large one"),
     "sample": (
@@ -209,8 +233,9 @@ ABOUT = {
 }
 
 
-def limit(part, row, known):
+def limit(part, row, result):
     """Return the cost of a measurement at the machine's limit."""
+    known = result["rates"]
     if part == "step":
         return row["operations"] / known["operations"]
     if part == "sample":
@@ -219,6 +244,8 @@ def limit(part, row, known):
         return row["work"] / known["processes"]
     if part == "import":
         return row["work"] / known["rows"]
+    if part == "share":
+        return row["work"] * result["parts"]["share"][0]["cost"]
     return row["work"] * 1e6 * 18 / 2**30
 
 
@@ -240,7 +267,7 @@ def page(result):
         title, work, cost, bound = ABOUT[part]
         text += f"\n## {title}\n\nLimit: {bound}.\n\n| {work} | {cost} | limit | share of the limit |\n|---|---|---|---|\n"
         for row in rows:
-            best = limit(part, row, result["rates"])
+            best = limit(part, row, result)
             share = row["cost"] / best if part == "sample" else best / row["cost"]
             text += f"| {row['work']:,.0f} | {row['cost']:,.3g} | {best:,.3g} | {share:.0%} |\n"
     return text
@@ -257,7 +284,7 @@ def draw(result, file):
         title, work, cost, _ = ABOUT[part]
         x = [row["work"] for row in rows]
         axis.plot(x, [row["cost"] for row in rows], "o-", label="measured")
-        axis.plot(x, [limit(part, row, result["rates"]) for row in rows], "k--", lw=1, label="limit")
+        axis.plot(x, [limit(part, row, result) for row in rows], "k--", lw=1, label="limit")
         axis.set(title=title, xlabel=work, ylabel=cost, xscale="log", yscale="log")
         axis.legend(fontsize=7)
     figure.savefig(file, metadata={"Date": None})
