@@ -10,7 +10,7 @@ Parts, each measurement in a process of its own:
 
 The limits are measured in the same call: matrix products in bfloat16, the bandwidth of the memory, starting and ending a process, and parsing
 JSON. A limit is what the work takes at these rates if nothing else took time. Measurements of earlier calls are kept, those of the parts named
-are made again; results/performance.json, docs/performance.svg and the tables of docs/performance.md are written after each.
+are made again (none: `--parts` alone writes the page anew); results/performance.json, docs/performance.svg and the tables of docs/performance.md are written after each.
 """
 
 import argparse
@@ -269,8 +269,13 @@ def page(result):
         for row in rows:
             best = limit(part, row, result)
             share = row["cost"] / best if part == "sample" else best / row["cost"]
-            text += f"| {row['work']:,.0f} | {row['cost']:,.3g} | {best:,.3g} | {share:.0%} |\n"
+            text += f"| {row['work']:,.0f} | {short(row['cost'])} | {short(best)} | {share:.0%} |\n"
     return text
+
+
+def short(number):
+    """Return a number with three digits."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def draw(result, file):
@@ -300,9 +305,14 @@ def main(parts, rounds):
         known = {**result["parts"], part: rows}
         result["parts"] = {name: known[name] for name in PARTS if name in known}
         print(part, json.dumps(rows), flush=True)
-        RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(result), encoding="utf-8")
-        draw(result, PAGE.with_suffix(".svg"))
+        write(result)
+
+
+def write(result):
+    """Write the results, the page and its picture."""
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(result), encoding="utf-8")
+    draw(result, PAGE.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
@@ -313,5 +323,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.one:
         print(json.dumps(PARTS[given.one[0]](int(given.one[1]))))
-    else:
+    elif given.parts:
         main(given.parts, given.rounds)
+    else:
+        write(json.loads(RESULT.read_text(encoding="utf-8")))
