@@ -101,7 +101,7 @@ LIMITS = JudgeSettings(Limits(wall_seconds=1.0, cpu_seconds=2))
 def test_a_busy_machine_makes_no_timeout(test):
     code = BUSY
     if test.kind is TestKind.STDIO:  # two processes, within one limit
-        code = BUSY.replace("0.6", "0.4") + "print(f())\n"
+        code = BUSY.replace("0.6", "0.3") + "print(f())\n"
     assert judge(Task("t", "", (test, test), "f"), Attempt("t", code), LIMITS).status is Status.PASSED
 
 
