@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from upsolve.archive.preference import is_recorded
 from upsolve.records import from_row
 from upsolve.types import Status, Verdict
 
@@ -82,4 +83,5 @@ def judge_name(name: Any) -> Any:
 
     A value that is no text is returned as it is.
     """
-    return name if not isinstance(name, str) or name.startswith(("recorded", "upsolve")) else f"recorded:{name}"
+    known = not isinstance(name, str) or name.startswith("recorded") or not is_recorded(name)
+    return name if known else f"recorded:{name}"

@@ -5,7 +5,12 @@ from dataclasses import replace
 
 from upsolve.types import Status, Task, Verdict
 
-__all__ = ["is_judge", "is_recorded", "preferred"]
+__all__ = ["OWN", "is_judge", "is_recorded", "preferred"]
+
+PREFIX = "upsolve"
+"""Beginning of the names of upsolve's own judges."""
+OWN = f"starts_with(judge, '{PREFIX}')"
+"""Condition in SQL that the column ``judge`` names one of them; otherwise the verdict is recorded (``is_recorded``)."""
 
 OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
 """Kinds of findings about a run of the attempt; all others are about its code and do not depend on the judge."""
@@ -13,7 +18,7 @@ OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
 
 def is_recorded(judge: str) -> bool:
     """Return whether the verdicts of a judge were imported with the data instead of given by upsolve, whose judges are ``upsolve-<version>``."""
-    return not judge.startswith("upsolve")
+    return not judge.startswith(PREFIX)
 
 
 def is_judge(verdict: Verdict, name: str) -> bool:

@@ -6,22 +6,22 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from upsolve.archive.preference import is_recorded
+from upsolve.archive.preference import OWN, is_recorded
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import normalise
 from upsolve.clean.contents import Contents
 
 __all__ = ["CONTRADICTIONS", "FLAKY"]
 
-JUDGED = """
+JUDGED = f"""
 select attempt_id, any_value(task_id), list(distinct place order by place), judge, bool_or(passed), bool_and(passed), max(total)
 from (
     select attempt_id, judge, status = 'passed' as passed, total,
-        not starts_with(judge, 'upsolve') or row_number() over (partition by attempt_id, judge order by verdicts.place desc) = 1 as counts
+        not {OWN} or row_number() over (partition by attempt_id, judge order by verdicts.place desc) = 1 as counts
     from verdicts where status <> 'unscored'
 ) join (select attempt_id, task_id, place from attempts) using (attempt_id)
 where counts group by attempt_id, judge order by attempt_id, judge
-"""
+"""  # noqa: S608  a condition of ours
 """Outcomes of each program by judge: of recorded judges all, because each may be of another submission; of upsolve's the last one."""
 BARE = r"""regexp_replace(case
     when language in ('python', 'bash', 'perl', 'r', 'ruby') then regexp_replace(code, '#[^\n]*', '', 'g')
@@ -40,13 +40,13 @@ select task_id, language, code, attempt_id, places, passed from programs join mi
 order by task_id, language, bare, places[1]
 """  # noqa: S608
 """Programs of which another one has the same text without comments and white space and the other outcome."""
-REPEATS = """
+REPEATS = f"""
 select attempt_id, place, min(judge) from attempts join (
     select attempt_id, judge from verdicts where list_contains([finding.kind for finding in findings], 'flaky')
-    union select attempt_id, judge from verdicts where status <> 'unscored' and starts_with(judge, 'upsolve')
+    union select attempt_id, judge from verdicts where status <> 'unscored' and {OWN}
     group by attempt_id, judge having bool_or(status = 'passed') and not bool_and(status = 'passed')
 ) using (attempt_id) group by all order by place
-"""
+"""  # noqa: S608  a condition of ours
 
 
 def find_contradictions(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import is_valid, python_tree, tree_of
 from upsolve.clean.contents import Contents
@@ -47,12 +48,12 @@ MARKS: Mapping[str, re.Pattern[str]] = {
 }
 """Languages in which text of another language is hardly ever valid, in the order in which they are tried, and what a program in them has."""
 STATEMENTS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.For, ast.While, ast.If)
-DOUBTFUL = """
+DOUBTFUL = f"""
 select attempt_id, any_value(language), any_value(code), list(place order by place)
 from attempts where attempt_id not in (
-    select attempt_id from verdicts where starts_with(judge, 'upsolve') and status in ('passed', 'failed')
+    select attempt_id from verdicts where {OWN} and status in ('passed', 'failed')
 ) group by attempt_id order by min(place)
-"""
+"""  # noqa: S608  a condition of ours
 """Programs that upsolve has not run; what ran is in its language."""
 
 

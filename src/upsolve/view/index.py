@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from upsolve.archive.database import connect
+from upsolve.archive.preference import OWN
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
@@ -46,8 +47,8 @@ with judged as (
     from judged group by attempt_id, judge
 ), by_program as (
     select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) as latest,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and starts_with(judge, 'upsolve')) as own,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and not starts_with(judge, 'upsolve')) as imported,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and {OWN}) as own,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and not {OWN}) as imported,
         max_by(outcome.rules, first) filter (outcome.analysed) as analysed_rules
     from by_judge group by attempt_id
 ), merged as (
