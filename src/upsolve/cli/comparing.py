@@ -36,14 +36,14 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Compare evaluations, or a run before and after training: tables in the terminal and one HTML page, or Markdown."""
-    from upsolve.cli.figures import print_results
+    from upsolve.cli.figures import results_figures
     from upsolve.files import write_text
     from upsolve.report.html import write_report
     from upsolve.report.markdown import markdown_of
 
     content = report_content(evaluations)
     if as_json:
-        print_results(content.sweeps, content.ks, as_json=True)
+        print_json(results_figures(content.sweeps, content.ks))
         return
     if markdown and out is None:
         typer.echo(markdown_of(content), nl=False)
@@ -99,6 +99,7 @@ def compare(
 
 def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
     """Return the gain of every run, and its gain beyond every control, as plain data."""
+    from upsolve.cli.figures import change_figures
     from upsolve.evaluate.capability import capability
     from upsolve.evaluate.gains import worth_of_verdicts
 
@@ -108,9 +109,7 @@ def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
             {
                 "run": run.name,
                 "verdicts": run.verdicts,
-                "conclusion": change.conclusion,
-                "sentence": change.sentence,
-                "gain": asdict(change.best.paired.difference) if change.best.paired else None,
+                **change_figures(change),
             }
             for run, change in rows
         ],

@@ -4,44 +4,37 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from upsolve.cli.app import print_json, show_results
 from upsolve.errors import ConfigError
-from upsolve.evaluate.capability import capability
+from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.intervals import mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep, defined_ks
 
-__all__ = ["print_results"]
+__all__ = ["change_figures", "results_figures"]
 
 
-def print_results(sweeps: Sequence[Sweep], ks: Sequence[int], *, as_json: bool, **more: Any) -> None:
-    """Print sentences and tables or, with ``as_json``, one object with the same figures and ``more``.
+def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any]:
+    """Return what ``show_results`` prints: the figures of every model, and its comparison with the first one.
 
     Raises:
         ConfigError: the models were measured on different tasks.
     """
-    if not as_json:
-        show_results(sweeps, ks)
-        return
     try:
         changes = [(sweep.name, capability(sweeps[0], sweep)) for sweep in sweeps[1:]]
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
     comparisons = [
-        {
-            "model": name,
-            "base": sweeps[0].name,
-            "conclusion": change.conclusion,
-            "sentence": change.sentence,
-            "warnings": list(change.warnings),
-            "gain": asdict(change.best.paired.difference) if change.best.paired else None,
-        }
+        {"model": name, "base": sweeps[0].name, **change_figures(change), "warnings": list(change.warnings)}
         for name, change in changes
     ]
-    print_json(
-        {"models": [sweep_figures(sweep, defined_ks(sweeps, ks)) for sweep in sweeps], "comparisons": comparisons} | more
-    )
+    return {"models": [sweep_figures(sweep, defined_ks(sweeps, ks)) for sweep in sweeps], "comparisons": comparisons}
+
+
+def change_figures(change: Capability) -> dict[str, Any]:
+    """Return the conclusion of a comparison, as a word and a sentence, and the gain in pass@1 at the best temperatures."""
+    gain = asdict(change.best.paired.difference) if change.best.paired else None
+    return {"conclusion": change.conclusion, "sentence": change.sentence, "gain": gain}
 
 
 def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:

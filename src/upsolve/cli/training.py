@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import ArchiveName, AsJson, Fresh, ModelName, Out, RecipeFile, Seed, Settings, app, print_json
+from upsolve.cli.app import (
+    ArchiveName,
+    AsJson,
+    Fresh,
+    ModelName,
+    Out,
+    RecipeFile,
+    Seed,
+    Settings,
+    app,
+    print_json,
+    show_results,
+)
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load, load_evaluated
 from upsolve.errors import ConfigError
@@ -40,21 +52,25 @@ def run(
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
-    from upsolve.cli.figures import print_results
+    from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe
 
     if folds:
         with bars() as progress:
             before, after = run_folds(loaded, out, folds, progress=progress, fresh=fresh)
-        print_results((before, after), loaded.evaluate.ks, as_json=as_json, report=str(out / "report.html"))
-        if not as_json:
+        if as_json:
+            print_json({**results_figures((before, after), loaded.evaluate.ks), "report": str(out / "report.html")})
+        else:
+            show_results((before, after), loaded.evaluate.ks)
             typer.echo(f"report: {out / 'report.html'}    models: {out / 'fold-*/training/model'}")
         return
     with bars() as progress:
         before, after, trained = run_recipe(loaded, out, progress=progress, fresh=fresh)
-    training = {"training": trained.facts(), "report": str(out / "report.html")}
-    print_results((before, after), loaded.evaluate.ks, as_json=as_json, **training)
-    if not as_json:
+    if as_json:
+        more = {"training": trained.facts(), "report": str(out / "report.html")}
+        print_json(results_figures((before, after), loaded.evaluate.ks) | more)
+    else:
+        show_results((before, after), loaded.evaluate.ks)
         typer.echo(f"training: {trained.text()}\nreport: {out / 'report.html'}    model: {trained.folder}")
 
 
@@ -153,7 +169,7 @@ def evaluate(
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_filled
-    from upsolve.cli.figures import print_results
+    from upsolve.cli.figures import results_figures
     from upsolve.evaluate.benchmarks import held_out, sweep_model
     from upsolve.evaluate.runs import save_sweep
 
@@ -171,6 +187,8 @@ def evaluate(
             progress=progress,
         )
     save_sweep(sweep, out / f"{name}.json")
-    print_results((sweep,), loaded.evaluate.ks, as_json=as_json, evaluation=str(out / f"{name}.json"))
-    if not as_json:
+    if as_json:
+        print_json({**results_figures((sweep,), loaded.evaluate.ks), "evaluation": str(out / f"{name}.json")})
+    else:
+        show_results((sweep,), loaded.evaluate.ks)
         typer.echo(f"evaluation: {out / f'{name}.json'}")

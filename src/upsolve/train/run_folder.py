@@ -8,7 +8,7 @@ summary.json     written last: the run is finished        model/          final 
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,8 @@ class Trained:
 
     def facts(self) -> dict[str, Any]:
         """Return the summary as plain data: every field but the metrics of steps."""
-        return {**{name: getattr(self, name) for name in self.__slots__ if name != "metrics"}, "folder": str(self.folder)}
+        known = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "metrics"}
+        return {**known, "folder": str(self.folder)}
 
     def text(self) -> str:
         """Return a summary in one line."""
