@@ -1,6 +1,6 @@
 """Cost against work, with the limit of the machine in every picture: python benchmarks/performance.py [--parts step sample] [--rounds 1]
 
-Parts, each measurement in a process of its own:
+Parts, each measurement in a separate process:
     step      seconds of an optimizer step (SmolLM2-135M, bf16, compiled layers) against its tokens
     sample    sampled tokens per second against attempts decoded at once
     judge     seconds of judging small programs against their number
@@ -250,7 +250,7 @@ def limit(part, row, result):
 
 
 def measure(part, size):
-    """Measure in a process of its own."""
+    """Measure in a separate process."""
     command = [sys.executable, "-W", "ignore", __file__, "--one", part, str(size)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -9,7 +9,7 @@ does not count. Ways:
     continuous batching    transformers' generate_batch
     vllm, vllm compiled    vLLM in this process
 
-Rounds are interleaved; each way is a process of its own. Writes results/sampling_peers.json.
+Rounds are interleaved; each way runs in a separate process. Writes results/sampling_peers.json.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def measure_here(name, count, samples):
 
 
 def measure(name, given):
-    """Sample in a process of its own; None with the reason printed if it fails."""
+    """Sample in a separate process; if it fails, print the reason and return None."""
     python = given.vllm_python if WAYS[name][0] == "vllm" else sys.executable
     command = [python, "-W", "ignore", __file__, given.vllm_python, "--one", name, "--tasks", str(given.tasks)]
     done = subprocess.run(

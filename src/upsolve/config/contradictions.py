@@ -86,7 +86,7 @@ def single_problems(data: DataConfig, source: SourceConfig, advantage: Advantage
 
 
 def turn_problems(data: DataConfig, objective: ObjectiveConfig) -> Iterator[str]:
-    """Yield an objective that compares attempts, where each has a prompt of its own."""
+    """Yield an objective that compares attempts, where each has a separate prompt."""
     if data.turns and objective.record.unit != "attempt":
         yield f"data.turns: objective.kind {objective.kind} compares attempts at one prompt, and each attempt has its own conversation"
 

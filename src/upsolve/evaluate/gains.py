@@ -45,8 +45,9 @@ def gains(run: RunResult) -> Mapping[str, float]:
 
 def check_shared(runs: Sequence[RunResult]) -> None:
     """Raise ValueError for a run that shares no task with the first one."""
+    shared = gains(runs[0]).keys() if runs else ()
     for run in runs[1:]:
-        if not gains(run).keys() & gains(runs[0]).keys():
+        if not gains(run).keys() & shared:
             raise ValueError(f"{runs[0].name} and {run.name} share no task; compare runs that were evaluated on the same tasks")
 
 

@@ -137,8 +137,8 @@ class BatchedCache:
     @contextmanager
     def decoding(self) -> Generator[Step]:
         """Make room for one more token of every slot; within the context the model decodes it."""
+        tokens = max(self.sampled_tokens) + 1
         for layer, (keys, values) in self.sampled.items():
-            tokens = max(self.sampled_tokens) + 1
             self.sampled[layer] = (grown(keys, len(keys), tokens), grown(values, len(values), tokens))
         self.step = self.next_step()
         yield self.step

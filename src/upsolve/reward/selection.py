@@ -79,10 +79,8 @@ def choose(
         if g in groups:
             item = rewarded[g]  # read and rewarded anew on every access, in archives that do not fit in memory
             indices = [i for i in range(len(item.rewards_G)) if selected is None or (g, i) in selected]
-            weighed = [
-                weight_of(weights.get((g, i), 1.0), config.weight) for i in indices
-            ]  # of others a weight may be undefined
-            chosen.append(select_attempts(item, indices, weighed))
+            # only of these: the weight of others may be undefined
+            chosen.append(select_attempts(item, indices, [weight_of(weights.get((g, i), 1.0), config.weight) for i in indices]))
     dropped = len(rewarded) - len(groups)
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
