@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import pytest
@@ -62,7 +63,8 @@ def test_two_reports_on_a_commit_and_its_parent_make_a_task(tmp_path, folder, pa
         tmp_path, folder, "junit", {f"{first}.xml": xml(BAD), f"run-7/{fix[:10]}/junit.xml": xml(GOOD)}
     )
     (group,) = archive.groups()
-    assert bad == [{"file": f"{folder}@{first[:12]}", "line": 0, "reason": bad[0]["reason"], "text": "Start"}]
+    place = f"{folder}@{first[:12]}:kit/text.py"
+    assert bad == [{"file": place, "line": 0, "reason": bad[0]["reason"], "text": "Start"}]
     assert group.task.task_id == f"ci/kit/{fix[:12]}" and not group.task.official
     assert [attempt.code for attempt in group.attempts] == [ADD.format("*"), ADD.format("+")]
     before, after = group.verdicts
@@ -150,6 +152,20 @@ def test_a_report_that_cannot_be_read_is_named_and_set_aside(tmp_path, folder, p
     assert len(archive.groups()) == 1
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "text", "line"),
+    [
+        ("pytest_json", "a.jsonl", '{"$report_type": "SessionStart"}\n{broken\n', 2),
+        ("pytest_json", "a.json", '{"tests": [\n{]}', 2),
+        ("sarif", "a.sarif", '{"runs": [\n\n', 3),
+    ],
+)
+@pytest.mark.usefixtures("pair")
+def test_a_report_in_json_that_cannot_be_read_is_set_aside_with_its_line(tmp_path, folder, source, name, text, line):
+    (row,) = import_reports(tmp_path, folder, source, {name: text})[1]
+    assert (Path(row["file"]).name, row["line"]) == (name, line)
+
+
 def test_what_names_no_known_commit_is_set_aside_and_what_has_no_repository_refused(tmp_path, folder, pair):
     first, fix = pair
     archive, bad = import_reports(
@@ -158,9 +174,10 @@ def test_what_names_no_known_commit_is_set_aside_and_what_has_no_repository_refu
     reasons = sorted(row["reason"] for row in bad)
     assert reasons == [
         f"commit {'1' * 40} is not in the repository",
+        f"commit {fix[:12]}: there is no report on its parent {first[:12]}",
         "it names no commit (--commit)",
-        f"there is no report on its parent {first[:12]}",
     ]
+    assert {Path(row["file"]).name for row in bad} == {"a.xml", f"{'1' * 40}.xml", f"{fix}.xml"}
     assert not archive.tasks()
     with pytest.raises(SourceError, match="give --repository"):
         ingest(archive, "junit", tmp_path / "reports")

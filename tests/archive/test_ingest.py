@@ -7,11 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.outcome import status_of
 from upsolve.archive.source import Option, Source
 from upsolve.archive.store import Archive
+from upsolve.cli.main import app
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.outcomes import JUDGE
@@ -81,8 +83,33 @@ def test_a_recorded_failure_stays_whatever_its_judge_is_called(archive, tmp_path
 
 
 def test_a_row_without_a_line_is_shown_without_one(archive, tmp_path):
-    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", [TASK, {**TASK, "prompt": "triple"}]), max_rejected=1)
-    assert f"  {tmp_path / 'in.jsonl'}: task a is stored with different content" in report.text()
+    file = lines(tmp_path / "in", [])
+    report = ingest(archive, Source(lambda _: [Task("a", "double"), Task("a", "triple")], "a path"), file, max_rejected=1)
+    assert f"  {file}: task a is stored with different content" in report.text()
+
+
+@pytest.mark.parametrize("allowed", ["0.01", "1"])
+def test_the_first_three_reasons_are_printed_with_file_and_line_also_by_an_import_that_fails(tmp_path, allowed):
+    """Of an import in one share and of one in several, where a task of another file has other content."""
+    attempt = {"kind": "attempt", "task_id": "a", "code": None}
+    file = lines(tmp_path / "in.jsonl", [TASK, {**TASK, "prompt": "triple"}, "{broken", {"kind": "song"}, attempt])
+    done = CliRunner().invoke(app, ["ingest", "jsonl", str(file), str(tmp_path / "archive"), "--max-rejected", allowed])
+    shown = [line for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert shown == [
+        f"  {file}, line 2: task a is stored with different content; give one of the two a new id",
+        f"  {file}, line 3: Expecting property name enclosed in double quotes (column 2)",
+        f"  {file}, line 4: kind is song, it must be one of task, attempt, verdict",
+    ]
+    assert done.exit_code == (allowed != "1") and ("too many were set aside" in done.stdout) == (allowed != "1")
+
+
+def test_a_task_that_another_file_has_with_other_content_is_set_aside_with_its_line(archive, tmp_path, monkeypatch):
+    monkeypatch.setattr("upsolve.archive.shares.SHARE_BYTES", 1)
+    (tmp_path / "in").mkdir()
+    lines(tmp_path / "in" / "1.jsonl", [{**TASK, "task_id": "b"}, TASK])
+    second = lines(tmp_path / "in" / "2.jsonl", [{**TASK, "task_id": "c"}, {**TASK, "prompt": "triple"}])
+    (reason,) = ingest(archive, "jsonl", tmp_path / "in", max_rejected=1).reasons
+    assert (reason.file, reason.line) == (str(second), 2) and "different content" in reason.reason
 
 
 def test_a_byte_that_is_not_utf_8_costs_one_row(archive, tmp_path):

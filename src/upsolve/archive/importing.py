@@ -2,6 +2,7 @@
 
     imports/<tag>/00003.json            what share 3 has stored, replaced after each batch
     imports/<tag>/00003.00001.jsonl     rows of its batch 1 that were set aside
+    imports/<tag>/00003.00001.tasks.json     file and line of each of its tasks
     attempts/00000042-00003.00001-<tag>.parquet      its attempts; 42 is the number of the import
 
 A part's name is that of its share and batch, so the order of the parts is that of the source, whichever worker wrote them when. A share that
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from upsolve.archive.parts import write_records
-from upsolve.archive.rows import BadRow, Row
+from upsolve.archive.rows import NOWHERE, BadRow, Row, place_of_row
 from upsolve.archive.schema import TABLES
 from upsolve.archive.source import Source, Unit
 from upsolve.archive.store import Archive
@@ -28,7 +29,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.records import are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["Job", "Journal", "import_share", "other_content"]
+__all__ = ["Job", "Journal", "import_share", "other_content", "places_of_tasks"]
 
 BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
 """Most records, and characters of tests and programs, that are written together and until then held in memory."""
@@ -149,10 +150,16 @@ def characters_of(row: Row) -> int:
         return 0
 
 
-def other_content(path: Path, task: Task) -> BadRow:
+def other_content(file: str, line: int, task: Task) -> BadRow:
     """Return a task whose id is stored with different content, set aside."""
     reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
-    return BadRow(str(path), 0, reason, str(task)[:500])
+    return BadRow(file, line, reason, str(task)[:500])
+
+
+def places_of_tasks(job: Job, part: Path) -> dict[str, tuple[str, int]]:
+    """Return file and line of the tasks in a part; those whose reader does not say them are missing."""
+    file = job.folder / f"{part.stem.split('-')[1]}.tasks.json"
+    return {task_id: (place[0], place[1]) for task_id, place in json.loads(file.read_text(encoding="utf-8")).items()}
 
 
 class Writer:
@@ -163,6 +170,8 @@ class Writer:
         self.job, self.share, self.journal, self.path = job, share, journal, path
         self.tasks = dict[str, str]()
         self.bad: list[BadRow] = []
+        self.places = dict[int, tuple[str, int]]()
+        """``id`` of each task of the batch -> file and line."""
 
     def skip(self, rows: Iterator[Row]) -> bool:
         """Pass over the rows that are stored; return whether they are the same as when they were stored."""
@@ -187,8 +196,11 @@ class Writer:
     def take(self, rows: Iterator[Row]) -> list[Row]:
         """Read the rows of the next batch."""
         batch, size = list[Row](), 0
+        self.places.clear()
         for row in rows:
             batch.append(row)
+            if isinstance(row, Task):
+                self.places[id(row)] = place_of_row()
             size += characters_of(row)
             if len(batch) >= BATCH or size >= BATCH_CHARACTERS:
                 break
@@ -206,6 +218,10 @@ class Writer:
         for name, records in (("tasks", fresh), ("attempts", attempts), ("verdicts", verdicts)):
             if records:
                 write_records(self.job.archive / name / f"{stem}.parquet", records)
+        self.bad.sort(key=lambda row: (row.file, row.line))
+        if fresh:
+            places = {task.task_id: self.places[id(task)] for task in fresh if self.places[id(task)] != NOWHERE}
+            write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.tasks.json", json.dumps(places))
         if self.bad:
             lines = (json.dumps(asdict(row)) + "\n" for row in self.bad)
             write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.jsonl", "".join(lines))
@@ -228,7 +244,7 @@ class Writer:
         try:
             checked(record)  # type: ignore[type-var]
         except ValueError as error:
-            self.bad.append(BadRow(str(self.path), 0, str(error), str(record)[:500]))
+            self.bad.append(BadRow(*self.place_of(record), str(error), str(record)[:500]))
             return False
         return True
 
@@ -238,7 +254,12 @@ class Writer:
         stored = self.job.stored.get(task.task_id) or self.tasks.get(task.task_id)
         self.tasks.setdefault(task.task_id, content)
         if stored and stored != content:
-            self.bad.append(other_content(self.path, task))
+            self.bad.append(other_content(*self.place_of(task), task))
         elif stored:
             self.journal.repeated += 1
         return not stored
+
+    def place_of(self, record: Row) -> tuple[str, int]:
+        """Return file and line of a record of the batch: those of its reader, or else the path and 0."""
+        file, line = self.places.get(id(record), NOWHERE)
+        return file or str(self.path), line

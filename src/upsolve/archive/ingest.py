@@ -75,12 +75,10 @@ class IngestReport:
         reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
         where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
-        if not self.too_many:
-            return "\n".join([*lines, *reasons, *where, *orphans])
         other = "" if stored else ", name another source (`upsolve ingest --sources`)"
         fix = f"too many were set aside: fix the file and import it again (it replaces this import){other}, or raise --max-rejected"
-        lines += [*reasons[:1], "; ".join([fix, *where, *orphans])]
-        return "\n".join(lines)
+        last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
+        return "\n".join([*lines, *reasons, *last])
 
 
 def where_of(place: str | Path) -> str:

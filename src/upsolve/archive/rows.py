@@ -15,6 +15,7 @@ from upsolve.types import Attempt, Task, Verdict
 
 __all__ = [
     "DATA_SUFFIXES",
+    "NOWHERE",
     "ODD",
     "BadRow",
     "Row",
@@ -25,6 +26,7 @@ __all__ = [
     "json_array",
     "json_lines",
     "parquet_rows",
+    "place_of_row",
     "rows_of_file",
 ]
 
@@ -50,6 +52,17 @@ Row = Task | Attempt | Verdict | BadRow
 
 CHUNK = 100
 """Rows whose records are checked together."""
+NOWHERE: tuple[str, int] = ("", 0)
+reading: list[tuple[str, int]] = [NOWHERE]
+"""File and line of the row whose records ``build_each`` yields at the moment."""
+
+
+def place_of_row() -> tuple[str, int]:
+    """Return file and line of the record that a reader has just yielded; ("", 0) if it does not read with ``build_each``.
+
+    A record that turns out to be unusable only beside others (a task with other content) can thus be named by its line.
+    """
+    return reading[0]
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -76,7 +89,8 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
         if not isinstance(row, dict):
             raise ValueError("the line is not a JSON object")
     except (ValueError, RecursionError) as error:
-        return BadRow(str(path), number, str(error), line[:500].decode("utf-8", "replace"))
+        reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
+        return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
     return row
 
 
@@ -93,14 +107,17 @@ def build_each(
     A row for which it raises, or of which a record has a field of another type, becomes a ``BadRow`` with the reason.
     """
     numbered = iter(rows)
-    while chunk := list(islice(numbered, CHUNK)):
-        built = [(number, row, build_row(file, number, row, build)) for number, row in chunk]
-        if all_plain([record for _, _, records in built for record in records]):
-            for _, _, records in built:
-                yield from records
-        else:
+    try:
+        while chunk := list(islice(numbered, CHUNK)):
+            built = [(number, row, build_row(file, number, row, build)) for number, row in chunk]
+            plain = all_plain([record for _, _, records in built for record in records])
             for number, row, records in built:
-                yield from build_row(file, number, row, lambda _, records=records: map(checked_row, records))
+                reading[0] = (str(file), number)
+                yield from (
+                    records if plain else build_row(file, number, row, lambda _, records=records: map(checked_row, records))
+                )
+    finally:
+        reading[0] = NOWHERE
 
 
 def build_row(

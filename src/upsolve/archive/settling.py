@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsolve.archive.importing import Job, other_content
+from upsolve.archive.importing import Job, other_content, places_of_tasks
 from upsolve.archive.parts import read_part, write_part
 from upsolve.archive.places import fresh
 from upsolve.archive.rows import BadRow
@@ -39,7 +39,7 @@ def settle(job: Job, path: Path) -> Settled:
 
     Args:
         job: the import; its shares are done.
-        path: file or folder that messages name.
+        path: file or folder that messages name where a reader names no file.
     """
     record = job.folder / "settled.json"
     if record.exists():
@@ -66,14 +66,14 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow]]:
     first: dict[str, str] = {}
     bad: list[BadRow] = []
     for part in (part for part, of_part in ids.items() if not repeated.isdisjoint(of_part)):
-        table = read_part(part)
+        table, places = read_part(part), places_of_tasks(job, part)
         for row in rows_among(table, repeated).to_pylist():
             task = from_row(Task, row)
             content = Archive.content_of(task)
             if task.task_id in first:
                 drops.setdefault(part.name, []).append(task.task_id)
             if first.setdefault(task.task_id, content) != content:
-                bad.append(other_content(path, task))
+                bad.append(other_content(*places.get(task.task_id, (str(path), 0)), task))
     dropped = sum(map(len, drops.values()))
     return Settled(drops, dropped - len(bad), len(bad)), bad
 

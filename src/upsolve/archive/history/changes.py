@@ -126,7 +126,7 @@ def changes_of(
         elif len(after.encode()) > max_kb * 1000:
             problem = f"{sources[0][2:]} is larger than {max_kb} kB (--max-kb)"
         if problem:
-            yield bad_commit(repository.path, commit, problem)
+            yield BadRow(place_of(repository.path, commit, sources[0][2:]), 0, problem, commit.message[:500])
             continue
         files = tuple(path for path in repository.files(commit.name) if path.endswith(".py"))
         yield Change(name, commit, sources[0][2:], before, after, files, source)
@@ -145,6 +145,11 @@ def is_source(path: str) -> bool:
     )
 
 
-def bad_commit(path: Path, commit: Commit, reason: str) -> BadRow:
-    """Return the row of a commit that is set aside."""
-    return BadRow(f"{path}@{commit.name[:12]}", 0, reason, commit.message[:500])
+def place_of(path: Path, commit: Commit, file: str) -> str:
+    """Return repository, commit and file as messages name them: ``kit@0123456789ab:src/a.py``."""
+    return f"{path}@{commit.name[:12]}:{file}"
+
+
+def bad_commit(path: Path, change: Change, reason: str) -> BadRow:
+    """Return the row of a change that is set aside."""
+    return BadRow(place_of(path, change.commit, change.path), 0, reason, change.commit.message[:500])

@@ -29,14 +29,14 @@ REPOSITORY = (
 """Options of the sources that read reports."""
 
 
-def ci_source(name: str, path: str, patterns: Sequence[str], parse: Callable[[Path], Report]) -> Source:
+def ci_source(name: str, path: str, patterns: Sequence[str], parse: Callable[[Path], Report | BadRow]) -> Source:
     """Return the source of one format of reports.
 
     Args:
         name: name of the format, in the judge's name ``recorded:<name>``.
         path: what the path is.
         patterns: names of reports in a folder.
-        parse: reads one file; an exception of ``rows.ODD``, or of the parser of XML, sets it aside.
+        parse: reads one file (``read_reports``).
     """
 
     def read_format(path: Path, **options: Any) -> Iterator[Row]:
@@ -50,7 +50,7 @@ def read(
     *,
     judge: str,
     patterns: Sequence[str],
-    parse: Callable[[Path], Report],
+    parse: Callable[[Path], Report | BadRow],
     repository: str = "",
     commit: str = "",
     **options: Any,
@@ -103,13 +103,13 @@ def rows_of(
         if isinstance(change, BadRow):
             yield change
             continue
+        after = results[change.commit.name]
         try:
             if change.commit.parent not in results:
                 raise ValueError(f"there is no report on its parent {change.commit.parent[:12]}")
-            before, after = results[change.commit.parent], results[change.commit.name]
-            yield from pair(history, change, before, after, judge=judge)
+            yield from pair(history, change, results[change.commit.parent], after, judge=judge)
         except ValueError as error:
-            yield bad_commit(history.path, change.commit, str(error))
+            yield replace(bad_commit(history.path, change, f"commit {change.commit.name[:12]}: {error}"), file=after.file)
 
 
 def pair(history: Repository, change: Change, before: Results, after: Results, *, judge: str) -> list[Row]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from json import JSONDecodeError
 from pathlib import Path
 from xml.parsers.expat import ExpatError
 
@@ -79,6 +80,8 @@ class Results:
     """Test -> the message of its failure."""
     broken: str
     """Why the run broke, if every report says that it did."""
+    file: str = ""
+    """The first of the reports."""
 
 
 def name_of(text: str) -> str:
@@ -96,7 +99,7 @@ def is_same_test(short: str, full: str) -> bool:
 
 
 def merged(reports: Iterable[Report]) -> Results:
-    """Return the results of the reports on one commit; reports of broken runs count only if there are no others."""
+    """Return the results of the reports on one commit, at least one; reports of broken runs count only if there are no others."""
     every = list(reports)
     whole = [report for report in every if not report.broken]
     seen: dict[str, set[Status]] = {}
@@ -113,18 +116,18 @@ def merged(reports: Iterable[Report]) -> Results:
         base, worst = name.partition("[")[0], next((one for one in sorted(statuses) if one is not Status.PASSED), Status.PASSED)
         if outcomes.get(base, Status.PASSED) is Status.PASSED:
             outcomes[base] = worst
-    return Results(outcomes, flaky, errors, "" if whole or not every else every[0].broken)
+    return Results(outcomes, flaky, errors, "" if whole else every[0].broken, every[0].file)
 
 
 def read_reports(
-    path: Path, patterns: Iterable[str], parse: Callable[[Path], Report], commit: str = ""
+    path: Path, patterns: Iterable[str], parse: Callable[[Path], Report | BadRow], commit: str = ""
 ) -> Iterator[Report | BadRow]:
     """Yield the reports of a file, or of all files in a folder; one that cannot be read is a ``BadRow``.
 
     Args:
         path: file or folder.
         patterns: names of reports in a folder, such as ``*.xml``.
-        parse: reads one file.
+        parse: reads one file; a ``BadRow``, or an exception of ``rows.ODD`` or of the parser of XML, sets it aside.
         commit: commit of all reports; default: what a report says, else what looks like a hash in its path.
 
     Raises:
@@ -139,8 +142,11 @@ def read_reports(
         try:
             report = parse(file)
         except (*ODD, OSError, ExpatError) as error:
-            line = error.lineno if isinstance(error, ExpatError) else 0
+            line = error.lineno if isinstance(error, ExpatError | JSONDecodeError) else 0
             yield BadRow(str(file), line, f"{type(error).__name__}: {error}", "")
+            continue
+        if isinstance(report, BadRow):
+            yield report
             continue
         inside = file.relative_to(path.parent).as_posix()
         said = [text for text in map(str.lower, report.commits) if HASH.fullmatch(text)]

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.rows import BadRow, Row
+from upsolve.archive.rows import ODD, BadRow, Row
 from upsolve.archive.source import Option, Source, Unit
 from upsolve.archive.sources.problems import extra_of
 from upsolve.errors import SourceError
@@ -220,12 +220,12 @@ def submission(path: Path, file: Path, number: int, row: dict[str, str]) -> list
     status = STATUSES.get(row.get("status") or "")
     if status is None:
         return [BadRow(str(file), number, f"unknown status {row.get('status')!r}", text)]
-    source = path / "data" / row["problem_id"] / row["language"] / f"{row['submission_id']}.{row['filename_ext']}"
     try:
+        source = path / "data" / row["problem_id"] / row["language"] / f"{row['submission_id']}.{row['filename_ext']}"
         code = source.read_text(encoding="utf-8", errors="replace")
         when = datetime.fromtimestamp(int(row["date"]), UTC).isoformat()
         cpu, memory = int(row["cpu_time"] or -1), int(row["memory"] or -1)
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, *ODD) as error:
         return [BadRow(str(file), number, f"{type(error).__name__}: {error}", text)]
     extra = extra_of({name: row.get(name) for name in ("submission_id", "original_language", "accuracy")})
     attempt = Attempt(f"codenet/{row['problem_id']}", code, language_of(row), row["user_id"], when, extra=extra)

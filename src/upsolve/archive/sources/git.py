@@ -65,7 +65,7 @@ def read(
             try:
                 yield from rows_of(repository, change, max_tests=max_tests, repeats=max(1, repeats))
             except ValueError as error:
-                yield bad_commit(path, change.commit, str(error))
+                yield bad_commit(path, change, str(error))
 
 
 def split(path: Path, *, revision: str = "HEAD", **_options: Any) -> list[Unit]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from upsolve.archive.history.ci import ci_source
 from upsolve.archive.history.reports import Collected, Report, name_of
+from upsolve.archive.rows import BadRow, json_lines
 from upsolve.types import Status
 
 __all__ = ["SOURCE", "parse"]
@@ -18,16 +19,16 @@ BROKEN = {2: "pytest was interrupted", 3: "pytest had an internal error", 4: "py
 COMMIT = "commit"
 
 
-def parse(file: Path) -> Report:
-    """Return the report of a file of either plugin."""
-    text = file.read_text(encoding="utf-8")
-    try:
-        whole = json.loads(text)
-    except ValueError:
-        whole = None
-    if isinstance(whole, dict) and "tests" in whole:
-        return of_object(file, whole)
-    lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+def parse(file: Path) -> Report | BadRow:
+    """Return the report of a file of either plugin; a BadRow with the first line that is no JSON, in a file of lines."""
+    rows = [row for _, row in json_lines(file)]
+    if len(rows) < 2 or isinstance(rows[0], BadRow):  # not a file of lines
+        whole = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(whole, dict) and "tests" in whole:
+            return of_object(file, whole)
+    lines = [row for row in rows if not isinstance(row, BadRow)]
+    if len(lines) < len(rows):
+        return next(row for row in rows if isinstance(row, BadRow))
     if not any("$report_type" in line for line in lines):
         raise ValueError("it has neither `tests` (pytest-json-report) nor `$report_type` (pytest-reportlog)")
     return of_lines(file, lines)

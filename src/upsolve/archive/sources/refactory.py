@@ -62,7 +62,7 @@ def programs(archive: zipfile.ZipFile, names: list[str], task: Task) -> Iterator
         for name in (n for n in names if n.startswith(f"{folder}/{label}/") and n.endswith(".py")):
             code = text_of(archive, name)
             if not code.strip():
-                yield BadRow(name, 1, "empty program", "")
+                yield BadRow(f"{archive.filename}/{name}", 1, "empty program", "")
                 continue
             attempt = Attempt(task.task_id, code, author=f"student:{Path(name).stem}")
             yield attempt
