@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive, open_archive
 from upsolve.clean import fixing
@@ -65,6 +66,23 @@ def test_equal_programs_with_different_outcomes_contradict(make, twin, kind):
     assert kinds(make(*same, name="same"), "contradictions") == {}
 
 
+def test_the_statistics_count_the_programs_that_the_doctor_finds(make):
+    """One program failed twice and passed twice by one judge, one by two judges, one is right by both; one of upsolve was judged again."""
+    codes = [RIGHT, WRONG, RIGHT + "#", WRONG + "#"]
+    archive = make(
+        judged(codes[0], PASSED, FAILED, PASSED, FAILED, judge="recorded:a"),
+        (*judged(codes[1], PASSED, judge="recorded:a"), *judged(codes[1], FAILED, judge="recorded:b")[1:]),
+        (*judged(codes[2], PASSED, judge="recorded:a"), *judged(codes[2], PASSED, judge="recorded:b")[1:]),
+        judged(codes[3], PASSED, FAILED),
+    )
+    info = archive_info(archive)
+    assert info.contradictions == {"equal code, one judge": 1, "equal code, two judges": 1} and info.contradicting == 2
+    named = archive.query("select attempt_id, task_id, judges from contradictions order by len(judges)").to_pylist()
+    assert [(row["task_id"], row["judges"]) for row in named] == [("t", ["recorded:a"]), ("t", ["recorded:a", "recorded:b"])]
+    found = examine(archive, ["contradictions"]).found
+    assert {row.kind: row.found for row in found if row.kind in info.contradictions} == info.contradictions
+
+
 def test_programs_that_differ_in_a_token_or_in_their_indentation_do_not_contradict(make):
     moved = RIGHT.replace("    return", "        return")
     archive = make(judged(RIGHT, PASSED), judged(moved, FAILED), judged(RIGHT.replace("0", "1"), FAILED))
@@ -91,6 +109,7 @@ def test_two_judges_contradict_only_if_the_one_that_passes_has_as_many_tests(mak
         task = Task("t", "Add.", official=official)
         archive = make((attempt, *verdicts), tasks=[task], name=f"{official}{total}")
         assert kinds(archive, "contradictions") == ({"equal code, two judges": 1} if found else {})
+        assert archive_info(archive).contradicting == found
 
 
 def test_flaky_verdicts_are_found(make):

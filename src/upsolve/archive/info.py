@@ -26,6 +26,8 @@ class ArchiveInfo:
     """Verdicts, one per judge and program: the last one."""
     unjudged: int
     """Attempts without a verdict."""
+    contradicting: int
+    """Programs with opposite outcomes, of one judge or of two; the view ``contradictions`` names them."""
     mixed_tasks: int
     """Tasks with an attempt that passed and a scored one that did not."""
     statuses: dict[str, int]
@@ -36,6 +38,8 @@ class ArchiveInfo:
     """Tasks by source."""
     authors: dict[str, int]
     """Attempts by author, the ten most frequent."""
+    contradictions: dict[str, int]
+    """Programs whose labels contradict each other (``archive.contradictions``), by kind."""
     bytes: int
     """Size of the parts on disk, bytes."""
 
@@ -51,6 +55,7 @@ select (select count(distinct task_id) from tasks) as tasks,
 FREQUENCIES = {
     "judges": "select judge, count(distinct attempt_id) as n from verdicts group by judge order by n desc, judge",
     "sources": "select source, count(distinct task_id) as n from tasks group by source order by n desc, source",
+    "contradictions": "select kind, count(*) as n from contradictions group by kind order by n desc, kind",
     "authors": f"select author, count(*) as n from {DISTINCT} group by author order by n desc, author limit 10",  # noqa: S608
 }
 
@@ -68,11 +73,13 @@ def archive_info(archive: Archive) -> ArchiveInfo:
     return ArchiveInfo(
         **counts,
         unjudged=counts["attempts"] - statuses.total(),
+        contradicting=sum(frequencies["contradictions"].values()),
         mixed_tasks=mixed,
         statuses=dict(statuses.most_common()),
         judges=frequencies["judges"],
         sources=frequencies["sources"],
         authors=frequencies["authors"],
+        contradictions=frequencies["contradictions"],
         bytes=sum(part.stat().st_size for name in TABLES for part in archive.parts(name)),
     )
 

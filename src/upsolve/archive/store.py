@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from upsolve.archive.contradictions import register_contradictions
 from upsolve.archive.database import connect
 from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
@@ -229,12 +230,15 @@ class Archive:
     def query(self, sql: str) -> Any:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
 
-        A query that mentions ``labels`` finds the view of ``archive.labels.register_labels``, too.
+        A query that mentions ``labels`` or ``contradictions`` finds the views of these modules of ``archive``, too.
 
         Raises:
             ArchiveError: the query is invalid; the message says where.
         """
-        with connect({name: self.parts(name) for name in TABLES}) as connection:
+        parts = {name: self.parts(name) for name in TABLES}
+        with connect(parts) as connection:
+            if re.search(r"\bcontradictions\b", sql, re.IGNORECASE):
+                register_contradictions(connection, parts)
             if re.search(r"\blabels\b", sql, re.IGNORECASE):
                 register_labels(connection)
             try:

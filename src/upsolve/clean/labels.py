@@ -6,23 +6,18 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from upsolve.archive.preference import OWN, is_recorded
+from upsolve.archive.contradictions import select_contradictions
+from upsolve.archive.preference import OWN
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import normalise
 from upsolve.clean.contents import Contents
 
 __all__ = ["CONTRADICTIONS", "FLAKY"]
 
-JUDGED = f"""
-select attempt_id, any_value(task_id), list(distinct place order by place), judge, bool_or(passed), bool_and(passed), max(total)
-from (
-    select attempt_id, judge, status = 'passed' as passed, total,
-        not {OWN} or row_number() over (partition by attempt_id, judge order by verdicts.place desc) = 1 as counts
-    from verdicts where status <> 'unscored'
-) join (select attempt_id, task_id, place from attempts) using (attempt_id)
-where counts group by attempt_id, judge order by attempt_id, judge
-"""  # noqa: S608  a condition of ours
-"""Outcomes of each program by judge: of recorded judges all, because each may be of another submission; of upsolve's the last one."""
+EQUAL = f"""
+select attempt_id, place, kind, judges from ({select_contradictions()}) join (select attempt_id, place from attempts) using (attempt_id)
+order by attempt_id, place
+"""  # noqa: S608  a query of ours
 BARE = r"""regexp_replace(case
     when language in ('python', 'bash', 'perl', 'r', 'ruby') then regexp_replace(code, '#[^\n]*', '', 'g')
     when language in ('sql', 'duckdb', 'lua') then regexp_replace(code, '--[^\n]*', '', 'g')
@@ -53,31 +48,11 @@ def find_contradictions(contents: Contents, options: Mapping[str, Any]) -> Itera
     """Yield attempts whose program passed and failed, also as a program that differs only in white space and comments."""
     del options
     seen = set[str]()
-    official = {task_id for task_id, task in contents.stored_tasks.items() if task.official}
-    for attempt_id, rows in groupby(contents.rows(JUDGED), key=itemgetter(0)):
-        judged = [*rows]
-        if kind := contradiction(judged, official=judged[0][1] in official):
-            seen.add(attempt_id)
-            reason = "passed and failed by " + " and ".join(dict.fromkeys(row[3] or "a judge without a name" for row in judged))
-            yield from (Fault("attempts", place, attempt_id, reason, kind) for place in judged[0][2])
+    for attempt_id, place, kind, judges in contents.rows(EQUAL):
+        seen.add(attempt_id)
+        reason = "passed and failed by " + " and ".join(judge or "a judge without a name" for judge in judges)
+        yield Fault("attempts", place, attempt_id, reason, kind)
     yield from (fault for fault in find_alike(contents) if fault.record not in seen)
-
-
-def contradiction(judged: list[tuple[Any, ...]], *, official: bool) -> str:
-    """Return the kind of contradiction between the verdicts on one program, "" if there is none.
-
-    Upsolve may pass on fewer tests what a recorded judge fails (``archive.preference``): this is no contradiction.
-    """
-    if any(some and not every for *_, some, every, _ in judged):
-        return "equal code, one judge"
-    passes = [row for row in judged if row[4]]
-    failures = [row for row in judged if not row[4]]
-    strict = any(
-        official or not is_recorded(failed[3]) or is_recorded(passed[3]) or 0 < failed[6] <= passed[6]
-        for passed in passes
-        for failed in failures
-    )
-    return "equal code, two judges" if strict else ""
 
 
 def find_alike(contents: Contents) -> Iterator[Fault]:

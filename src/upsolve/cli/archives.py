@@ -22,6 +22,7 @@ TITLES = {
     "judges": "verdicts by judge",
     "sources": "tasks by source",
     "authors": "attempts by author, the ten most frequent",
+    "contradictions": "programs whose labels contradict each other; `archive query` names them (view contradictions)",
 }
 
 archive_app = typer.Typer(
@@ -144,7 +145,7 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         (name.replace("_", " "), f"{value:,}") for name, value in asdict(statistics).items() if isinstance(value, int)
     )
     show(Table(archive, ("", "count"), counts))
-    for title in ("statuses", "judges", "sources", "authors"):
+    for title in TITLES:
         parts: dict[str, int] = getattr(statistics, title)
         if parts:
             rows = tuple((name or "(none)", f"{count:,}") for name, count in parts.items())
