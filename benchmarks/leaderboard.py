@@ -8,8 +8,9 @@ Domains:
 
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
-methods start from the model of ``sft`` and train on its samples; both are made once per seed. ``grpo`` also starts from the model of ``sft`` and
-trains online for ten rounds of eight groups. The cost of a cell is all that was done for its model: sampling, training, and the training of the
+methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
+many steps on its samples at tasks of the other half. Models and samples are made once per seed. ``grpo`` starts from the same model and trains
+online on all training tasks, for ten rounds of eight groups. The cost of a cell is all that was done for its model: sampling, training, and the training of the
 model that it starts from, in tokens, which do not depend on what else the machine does; seconds follow from the rates of an idle machine, which
 `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
@@ -19,9 +20,12 @@ call with WORK alone writes results/leaderboard.json, docs/leaderboard.md and it
 """
 
 import argparse
+import contextlib
 import gzip
 import json
 import os
+import random
+import sqlite3
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,24 +105,32 @@ class Method:
     """Whether the method trains on samples of its start model instead of the archive's attempts."""
 
 
-RATES = {
-    "sql": {"push": 5e-5, "imitate": 3e-4, "continue": 3e-5},
-    "robot": {"push": 5e-5, "imitate": 3e-4, "continue": 3e-5},
-    "robot documented": {"push": 5e-5, "imitate": 3e-4, "continue": 3e-5},
-    "python": {"push": 1e-5, "imitate": 5e-5, "continue": 5e-6},
+HALF = {
+    "sql": "task_extra->>'schema' < 'i'",
+    "robot": "task_extra->>'composition' < 'm'",
+    "robot documented": "task_extra->>'composition' < 'm'",
+    "python": "unicode(substr(task_id, -1)) % 2 = 0",
 }
-"""Learning rates of a domain: of imitation, of methods with negative advantages, and of those that continue from ``sft``."""
+"""Training tasks of ``sft half``, as a condition (docs/selection.md)."""
+RATES = {
+    "sql": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
+    "robot": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
+    "robot documented": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
+    "python": {"push": 5e-6, "imitate": 5e-5, "continue": 2e-5, "refine": 2e-6},
+}
+"""Learning rates of a domain: of imitation and of methods whose push down is bounded, of other methods with negative advantages, and of the
+second stage, likewise."""
 METHODS = {
     "sft": Method("sft"),
     "rft": Method("rft", ("data.group_size=8",)),
     "dft": Method("dft"),
+    "awr": Method("awr"),
+    "exp_advantage": Method("exp_advantage"),
+    "asymre": Method("asymre", ("advantage.delta=-0.2",)),
+    "topr": Method("topr"),
     "rloo": Method("rloo", rate="push"),
     "group_norm": Method("group_norm", rate="push"),
     "maxrl": Method("maxrl", rate="push"),
-    "asymre": Method("asymre", rate="push"),
-    "topr": Method("topr", rate="push"),
-    "exp_advantage": Method("exp_advantage", rate="push"),
-    "awr": Method("awr", rate="push"),
     "passk": Method("passk", ("advantage.options.k=2",), rate="push"),
     "dpo": Method("dpo", rate="push"),
     "kto": Method("kto", rate="push"),
@@ -128,13 +140,16 @@ METHODS = {
     "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),
     "rloo, verdicts inverted": Method("rloo", ("reward.verdicts=inverted",), rate="push"),
     "rloo, format only": Method("rloo", ("reward.verdicts=format",), rate="push"),
-    "own ssd": Method("ssd", start="sft", own=True, rate="continue"),
-    "own rft": Method("rft", ("data.group_size=8",), start="sft", own=True, rate="continue"),
-    "own rloo": Method("rloo", start="sft", own=True, rate="continue"),
-    "own maxrl": Method("maxrl", start="sft", own=True, rate="continue"),
-    "own topr": Method("topr", start="sft", own=True, rate="continue"),
-    "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft", own=True, rate="continue"),
-    "grpo": Method("grpo", start="sft", rate="continue"),
+    "sft half": Method("sft"),
+    "own ssd": Method("ssd", start="sft half", own=True, rate="continue"),
+    "own rft": Method("rft", start="sft half", own=True, rate="continue"),
+    "own topr": Method("topr", start="sft half", own=True, rate="continue"),
+    "own rloo": Method("rloo", start="sft half", own=True, rate="refine"),
+    "own maxrl": Method("maxrl", start="sft half", own=True, rate="refine"),
+    "own dpo": Method("dpo", start="sft half", own=True, rate="refine"),
+    "own rft, shuffled": Method("rft", ("reward.verdicts=shuffled",), start="sft half", own=True, rate="continue"),
+    "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft half", own=True, rate="refine"),
+    "grpo": Method("grpo", start="sft half", rate="refine"),
 }
 """In the order of the table."""
 
@@ -177,13 +192,17 @@ def robot_tasks(folder, docs):
 
 
 def own_samples(work, start):
-    """Return an archive of eight judged samples of a model for every training task, at temperature 1; created once."""
+    """Return an archive of four judged samples of a model for each of 640 training tasks, at temperature 1; created once.
+
+    After ``sft half`` these are tasks of the other half.
+    """
     path = work.at(start or "base") / "own"
     if (path / "tokens").exists():
         return path
-    recipe = work.recipe("sft", "sample.samples=8", "sample.temperature=1.0")
+    recipe = work.recipe("sft", "sample.samples=4", "sample.temperature=1.0")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
-    tasks = split.tasks["train"][:320]
+    tasks = [task for task in split.tasks["train"] if not (start and in_half(work.domain, task))]
+    tasks = random.Random(work.seed).sample(tasks, min(640, len(tasks)))
     model = recipe.model.at(str(trained(work, start).folder)) if start else recipe.model
     evaluation, attempts, verdicts = evaluate_model(
         tasks, model=model, sample=recipe.sample, verify=recipe.verify, keep=path.with_suffix(".jsonl")
@@ -193,6 +212,13 @@ def own_samples(work, start):
     Archive(path).append(attempts=[replace(attempt, author="own") for attempt in attempts], verdicts=verdicts)
     (path / "tokens").write_text(str(tokens_of(evaluation)))
     return path
+
+
+def in_half(domain, task):
+    """Return whether a training task is one of ``sft half``."""
+    row = "SELECT ? AS task_id, ? AS task_extra"
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        return bool(connection.execute(f"SELECT {HALF[domain]} FROM ({row})", (task.task_id, task.extra)).fetchone()[0])
 
 
 def tokens_of(evaluation):
@@ -206,11 +232,14 @@ def settings_of(work, name):
     settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
     if method.rate != "imitate":
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
+    if name == "sft half":
+        settings.append(f"select.groups={HALF[work.domain]}")
     if method.start:
         settings.append(f"model.name={trained(work, method.start).folder}")
     if method.own:
         settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
-        settings += ["optim.max_steps=60"] if method.start else []
+        steps = work.recipe(method.recipe).optim.max_steps
+        settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start else []
     if name == "grpo":
         settings += [
             "source.rounds=10",
@@ -339,13 +368,18 @@ def figures(name, cells):
     return row
 
 
-PLACEBO = {"sft": "sft, verdicts shuffled", "rft": "sft, verdicts shuffled", "dft": "sft, verdicts shuffled"}
-"""The control that a method is compared with; ``rloo, verdicts shuffled`` or, after sft, ``own rloo, shuffled`` if it is not in this table."""
+PLACEBO = {
+    "imitate": "sft, verdicts shuffled",
+    "push": "rloo, verdicts shuffled",
+    "continue": "own rft, shuffled",
+    "refine": "own rloo, shuffled",
+}
+"""The control that a method is compared with, by its learning rate."""
 
 
 def placebo_of(name):
     """Return the name of a method's control."""
-    return PLACEBO.get(name, "own rloo, shuffled" if METHODS[name].start else "rloo, verdicts shuffled")
+    return PLACEBO[METHODS[name].rate]
 
 
 def table(domain):
