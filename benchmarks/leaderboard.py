@@ -112,6 +112,8 @@ HALF = {
     "python": "unicode(substr(task_id, -1)) % 2 = 0",
 }
 """Training tasks of ``sft half``, as a condition (docs/selection.md)."""
+IMITATION = ("sft", "rft", "dft", "ssd")
+"""Recipes without negative advantages, which do not collapse."""
 RATES = {
     "sql": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
     "robot": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
@@ -230,7 +232,7 @@ def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
-    if method.rate != "imitate":
+    if method.recipe not in IMITATION:
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
     if name == "sft half":
         settings.append(f"select.groups={HALF[work.domain]}")

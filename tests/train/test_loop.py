@@ -139,6 +139,8 @@ def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
     trained = run(recipe_for(tiny_model, monitor=monitor, optim=optim), tmp_path / "run")
     assert "held-out passed attempts" in trained.collapsed
     assert trained.steps < 6 and (trained.folder / "model.safetensors").exists()
+    likelihoods = {row["step"]: row["heldout_passed_logp"] for row in trained.metrics}
+    assert trained.kept_step == max(likelihoods, key=lambda step: likelihoods[step])
 
 
 def test_a_sign_of_collapse_stops_the_run_with_its_last_weights(tiny_model, tmp_path):

@@ -203,8 +203,8 @@ class MonitorConfig(Strict):
     max_drift: float = Field(default=0.5, gt=0)
     """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
     keep: Literal["last", "best"] = "last"
-    """Weights a run ends with: those of the last step, or those with the largest held-out margin (log-probability a token of passed minus
-    failed attempts), which is noisy (docs/log.md). After a collapse only ``best`` has earlier weights to end with."""
+    """Weights a run ends with: those of the last step, or those that give held-out passed attempts the highest log-probability per token.
+    After a collapse only ``best`` has earlier weights to end with."""
 
 
 class ServerConfig(Strict):

@@ -161,7 +161,7 @@ class Run:
     def keep(self, row: dict[str, float]) -> None:
         """Save best weights, snapshot and checkpoint, each when due. Collective."""
         monitor, progress = self.monitor, self.progress
-        score = row.get("heldout_margin")
+        score = row.get("heldout_passed_logp")
         if score is not None and score > progress.best:
             progress.best, progress.best_step = score, progress.step
             if monitor.keep == "best":
