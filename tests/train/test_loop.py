@@ -9,6 +9,7 @@ import time
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -141,6 +142,16 @@ def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
     assert trained.steps < 6 and (trained.folder / "model.safetensors").exists()
     likelihoods = {row["step"]: row["heldout_passed_logp"] for row in trained.metrics}
     assert trained.kept_step == max(likelihoods, key=lambda step: likelihoods[step])
+
+
+def test_only_attempts_of_reached_steps_are_scored_under_the_frozen_start(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    stages = {"objective": {"kl": {"coefficient": 0.1}}, "optim": {**SETTINGS["optim"], "epochs": 1, "max_steps": 1}}
+    run(recipe_for(tiny_model, **stages), tmp_path / "run")
+    (file,) = (tmp_path / "cache" / "reference").glob("*.npz")
+    row = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    with np.load(file) as stored:
+        assert sum(stored[key].size for key in stored.files) == row["attempt_tokens"]
 
 
 def test_a_sign_of_collapse_stops_the_run_with_its_last_weights(tiny_model, tmp_path):
