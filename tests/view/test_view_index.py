@@ -8,7 +8,7 @@ from archives import TEST, judged, plain_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.types import Attempt, Status, Task
 from upsolve.view.browse import PAGE_ROWS, Filters, count_attempts, facets, list_attempts, list_tasks
-from upsolve.view.details import read_attempt, read_group
+from upsolve.view.details import read_attempt, read_groups
 from upsolve.view.index import Index
 
 NONE = Filters()
@@ -93,7 +93,7 @@ def test_the_outcome_is_that_of_the_preferred_verdict_whatever_the_judges_said(t
 def test_the_groups_of_the_viewer_are_those_of_training():
     index, groups = Index(open_archive("embedded")), open_archive("embedded").groups()
     for group in groups[:3]:
-        assert read_group(index, group.task.task_id)[0] == group
+        assert read_groups(index, [group.task.task_id])[group.task.task_id][0] == group
     counts = facets(index)
     assert counts["counts"] == {"attempts": sum(len(group.attempts) for group in groups), "tasks": 259}
 

@@ -5,9 +5,15 @@ import json
 import pytest
 from archives import EVIL, evil_archive, plain_archive
 from browser import open_page
+from test_view_runs import one_task, write_run
 from test_view_server import Viewer
 
+from upsolve.config import load_recipe
+from upsolve.reward.formula import reward
+from upsolve.train.drawn import DrawnGroups
+from upsolve.train.groups import whole_groups
 from upsolve.view.answers import Answers
+from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
 
 
@@ -161,4 +167,41 @@ def test_curves_of_a_run_are_drawn_and_grow(tmp_path, served):
         page.get_by_text("2 steps").wait_for()
         assert page.locator("figure").count() == 2
         assert page.locator("svg").first.get_attribute("aria-label").startswith("loss: from 2 to 1 over 2 steps")
+        assert not faults, faults
+
+
+@pytest.mark.parametrize("how", ["served", "static"])
+def test_groups_and_heat_maps_of_a_run_are_shown(tmp_path, monkeypatch, served, tiny_model, how):
+    """The group is the one that was trained on; each token has the colour of its advantage, served and in one file."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "run", tiny_model, archive.path)
+    recipe, (group,) = load_recipe(run / "recipe.yaml"), archive.groups()
+    drawn = whole_groups([reward(group, recipe.reward)], recipe.advantage, seed=0).groups
+    DrawnGroups(run / "groups", by_token=False).record(3, drawn)
+    answers = open_path(str(run))
+    if how == "static":
+        write_page(answers, tmp_path / "page.html")
+    with open_page(viewport={"width": 1200, "height": 900}) as (page, faults):
+        loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(run))
+        page.locator("tbody tr").nth(2).locator("a").first.click()
+        page.wait_for_selector(".heat")
+        page.keyboard.press("h")
+        page.keyboard.press("h")
+        page.get_by_text("as trained on in round 3").wait_for()
+        titles = page.locator(".code .token").evaluate_all("(all) => all.map((each) => [each.textContent, each.title])")
+        tokens = answers.tokens({"place": "2"})
+        code = group.attempts[2].code
+        shown = [(text, float(title.split()[1])) for text, title in titles]
+        expected = [
+            (code[start:end], float(f"{value:.3g}"))
+            for (start, end), value in zip(tokens["spans"], tokens["advantages"], strict=True)
+            if code[start:end].strip("\n")
+        ]
+        assert shown == expected and len({value for _, value in shown}) > 1
+        page.locator("main h2 a").click()
+        page.wait_for_selector("#drawn tbody tr")
+        assert page.locator("#drawn tbody tr").inner_text().split("\t")[:2] == ["3", "0"]
+        assert "1 (+1) 0 (-0.333) 0 (-0.333) 0 (-0.333)" in page.locator("#drawn").inner_text()
+        assert "round 3: -0.333" in page.locator("main table").first.inner_text()
         assert not faults, faults

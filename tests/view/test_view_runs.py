@@ -11,10 +11,14 @@ from upsolve.archive.store import Archive
 from upsolve.config import load_recipe
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.policy.model import load_codec
+from upsolve.reward.formula import reward
+from upsolve.reward.judged import group_of
+from upsolve.train.drawn import DrawnGroups
 from upsolve.train.encode import Encoding, encode_groups
 from upsolve.train.groups import whole_groups
+from upsolve.train.pairs import draw_pairs
 from upsolve.train.sources import round_tag
-from upsolve.types import Attempt, Finding, Status, Task
+from upsolve.types import Attempt, Finding, Group, Status, Task
 from upsolve.view.answers import Answers, read_metrics
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
@@ -66,7 +70,7 @@ def test_rewards_and_advantages_of_a_run_are_those_of_training(tmp_path, tiny_mo
     assert [row["reward"] for row in group["rows"]] == [1.0, 0.0, 0.0, 0.0]
     # leave one out: 1 - 0 for the passed attempt, 0 - 1/3 for each other
     assert [row["advantage"] for row in group["rows"]] == pytest.approx([1.0, -1 / 3, -1 / 3, -1 / 3])
-    assert group["kind"] == "leave_one_out" and "training draws groups" in group["note"]
+    assert group["kind"] == "leave_one_out" and "has recorded no groups" in group["note"]
 
 
 def test_tokens_have_the_advantages_that_training_gives_them(tmp_path, tiny_model):
@@ -85,25 +89,61 @@ def test_tokens_have_the_advantages_that_training_gives_them(tmp_path, tiny_mode
 
 
 def answers_reward(archive, recipe):
-    from upsolve.reward.formula import reward
-
     (group,) = archive.groups()
     return reward(group, recipe.reward)
 
 
-def test_the_groups_of_an_online_run_are_its_rounds(tmp_path, tiny_model):
+def test_the_groups_of_a_run_are_those_that_it_recorded(tmp_path, tiny_model):
+    """Rounds 0 and 10 of an online run: equal samples of a round are several attempts of its group; one attempt is in no archive."""
     run = write_run(tmp_path / "run", tiny_model, tmp_path / "elsewhere")
-    archive = one_task(run / "rollouts", tag=round_tag(0))
-    twice = Attempt("t/1", CODES[0], author="x")  # the passed attempt again, twice, and a failed one
-    again = [twice, twice, Attempt("t/1", CODES[1], author="x")]
-    archive.append(
-        attempts=again, verdicts=[judged(again[0]), judged(again[1]), judged(again[2], Status.FAILED)], tag=round_tag(10)
+    archive, recipe = one_task(run / "rollouts", tag=round_tag(0)), load_recipe(run / "recipe.yaml")
+    twice, other, gone = (Attempt("t/1", code, author="x") for code in (CODES[0], CODES[1], "gone = 1\n"))
+    verdicts = (judged(twice), judged(twice), judged(other, Status.FAILED), judged(gone, Status.FAILED))
+    late = Group(Task("t/1", ""), (twice, twice, other, gone), verdicts)
+    drawn = DrawnGroups(run / "groups", by_token=False)
+    for number, group in ((0, next(iter(archive.groups()))), (10, late)):
+        drawn.record(number, whole_groups([reward(group, recipe.reward)], recipe.advantage, seed=0).groups)
+    answers = open_path(str(run))
+    shown = answers.group({"id": "t/1"})
+    first, second = shown["drawn"]
+    assert "as in training" in shown["note"] and [row["advantage"] for row in shown["rows"]] == [None] * 4
+    assert (first["round"], second["round"], first["missing"], second["missing"]) == (0, 10, 0, 1)
+    # leave one out of 1, 0, 0, 0; and of 1, 1, 0, 0, of which the last is not in the archive: 1 - 1/3, 1 - 1/3, 0 - 2/3
+    assert [row["advantage"] for row in first["attempts"]] == pytest.approx([1.0, -1 / 3, -1 / 3, -1 / 3])
+    assert [row["advantage"] for row in second["attempts"]] == pytest.approx([2 / 3, 2 / 3, -2 / 3])
+    assert [row["place"] for row in second["attempts"]] == [0, 0, 1]
+    tokens = answers.tokens({"place": "0"})
+    assert tokens["advantage"] == 1.0 and tokens["note"] == "as trained on in round 0"
+
+
+def test_an_attempt_that_was_not_drawn_has_rewards_but_no_advantage(tmp_path, tiny_model):
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "run", tiny_model, archive.path)
+    recipe, (group,) = load_recipe(run / "recipe.yaml"), archive.groups()
+    few = whole_groups([reward(group_of(group, [0, 1]), recipe.reward)], recipe.advantage, seed=0).groups
+    DrawnGroups(run / "groups", by_token=False).record(0, few)
+    answers = open_path(str(run))
+    assert [len(each["attempts"]) for each in answers.group({"id": "t/1"})["drawn"]] == [2]
+    tokens = answers.tokens({"place": "3"})
+    assert tokens["rewards"] and "advantages" not in tokens and "in no recorded group" in tokens["note"]
+
+
+def test_the_tokens_of_a_pair_are_weighted_as_in_training(tmp_path, tiny_model):
+    text = (
+        RECIPE.replace("kind: leave_one_out, blame: 0.5", "kind: leave_one_out")
+        + "objective: {{kind: dpo, preference: {{focal: true}}}}\n"
     )
-    rows = open_path(str(run)).group({"id": "t/1"})["rows"]
-    assert [row["round"] for row in rows] == [0, 0, 0, 0, 10, 10]  # equal attempts of a round share a row
-    # round 10: the rewards 1, 1, 0; leave one out: 1 - 1/2, 1 - 1/2, 0 - 1
-    assert [row["advantage"] for row in rows][4:] == pytest.approx([0.5, -1.0])
-    assert [row["place"] for row in rows][4:] == [rows[0]["place"], rows[1]["place"]]
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "run", tiny_model, archive.path, text)
+    recipe = load_recipe(run / "recipe.yaml")
+    (pair,) = draw_pairs([answers_reward(archive, recipe)], recipe.data, "outcome", epoch=0).groups
+    DrawnGroups(run / "groups", by_token=False).record(0, [pair])
+    encoding = Encoding(load_codec(tiny_model), recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
+    (encoded,), _ = encode_groups([pair], encoding)
+    answers = open_path(str(run))
+    (drawn,) = answers.group({"id": "t/1"})["drawn"]
+    for row, attempt in zip(drawn["attempts"], encoded.attempts, strict=True):
+        np.testing.assert_allclose(answers.tokens({"place": row["place"]})["advantages"], attempt.advantages_R)
 
 
 def test_log_probabilities_are_computed_only_when_asked_for(tmp_path, tiny_model):
@@ -196,6 +236,20 @@ def test_a_page_of_many_attempts_stays_below_its_limit_and_says_what_it_leaves_o
     assert (tmp_path / "small.html").stat().st_size <= size - 3000
     text = (tmp_path / "small.html").read_text()
     assert "src=" not in text.replace("src=x", "") and "import " not in text.partition("<script>")[2][:4000]
+
+
+def test_heat_maps_without_room_on_a_page_are_left_out_and_said(tmp_path, monkeypatch, tiny_model):
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "run", tiny_model, archive.path)
+    monkeypatch.setattr("upsolve.view.static.CHUNK", 2)
+    assert "heat maps" not in write_page(open_path(str(run)), tmp_path / "page.html")
+    monkeypatch.setattr("upsolve.view.static.SLACK", 300)
+    monkeypatch.setattr("upsolve.view.static.MOST_BYTES", (tmp_path / "page.html").stat().st_size)  # 300 bytes short
+    said = write_page(open_path(str(run)), tmp_path / "page.html")
+    assert said.endswith("heat maps are those of the first 2 attempts: use `upsolve view RUN` for the others")
+    (run / "recipe.yaml").write_text(RECIPE.format(model="nowhere/none", archive=archive.path))
+    said = write_page(open_path(str(run)), tmp_path / "page.html")
+    assert "4 attempts" in said and "heat maps are missing: " in said
 
 
 def test_the_index_is_rebuilt_where_the_cache_was_removed(tmp_path):

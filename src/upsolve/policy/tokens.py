@@ -6,7 +6,7 @@ Legend: P prompt tokens, R completion tokens.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -151,6 +151,9 @@ class Codec:
     def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each token in the decoded text."""
         text = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+        pieces = self.tokenizer.batch_decode([[token] for token in ids], clean_up_tokenization_spaces=False)
+        if "".join(pieces) == text and "\ufffd" not in text:
+            return list(pairwise(accumulate(map(len, pieces), initial=0)))
         parts = [self.tokenizer.decode(list(ids[:end]), clean_up_tokenization_spaces=False) for end in range(1, len(ids))]
         ends = [len(part.rstrip("\ufffd")) for part in parts]  # a token may end within a character
         return list(pairwise([0, *ends, len(text)]))

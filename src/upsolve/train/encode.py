@@ -154,17 +154,26 @@ def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encodi
     )
 
 
-def encode_groups(groups: Sequence[TrainGroup], config: Encoding) -> tuple[list[EncodedGroup], Counter[str]]:
+def encode_groups(
+    groups: Sequence[TrainGroup], config: Encoding, *, fitted: list[TrainGroup] | None = None
+) -> tuple[list[EncodedGroup], Counter[str]]:
     """Tokenize groups; attempts over ``max_tokens`` and those without a gradient are left out and counted.
 
     Equal attempts of a group become one, with their count: it is scored once. A group whose attempts belong to several conversations
     becomes one for each, of which the first counts the attempts with advantage 0.
+
+    Args:
+        groups: with advantages.
+        config: how attempts are encoded.
+        fitted: gets the groups without over-long attempts, with the advantages that are trained on; those without a gradient too.
     """
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
     fewest = 1 if config.objective.record.unit == "attempt" else 2
     for group in groups:
         item, prompts_G, ids_G = without_overlong(group, prompts_of(group.group, config.codec), config, left_out)
+        if fitted is not None:
+            fitted.append(item)
         kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
         zeros: list[int] = []
         values = soft_values(item.rewards_G, beta=config.objective.beta_value) if ids_G else ()

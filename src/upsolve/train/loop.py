@@ -10,7 +10,6 @@ from upsolve.config import Recipe
 from upsolve.errors import CollapseError
 from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import checked_rewarder
-from upsolve.train.encode import encode_groups
 from upsolve.train.processes import Processes, deterministic
 from upsolve.train.rounds import Round, pack_round, prepare_epochs, round_metrics
 from upsolve.train.run import OnStep, StopSignals, start_run
@@ -76,7 +75,7 @@ def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
     stored = Lazy(judged.stored, parts.reward)
     formed = parts.form(samples, stored, judged)  # advantage: of the groups and attempts that `select` keeps
-    encoded, left_out = encode_groups(formed.groups, parts.encoding)
+    encoded, left_out = parts.encode(number, formed.groups)
     encoded, scores = parts.score(number, encoded)
     orders, ranks = (recipe.data.seed, number) if parts.online else None, parts.learner.processes.count
     steps = pack_round(encoded, recipe.optim, orders=orders, processes=ranks)  # pack

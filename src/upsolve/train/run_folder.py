@@ -3,6 +3,7 @@
 recipe.yaml      the resolved recipe                      checkpoint.pt   to resume from; removed at the end
 metrics.jsonl    one row per step                         best/           weights of the best step; removed at the end
 summary.json     written last: the run is finished        model/          final weights and tokenizer
+groups/          the groups of every round
 """
 
 import json

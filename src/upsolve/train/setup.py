@@ -1,6 +1,7 @@
 """Builds the parts of the training loop from a recipe: policy, source of groups, judge, reward, scoring."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,9 @@ from upsolve.policy.engines import policy_sampler
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
-from upsolve.train.encode import EncodedGroup, Encoding
-from upsolve.train.groups import TrainGroups
+from upsolve.train.drawn import FOLDER, DrawnGroups
+from upsolve.train.encode import EncodedGroup, Encoding, encode_groups
+from upsolve.train.groups import TrainGroup, TrainGroups
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
 from upsolve.train.likelihood import start_likelihoods
@@ -47,8 +49,8 @@ class Parts:
     """Selects among the new samples and stored attempts of a round, and computes the advantages of the selected ones."""
     score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
     """Takes a round's number and groups; returns the groups (with token advantages if these come from values) and their frozen scores."""
-    encoding: Encoding
-    """How attempts are encoded."""
+    encode: Callable[[int, Sequence[TrainGroup]], tuple[list[EncodedGroup], Counter[str]]]
+    """Takes a round's number and groups: tokenizes them, records those that are trained on, and counts what is left out."""
 
     @property
     def online(self) -> bool:
@@ -78,22 +80,22 @@ def parts_of(
     """
     if not recipe.source.rounds:
         check_offline(recipe.advantage, recipe.objective)
-    learning, advantage = recipe.objective, recipe.advantage
+    learning, advantage, optim = recipe.objective, recipe.advantage, recipe.optim
     plan = memory_of(recipe, groups, processes=processes.count)
     if processes.is_main:
         announce(plan)
-    learner = Learner(
-        recipe.model, learning, recipe.optim, seed=recipe.seed, values=advantage.needs_values, processes=processes
-    )
+    learner = Learner(recipe.model, learning, optim, seed=recipe.seed, values=advantage.needs_values, processes=processes)
     encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
+    drawn = DrawnGroups(folder / FOLDER, by_token=advantage.needs_values, writes=processes.is_main)
+    encode = partial(encode_round, encoding, drawn)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
-    likely = partial(start_likelihoods, learner, encoding, recipe.optim)
+    likely = partial(start_likelihoods, learner, encoding, optim)
     form = partial(
         advantages_of, data=recipe.data, advantage=advantage, objective=learning, select=recipe.select, likelihoods=likely
     )
     if not recipe.source.rounds:
-        source = StoredSource(groups, recipe.data, epochs=recipe.optim.epochs)
-        return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encoding)
+        source = StoredSource(groups, recipe.data, epochs=optim.epochs)
+        return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -110,7 +112,7 @@ def parts_of(
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
     score = partial(score_online, learner, folder / "rounds", learning, advantage)
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encoding)
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encode)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:
@@ -127,6 +129,16 @@ def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Non
             "used for pi_old; watch the metric `clipped`, the share of tokens without a gradient",
             stacklevel=2,
         )
+
+
+def encode_round(
+    encoding: Encoding, drawn: DrawnGroups, number: int, groups: Sequence[TrainGroup]
+) -> tuple[list[EncodedGroup], Counter[str]]:
+    """Tokenize the groups of a round, and record those that are trained on."""
+    fitted: list[TrainGroup] = []
+    encoded, left_out = encode_groups(groups, encoding, fitted=fitted)
+    drawn.record(number, fitted)
+    return encoded, left_out
 
 
 def unchanged(groups: RoundGroups) -> RoundGroups:

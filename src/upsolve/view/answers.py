@@ -3,8 +3,7 @@
 import json
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ from typing import Any
 from upsolve import __version__
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.types import Group
 from upsolve.view.browse import Filters, count_attempts, facets, list_attempts, list_tasks
-from upsolve.view.details import GROUP_ROWS, entry_at, read_attempt, read_group, read_task
+from upsolve.view.details import entry_at, read_attempt, read_groups, read_tasks
 from upsolve.view.index import Index, archive_state, parts_of
-from upsolve.view.rounds import groups_of_rounds
-from upsolve.view.scores import RunScores
+from upsolve.view.scores import RunScores, TaskScores
 
 __all__ = ["Answers", "read_metrics"]
 
@@ -92,39 +89,31 @@ class Answers:
 
     def task(self, query: Query) -> dict[str, Any]:
         """Return a task; ArchiveError if the archive has none of this id."""
-        found = read_task(self.index, query.get("id", ""))
+        found = read_tasks(self.index, [query.get("id", "")]).get(query.get("id", ""))
         if found is None:
             raise ArchiveError(f"the archive has no task {query.get('id', '')!r}")
         return asdict(found)
 
-    def groups(self, task_id: str) -> list[tuple[int | None, Group, list[int]]]:
-        """Return the groups that advantages are relative to: of an online run one for each round, else all attempts at the task."""
-        group, places = read_group(self.index, task_id)
-        if self.scores is not None and self.scores.by_round:
-            return [*groups_of_rounds(self.index, self.archive, group, places)]
-        return [(None, group, places)]
+    def scored(self, names: Sequence[str]) -> dict[str, TaskScores]:
+        """Return rewards and advantages of the attempts at tasks, by task; {} if this is not a run, or its index is not ready."""
+        if self.scores is None or not self.index.ready:
+            return {}
+        return {name: self.scores.of_task(*found) for name, found in read_groups(self.index, names).items()}
 
     def group(self, query: Query) -> dict[str, Any]:
-        """Return rewards and advantages of the attempts at a task, computed by the run's recipe."""
-        if self.scores is None or not self.index.ready:
-            return {"rows": [], "left_out": {}}
-        rows: list[dict[str, Any]] = []
-        left_out = Counter[str]()
-        for round_number, group, places in self.groups(query.get("id", "")):
-            found = self.scores.of_group(group, places)
-            rows += [{**row, "round": round_number} for row in found["rows"]]
-            left_out.update(found["left_out"])
-        return {"rows": rows, "left_out": left_out, **self.scores.about()}
+        """Return rewards and advantages of the attempts at a task, and the groups of training that they were in."""
+        scored = self.scored([query.get("id", "")]).values()
+        if self.scores is None or not scored:
+            return {"rows": [], "drawn": [], "left_out": {}}
+        return self.scores.of_group(*scored)
 
     def tokens(self, query: Query) -> dict[str, Any]:
         """Return rewards, advantages and log-probabilities of the tokens of an attempt, in the first of its groups."""
         place = number(query, "place")
         if self.scores is None or not self.index.ready:
             return {"spans": []}
-        for _, group, places in self.groups(entry_at(self.index, place)["task_id"]):
-            if place in places:
-                return self.scores.of_tokens(group, places, place)
-        return {"spans": [], "note": f"no group: only the first {GROUP_ROWS} attempts at a task are read"}
+        (task,) = self.scored([entry_at(self.index, place)["task_id"]]).values()
+        return self.scores.of_tokens(task, place)
 
 
 def number(query: Query, name: str, default: int | None = None) -> int:

@@ -12,7 +12,7 @@ from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Verdict
 from upsolve.view.index import Index
 
-__all__ = ["GROUP_ROWS", "describe", "entry_at", "read_attempt", "read_group", "read_task", "records_of"]
+__all__ = ["GROUP_ROWS", "describe", "entry_at", "read_attempt", "read_groups", "read_tasks", "records_of"]
 
 GROUP_ROWS = 2_000
 """Attempts of a task that are read as one group; of a task with more, the first ones."""
@@ -46,11 +46,13 @@ def entry_at(index: Index, place: int) -> dict[str, Any]:
     return entry
 
 
-def read_task(index: Index, task_id: str) -> Task | None:
-    """Return a task; None if the archive has only attempts at it."""
+def read_tasks(index: Index, names: Sequence[str]) -> dict[str, Task]:
+    """Return tasks by id, without those of which the archive has only attempts."""
     with connect({"tasks": index.parts["tasks"]}) as connection:
-        found = connection.sql("select * from tasks where task_id = ?", params=[task_id]).to_arrow_table().to_pylist()
-    return from_row(Task, found[-1]) if found else None
+        sql = "select * from tasks where task_id in (select unnest(?))"
+        found = connection.sql(sql, params=[[*names]]).to_arrow_table().to_pylist()
+    tasks = {row["task_id"]: from_row(Task, row) for row in found}
+    return {name: tasks[name] for name in names if name in tasks}
 
 
 def records_of(index: Index, entries: Sequence[dict[str, Any]]) -> list[tuple[Attempt, list[Verdict]]]:
@@ -66,13 +68,19 @@ def records_of(index: Index, entries: Sequence[dict[str, Any]]) -> list[tuple[At
     ]
 
 
-def read_group(index: Index, task_id: str, most: int = GROUP_ROWS) -> tuple[Group, list[int]]:
-    """Return the attempts at a task with their preferred verdicts, and their places; at most ``most``, the first ones."""
-    entries = index.query(f"select * from entries where task_id = ? order by place limit {int(most)}", [task_id])  # noqa: S608
-    task = read_task(index, task_id) or Task(task_id, "")
-    read = records_of(index, entries)
-    verdicts = tuple(preferred(judged, task) for _, judged in read)
-    return Group(task, tuple(attempt for attempt, _ in read), verdicts), [entry["place"] for entry in entries]
+def read_groups(index: Index, names: Sequence[str], most: int = GROUP_ROWS) -> dict[str, tuple[Group, list[int]]]:
+    """Return the attempts at tasks with their preferred verdicts, and their places, by task; at most ``most`` of each task, the first ones."""
+    few = f"qualify row_number() over (partition by task_id order by place) <= {int(most)}"
+    entries = index.query(f"select * from entries where task_id in (select unnest(?)) {few} order by place", [[*names]])  # noqa: S608
+    tasks, found = read_tasks(index, names), {name: list[tuple[Attempt, Verdict | None, int]]() for name in names}
+    for entry, (attempt, judged) in zip(entries, records_of(index, entries), strict=True):
+        task = tasks.setdefault(attempt.task_id, Task(attempt.task_id, ""))
+        found[task.task_id].append((attempt, preferred(judged, task), entry["place"]))
+    groups: dict[str, tuple[Group, list[int]]] = {}
+    for name, rows in found.items():
+        attempts, verdicts = tuple(row[0] for row in rows), tuple(row[1] for row in rows)
+        groups[name] = Group(tasks.get(name) or Task(name, ""), attempts, verdicts), [row[2] for row in rows]
+    return groups
 
 
 def read_attempt(index: Index, place: int) -> dict[str, Any]:
@@ -83,7 +91,7 @@ def read_attempt(index: Index, place: int) -> dict[str, Any]:
     """
     entry = entry_at(index, place)
     ((attempt, judged),) = records_of(index, [entry])
-    task = read_task(index, attempt.task_id)
+    task = read_tasks(index, [attempt.task_id]).get(attempt.task_id)
     return {
         **describe(entry, attempt, judged, task),
         "task": task and asdict(task),

@@ -14,16 +14,16 @@ from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.plugins import names
+from upsolve.train.drawn import FOLDER
 from upsolve.types import Attempt, Task, Turn
 from upsolve.view.answers import Answers
+from upsolve.view.drawn import Recorded
 from upsolve.view.scores import RunScores
 
 __all__ = ["LOGS", "open_path"]
 
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
 """Sources that are tried on a log, in this order."""
-OFFLINE = "the group here is all judged attempts at the task; training draws groups of {size} of them"
-ONLINE = "the group is the samples of one round at the task"
 
 
 def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers:
@@ -75,10 +75,17 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         raise ArchiveError(f"{run}: the run's archive cannot be opened: {error}; say where it is with --archive") from error
     model = recipe.model.at(str(run / "model")) if (run / "model").is_dir() else recipe.model
     load_codec = partial(load_tokenizer, model)
-    by_round = online and not archive
-    note = ONLINE if by_round else OFFLINE.format(size=recipe.data.group_size)
     score = log_prober(model, recipe.optim, load_codec) if logps else None
-    scores = RunScores(recipe.reward, recipe.advantage, recipe.data.seed, note, load_codec, by_round, score, recipe.data.turns)
+    scores = RunScores(
+        recipe.reward,
+        recipe.advantage,
+        recipe.objective,
+        seed=recipe.data.seed,
+        recorded=Recorded(run / FOLDER),
+        load_codec=load_codec,
+        score=score,
+        turns=recipe.data.turns,
+    )
     where = run.parent.name if run.name == "training" else run.name
     return Answers(store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}")
 

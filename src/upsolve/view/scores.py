@@ -1,118 +1,164 @@
-"""Rewards and advantages of attempts and of their tokens, by the recipe of a run and the functions of training."""
+"""Rewards and advantages of attempts and of their tokens: those that a run recorded, else by its recipe and the functions of training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from upsolve.archive.turns import earlier_turns
-from upsolve.config import AdvantageConfig, RewardConfig
-from upsolve.reward.judged import Part
-from upsolve.types import Attempt, Group, Task, Turn, Verdict
+import numpy as np
 
-__all__ = ["RunScores"]
+from upsolve.archive.turns import earlier_turns
+from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
+from upsolve.reward.judged import group_of
+from upsolve.train.drawn import attempt_key
+from upsolve.train.groups import TrainGroup
+from upsolve.types import Attempt, Group, Task, Turn
+from upsolve.view.drawn import Drawn, Recorded
+
+__all__ = ["RunScores", "Scored", "TaskScores"]
+
+RECORDED = "as in training, in the groups of its rounds (offline, a round is an epoch)"
+UNRECORDED = "the run has recorded no groups; the group here is all judged attempts at the task"
+UNDRAWN = "this attempt was in no recorded group, so it has no advantage"
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """An attempt of a group that has a reward."""
+    """A group whose attempts have rewards."""
 
-    reward: float
-    """Its reward."""
-    advantage: float
-    """Its advantage in the group; 0 where the estimator gives each token its own."""
-    parts: tuple[Part, ...]
-    """The terms of the reward."""
-    verdict: Verdict
-    """The verdict that the reward is for: in a control run not the judge's."""
+    item: TrainGroup
+    """The group, with rewards and advantages."""
+    places: list[int]
+    """Places of its attempts in the index, [G]; equal attempts share one."""
+    drawn: Drawn | None = None
+    """The record of the group; None of a group of all attempts at a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScores:
+    """What is known of the attempts at a task."""
+
+    group: Group
+    """All attempts at the task."""
+    places: list[int]
+    """Their places in the index."""
+    whole: Scored | None
+    """All of them that have a reward; None if none has."""
+    left_out: dict[str, int]
+    """Attempts without a reward, by reason."""
+    drawn: list[Scored] | None
+    """The groups of training, without attempts that are not in this archive; None if the run recorded none."""
+
+    def of_place(self, place: int) -> Scored | None:
+        """Return the first group of training with this attempt, or that of all attempts, where no group of training has it."""
+        found = (scored for scored in (*(self.drawn or ()), self.whole) if scored and place in scored.places)
+        return next(found, None)
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """The sections of a recipe that give rewards and advantages, and the run's tokenizer."""
+    """The sections of a recipe that give rewards and advantages, the run's recorded groups, and its tokenizer."""
 
     reward: RewardConfig
     """How attempts are rewarded."""
     advantage: AdvantageConfig
     """The estimator of advantages."""
+    objective: ObjectiveConfig
+    """The loss, which may weight the tokens of a pair."""
     seed: int
     """Seed of estimators that use random numbers (``data.seed``)."""
-    group_note: str
-    """Which group the advantages are relative to, one sentence."""
+    recorded: Recorded
+    """The groups of training."""
     load_codec: Callable[[], Any]
     """Loads the tokenizer; called once, when tokens are first asked for. ModelError if it cannot be loaded."""
-    by_round: bool = False
-    """Whether the groups are those of the rounds of an online run, else all attempts at a task."""
     score: Callable[[Task, Attempt, Sequence[Turn]], Sequence[float]] | None = None
     """Log-probabilities of an attempt's tokens under the run's model, after earlier turns, nats; None: not computed."""
     turns: int = 0
     """Most earlier attempts that prompts of the run show (``data.turns``)."""
 
-    def rewarded(self, group: Group, places: Sequence[int]) -> tuple[dict[int, Scored], dict[str, int]]:
-        """Return the attempts of a group that have a reward, by place, and the others counted by reason."""
+    def of_task(self, group: Group, places: list[int]) -> TaskScores:
+        """Return rewards and advantages of the attempts at a task."""
         from upsolve.reward.formula import reward
         from upsolve.train.groups import whole_groups
 
         scored = reward(group, self.reward)
         groups = whole_groups([scored], self.advantage, seed=self.seed).groups
-        if not groups:
-            return {}, dict(scored.left_out)
-        kept = kept_places(group, scored.group, places)
-        values = zip(groups[0].rewards_G.tolist(), groups[0].advantages_G.tolist(), strict=True)
-        found = zip(kept, values, scored.parts, scored.group.verdicts, strict=True)
-        return {place: Scored(*value, parts, verdict) for place, value, parts, verdict in found if verdict}, dict(
-            scored.left_out
-        )
+        whole = Scored(groups[0], kept_places(group, scored.group, places)) if groups else None
+        records = self.recorded.of_task(group.task.task_id)
+        drawn = None if records is None else [] if whole is None else [located(record, whole) for record in records]
+        return TaskScores(group, places, whole, dict(scored.left_out), drawn)
 
-    def of_group(self, group: Group, places: Sequence[int]) -> dict[str, Any]:
-        """Return rewards and advantages of a group: ``rows`` by place, and ``left_out`` by reason."""
-        found, left_out = self.rewarded(group, places)
+    def of_group(self, task: TaskScores) -> dict[str, Any]:
+        """Return ``rows`` by place, ``drawn`` groups as they were trained on, ``left_out`` by reason, and ``about``."""
+        known = task.drawn is None and not self.advantage.needs_values
+        item, places = (task.whole.item, task.whole.places) if task.whole else (None, [])
         rows = [
             {
                 "place": place,
-                "reward": one.reward,
-                "advantage": None if self.advantage.needs_values else one.advantage,
-                "parts": [[part.name, part.value, part.weight] for part in one.parts],
+                "reward": float(item.rewards_G[index]),
+                "advantage": float(item.advantages_G[index]) if known else None,
+                "parts": [[part.name, part.value, part.weight] for part in item.parts[index]],
             }
-            for place, one in found.items()
+            for index, place in enumerate(places)
+            if item
         ]
-        return {"rows": rows, "left_out": left_out}
+        return {
+            "rows": rows,
+            "drawn": [drawn_row(each) for each in task.drawn or ()],
+            "left_out": task.left_out,
+            **self.about(),
+        }
 
     def about(self) -> dict[str, Any]:
-        """Return the estimator of advantages, and which group they are relative to."""
-        return {"kind": self.advantage.kind, "note": self.group_note}
+        """Return the estimator of advantages, and which groups they are relative to."""
+        note = UNRECORDED if self.recorded.read() is None else RECORDED
+        dropped = self.recorded.dropped
+        return {"kind": self.advantage.kind, "note": f"{note}; of {dropped:,} groups there is no record" if dropped else note}
 
-    def of_tokens(self, group: Group, places: Sequence[int], place: int) -> dict[str, Any]:
+    def of_tokens(self, task: TaskScores, place: int) -> dict[str, Any]:
         """Return ``spans`` [R, 2] of the tokens of one attempt, in characters of its code, and what is known of each token."""
-        found, left_out = self.rewarded(group, places)
-        index, codec = [*places].index(place), loaded(self.load_codec)
+        if place not in task.places:
+            return {"spans": [], "note": f"no group: only the first {len(task.places):,} attempts at a task are read"}
+        index, codec, scored = task.places.index(place), loaded(self.load_codec), task.of_place(place)
+        group = task.group
         attempt, chains = group.attempts[index], earlier_turns(group.attempts, group.verdicts, self.turns)
         ids, spans = codec.ids_of(attempt), codec.spans_of(attempt)
         answer: dict[str, Any] = {
             "spans": spans,
-            "note": self.group_note,
+            "note": UNRECORDED if task.drawn is None else "",
             **self.logps(group.task, attempt, ids, turns=chains[index] if chains else ()),
         }
-        if place not in found or not spans:
-            return {**answer, "note": f"this attempt has no reward; left out of its group: {listed(left_out) or 'nothing'}"}
-        return {**answer, **self.credited(group.task, attempt, found[place], spans=spans)}
-
-    def credited(self, task: Task, attempt: Attempt, scored: Scored, *, spans: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        """Return rewards and advantages of the tokens of a rewarded attempt, as training assigns them."""
-        from upsolve.reward.credit import blame_weights, token_rewards
-        from upsolve.reward.judged import Judged
-
-        judged, blame = Judged(task, attempt, scored.verdict), self.advantage.blame
-        credit = token_rewards(judged, scored.parts, spans, self.reward)
-        tokens: dict[str, Any] = {"reward": scored.reward, "rewards": credit.rewards_R.tolist()}
-        if self.advantage.needs_values:
+        if scored is None or not spans:
             return {
-                **tokens,
-                "note": f"{self.advantage.kind}: advantages need the values of that step, which a run does not store",
+                **answer,
+                "note": f"this attempt has no reward; left out of its group: {listed(task.left_out) or 'nothing'}",
             }
-        weights_R = blame_weights(judged, spans, blame) if blame and scored.advantage < 0 else 1.0
-        by_token = scored.advantage * weights_R * credit.mask_R
-        return {**tokens, "advantage": scored.advantage, "advantages": by_token.tolist()}
+        return {**answer, **self.credited(scored, scored.places.index(place), recorded=task.drawn is not None)}
+
+    def credited(self, scored: Scored, index: int, *, recorded: bool) -> dict[str, Any]:
+        """Return rewards and advantages of the tokens of a rewarded attempt, as training assigns them."""
+        from upsolve.reward.credit import token_rewards
+        from upsolve.reward.judged import Judged
+        from upsolve.train.encode import EncodedAttempt, Encoding, with_credit
+
+        item, codec, drawn = scored.item, loaded(self.load_codec), scored.drawn
+        attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
+        assert verdict is not None, "only judged attempts have rewards"
+        credit = token_rewards(
+            Judged(item.group.task, attempt, verdict), item.parts[index], codec.spans_of(attempt), self.reward
+        )
+        tokens: dict[str, Any] = {"reward": float(item.rewards_G[index]), "rewards": credit.rewards_R.tolist()}
+        if self.advantage.needs_values:
+            stored = "advantages need the values of that step, which a run does not store"
+            return {**tokens, "note": f"{self.advantage.kind}: {stored}"}
+        if recorded and drawn is None:
+            return {**tokens, "note": UNDRAWN}
+        value = float(item.advantages_G[index])
+        plain = EncodedAttempt(codec.ids_of(attempt), np.full(len(credit.mask_R), value, dtype=np.float32))
+        encoding = Encoding(codec, 0, self.reward, self.advantage, self.objective)
+        by_token = with_credit(plain, item, index, encoding).advantages_R.tolist()
+        note = {"note": f"as trained on in round {drawn.round}"} if drawn else {}
+        return {**tokens, "advantage": value, "advantages": by_token, **note}
 
     def logps(self, task: Task, attempt: Attempt, ids: Sequence[int], *, turns: Sequence[Turn]) -> dict[str, Any]:
         """Return log-probabilities of the tokens: under the run's model if it was asked for, else the stored ones of the sampler."""
@@ -121,6 +167,30 @@ class RunScores:
         if attempt.token_logps is not None and attempt.token_ids == tuple(ids):
             return {"logps": list(attempt.token_logps), "logps_of": "the sampler, when the attempt was written"}
         return {}
+
+
+def located(record: Drawn, whole: Scored) -> Scored:
+    """Return a recorded group with the attempts that an archive has, which keep their recorded rewards and advantages."""
+    item = whole.item
+    index_of = {attempt_key(attempt): index for index, attempt in enumerate(item.group.attempts)}
+    found = [(index_of[key], at) for at, key in enumerate(record.keys) if key in index_of]
+    indices, at = [index for index, _ in found], [each for _, each in found]
+    rewards_G, advantages_G = (
+        np.array([0.0 if values[each] is None else values[each] for each in at], dtype=np.float64)
+        for values in (record.rewards, record.advantages)
+    )
+    group = TrainGroup(group_of(item.group, indices), rewards_G, advantages_G, tuple(item.parts[index] for index in indices))
+    return Scored(group, [whole.places[index] for index in indices], record)
+
+
+def drawn_row(scored: Scored) -> dict[str, Any]:
+    """Return a recorded group as data, with the number of its attempts that this archive lacks."""
+    assert scored.drawn is not None, "a recorded group"
+    known = None not in scored.drawn.advantages
+    values = zip(scored.places, scored.item.rewards_G.tolist(), scored.item.advantages_G.tolist(), strict=True)
+    rows = [{"place": place, "reward": reward, "advantage": value if known else None} for place, reward, value in values]
+    missing = len(scored.drawn.keys) - len(rows)
+    return {"round": scored.drawn.round, "number": scored.drawn.number, "attempts": rows, "missing": missing}
 
 
 def listed(counts: dict[str, int]) -> str:

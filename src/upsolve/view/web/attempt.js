@@ -103,7 +103,7 @@ function describe(key, scores, values) {
   const range = `${decimal(Math.min(...values))} to ${decimal(Math.max(...values))}`;
   if (key === "logps") return `${range} nats, under ${scores.logps_of}; darker is less likely`;
   const whole = key === "rewards" ? `reward of the attempt ${decimal(scores.reward)}` : `advantage of the attempt ${decimal(scores.advantage)}`;
-  return `${range} per token; ${whole}. Green is positive, orange negative.${key === "advantages" && scores.note ? ` Advantages: ${scores.note}.` : ""}`;
+  return `${range} per token; ${whole}. Green is positive, orange negative.${key === "advantages" && scores.note ? ` Advantages ${scores.note}.` : ""}`;
 }
 
 export async function compareView(main, left, right) {
@@ -145,15 +145,15 @@ export async function taskView(main, id, info) {
   };
   let group = null;
   const fill = () => {
-    const rows = new Map();
-    for (const row of group ? group.rows : []) rows.set(row.place, [...(rows.get(row.place) ?? []), row]);
+    const scored = new Map((group ? group.rows : []).map((row) => [row.place, row]));
+    const drawn = new Map();
+    for (const each of group ? group.drawn : []) for (const row of each.attempts) drawn.set(row.place, [...(drawn.get(row.place) ?? []), { ...row, round: each.round }]);
     for (const [place, own] of cells) {
-      const scored = rows.get(place);
-      if (!scored || !own.length) continue;
-      const join = (text) => [...new Set(scored.map(text))].join("; ");
-      own[0].textContent = join((row) => decimal(row.reward));
-      own[1].textContent = join((row) => (row.round === null ? "" : `round ${row.round}: `) + decimal(row.advantage));
-      own[2].textContent = join((row) => row.parts.map(([name, value, weight]) => `${name} ${decimal(value)} × ${decimal(weight)}`).join(", "));
+      const row = scored.get(place);
+      if (!row || !own.length) continue;
+      own[0].textContent = decimal(row.reward);
+      own[1].textContent = drawn.has(place) ? [...new Set(drawn.get(place).map((each) => `round ${each.round}: ${decimal(each.advantage)}`))].join("; ") : decimal(row.advantage);
+      own[2].textContent = row.parts.map(([name, value, weight]) => `${name} ${decimal(value)} × ${decimal(weight)}`).join(", ");
     }
   };
   await load(-1);
@@ -162,4 +162,13 @@ export async function taskView(main, id, info) {
   const left = Object.entries(group.left_out ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
   said.textContent = `Advantages: ${group.kind}; ${group.note}.${left ? ` Without a reward: ${left}.` : ""}`;
   fill();
+  if (group.drawn.length) main.append(drawnGroups(group.drawn));
+}
+
+function drawnGroups(drawn) {
+  const row = (each) => el("tr", {}, el("td", {}, each.round), el("td", {}, each.number),
+    el("td", {}, each.attempts.map((one) => [link(`attempt/${one.place}`, decimal(one.reward)), one.advantage === null ? "" : ` (${one.advantage > 0 ? "+" : ""}${decimal(one.advantage)})`, " "]).flat(),
+      each.missing ? el("span", { class: "soft" }, `${plural(each.missing, "attempt")} not in this archive`) : null));
+  return el("section", {}, el("h2", {}, "Groups as trained on"), el("p", { class: "soft" }, "Each attempt: its reward and, in brackets, its advantage in the group."),
+    el("div", { class: "wide" }, el("table", { id: "drawn" }, el("thead", {}, el("tr", {}, ["Round", "Group", "Attempts"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, drawn.map(row)))));
 }

@@ -90,11 +90,16 @@ function staticTask(data, query) {
 }
 
 function staticGroup(data, query) {
-  return data.groups[query.id] ?? { rows: [] };
+  return data.groups[query.id] ?? { rows: [], drawn: [] };
 }
 
-function staticTokens() {
-  return { spans: [], note: "A page without a server has no values of tokens: use `upsolve view RUN`." };
+async function staticTokens(data, query) {
+  const index = data.rows.findIndex((row) => row.place === query.place);
+  if (index >= data.heats.count) return { spans: [], note: data.heats.note };
+  const found = (await part(1 + Math.ceil(data.rows.length / data.chunk) + Math.floor(index / data.chunk)))[index % data.chunk];
+  let end = 0; // spans are written as steps: from the end of the last token to the start of this one, and its length
+  const spans = found.steps.map(([skip, length]) => [end + skip, (end += skip + length)]);
+  return { ...found, spans };
 }
 
 function staticMetrics(data, query) {
