@@ -6,12 +6,21 @@ import torch
 from upsolve.config import SampleConfig
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample
+from upsolve.policy.sample import attempts_that_fit, sample
 from upsolve.policy.sampling import sample_tokens
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]
 CONFIG = SampleConfig(samples=3, max_tokens=24, seed=3, batch=4)
+
+
+def test_as_many_attempts_are_decoded_as_the_memory_holds(tiny_model):
+    model = load_model(tiny_model)
+    one = model.config
+    each = (
+        2 * one.num_hidden_layers * one.num_key_value_heads * one.head_dim * 4 * 100
+    )  # keys and values, float32, of 100 tokens
+    assert [attempts_that_fit(model, 100, free) for free in (0, 2 * each, 21 * each)] == [1, 1, 10]
 
 
 def noise(count):

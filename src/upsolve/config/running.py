@@ -262,8 +262,9 @@ class SampleConfig(RecordConfig):
     """Longest attempt, tokens; a longer one is truncated."""
     seed: int = 0
     """Seed of the samples; each attempt derives its own from it, the task and its number."""
-    batch: int = Field(default=64, ge=1)
-    """Sequences decoded at once; ``server``: concurrent requests; unused by ``vllm``."""
+    batch: int = Field(default=128, ge=1)
+    """Most sequences decoded at once, fewer where their keys and values would take more than half of the free memory; ``server``: concurrent
+    requests; unused by ``vllm``."""
     server: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])

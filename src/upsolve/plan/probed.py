@@ -19,13 +19,14 @@ from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleCo
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
+from upsolve.policy.allocator import available_bytes
 from upsolve.policy.model import codec_of, load_model
 from upsolve.policy.sample import sample
 from upsolve.policy.tokens import Codec
 from upsolve.progress import OnProgress
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.groups import passed, select
-from upsolve.train.memory import available_bytes, memory_of
+from upsolve.train.memory import memory_of
 from upsolve.train.pack import pack
 from upsolve.train.reference_scorer import padded_scores
 from upsolve.types import Attempt, Status, Task, Verdict, content_id

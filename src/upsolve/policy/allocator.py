@@ -2,9 +2,18 @@
 
 import ctypes
 
-__all__ = ["keep_memory", "release_memory"]
+import torch
+
+from upsolve.verify.resources import usable_memory
+
+__all__ = ["available_bytes", "keep_memory", "release_memory"]
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
+def available_bytes() -> int:
+    """Return the memory that this process may still allocate, bytes: of the GPU where there is one, else of the machine."""
+    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else usable_memory()
 
 
 def keep_memory() -> None:

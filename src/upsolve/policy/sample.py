@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from upsolve.config import SampleConfig
+from upsolve.policy.allocator import available_bytes
 from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.head import head_of
@@ -21,6 +22,8 @@ __all__ = ["sample"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
+CACHE_SHARE = 0.5
+"""Most of the free memory that keys and values may take; the rest is for copies while the cache grows, and for logits."""
 Job = tuple[Request, EncodedPrompt]
 """A request and its prompt."""
 
@@ -69,7 +72,9 @@ def sample(
 def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
     before, jobs = model.config._attn_implementation, make_jobs(codec, tasks, config)
-    decoder = Decoder(model, codec, config, slots=min(config.batch, len(tasks) * config.samples))
+    longest = max(len(codec.prompt(task).ids_P) for task in tasks) + config.max_tokens
+    slots = min(config.batch, len(tasks) * config.samples, attempts_that_fit(model, longest, available_bytes()))
+    decoder = Decoder(model, codec, config, slots=slots)
     model.set_attn_implementation(ATTENTION)
     try:
         decoder.refill(jobs)
@@ -78,6 +83,17 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
             decoder.refill(jobs)
     finally:
         model.set_attn_implementation(before)
+
+
+def attempts_that_fit(model: Any, tokens: int, free: int) -> int:
+    """Return how many attempts of ``tokens`` tokens, prompt included, can be decoded at once, at least 1: their keys and values take at most
+    ``CACHE_SHARE`` of ``free`` bytes, even if every attempt has a prompt of its own.
+    """
+    sizes = model.config.get_text_config()
+    heads = getattr(sizes, "num_key_value_heads", None) or sizes.num_attention_heads
+    size = getattr(sizes, "head_dim", None) or sizes.hidden_size // sizes.num_attention_heads
+    each = 2 * sizes.num_hidden_layers * heads * size * model.dtype.itemsize * tokens
+    return max(1, int(CACHE_SHARE * free / each))
 
 
 def make_jobs(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[Job]:

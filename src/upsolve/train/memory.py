@@ -14,18 +14,17 @@ import torch
 
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError
+from upsolve.policy.allocator import available_bytes
 from upsolve.policy.model import codec_of
 from upsolve.train.head_scores import block_elements
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
 from upsolve.types import Group
-from upsolve.verify.resources import usable_memory
 
 __all__ = [
     "MemoryPlan",
     "MemoryRow",
     "activation_bytes",
     "announce",
-    "available_bytes",
     "beside_trainer",
     "head_bytes",
     "memory_of",
@@ -243,13 +242,6 @@ def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
             "adapters (model.lora_rank), shard the trainer (model.shard), or set source.rollout.vllm.memory"
         )
     return rollout.model_copy(update={"vllm": rollout.vllm.model_copy(update={"memory": share})})
-
-
-def available_bytes() -> int:
-    """Return the memory that this process may still allocate, bytes: of the GPU where there is one, else of the machine."""
-    import torch
-
-    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else usable_memory()
 
 
 def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, width: int) -> Sequence[MemoryRow]:
