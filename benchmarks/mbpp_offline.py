@@ -25,7 +25,7 @@ from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_differe
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.train.loop import train
-from upsolve.train.monitor import read_log
+from upsolve.train.monitor import read_steps
 from upsolve.types import Task
 from upsolve.verify.pool.pool import verify
 
@@ -87,7 +87,7 @@ def run(method, seed, split, work):
         evaluation, _, _ = evaluate_model(split.tasks["test"][:TASKS], **stages, name=method)
         (work / f"{method}-{seed}.seconds").write_text(str(trained))
         save_evaluation(evaluation, file)
-    rows = read_log(path / "metrics.jsonl")
+    rows = read_steps(path / "metrics.jsonl")
     return load_evaluation(file), float((work / f"{method}-{seed}.seconds").read_text()), rows
 
 

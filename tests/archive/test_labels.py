@@ -1,6 +1,5 @@
 """Probability that labels are right, on made archives whose truth is known."""
 
-import json
 import math
 import sys
 
@@ -18,6 +17,7 @@ from upsolve.export.exporting import export_archive
 from upsolve.reward.judged import group_of
 from upsolve.reward.selection import choose
 from upsolve.train.groups import rewards_of, whole_groups
+from upsolve.train.monitor import read_steps
 from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict
 
 P, F = Status.PASSED, Status.FAILED
@@ -181,5 +181,5 @@ def test_a_run_trains_on_advantages_weighed_by_it(tmp_path, tiny_model, monkeypa
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        losses.append([json.loads(line).get("loss") for line in (out / "metrics.jsonl").read_text().splitlines()])
+        losses.append([row.get("loss") for row in read_steps(out / "metrics.jsonl")])
     assert len(losses[0]) >= 2 and losses[0] != losses[1]

@@ -1,6 +1,5 @@
 """Regression tests of training runs."""
 
-import json
 import math
 import os
 import signal
@@ -21,6 +20,7 @@ from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, token_scores
 from upsolve.train.loop import train
+from upsolve.train.monitor import read_steps
 from upsolve.train.pack import pack
 from upsolve.train.placement import Replicated
 from upsolve.train.processes import Processes
@@ -45,7 +45,7 @@ def recipe_for(name, **stages):
 
 
 def losses(folder):
-    return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in read_steps(folder / "metrics.jsonl")]
 
 
 def test_a_second_run_of_a_process_may_have_another_precision(tiny_model, tmp_path, groups):
@@ -57,6 +57,7 @@ def test_a_second_run_of_a_process_may_have_another_precision(tiny_model, tmp_pa
 def test_a_finished_run_keeps_its_model_and_nothing_to_resume_from(tiny_model, tmp_path, groups):
     done = train(recipe_for(tiny_model, monitor={"save_every": 1}), groups, [], tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {
+        "groups",
         "metrics.jsonl",
         "model",
         "recipe.yaml",

@@ -1,6 +1,5 @@
 """The real loop on a tiny model."""
 
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_sweep, save_evaluation
 from upsolve.experiment import run_folds, run_recipe
 from upsolve.train.loop import train
-from upsolve.train.monitor import limits_of
+from upsolve.train.monitor import limits_of, read_steps
 from upsolve.train.run_folder import load_trained
 from upsolve.train.sources import StoredSource
 
@@ -44,7 +43,7 @@ def recipe_for(model, **stages):
 
 
 def losses(folder):
-    return [json.loads(line)["loss"] for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in read_steps(Path(folder) / "metrics.jsonl")]
 
 
 def run(recipe, folder):
@@ -149,7 +148,7 @@ def test_only_attempts_of_reached_steps_are_scored_under_the_frozen_start(tiny_m
     stages = {"objective": {"kl": {"coefficient": 0.1}}, "optim": {**SETTINGS["optim"], "epochs": 1, "max_steps": 1}}
     run(recipe_for(tiny_model, **stages), tmp_path / "run")
     (file,) = (tmp_path / "cache" / "reference").glob("*.npz")
-    row = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    (row,) = read_steps(tmp_path / "run" / "metrics.jsonl")
     with np.load(file) as stored:
         assert sum(stored[key].size for key in stored.files) == row["attempt_tokens"]
 
@@ -235,7 +234,7 @@ def test_rounds_of_an_epoch_resume_and_are_scored_under_the_frozen_start(tiny_mo
         objective={"kl": {"coefficient": 0.1}},
     )
     whole = run(recipe, tmp_path / "whole")
-    rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    rows = read_steps(tmp_path / "whole" / "metrics.jsonl")
     assert [row["step"] for row in rows] == [*range(1, 9)] and rows[-1]["round"] >= 1
     assert rows[0]["lr"] > rows[-1]["lr"] > 0 and whole.steps == 8
     first = next(row for row in rows if row["round"] == 1)

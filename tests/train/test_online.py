@@ -1,6 +1,5 @@
 """Online rounds: the real loop on a tiny random model, with the real judge."""
 
-import json
 import os
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from upsolve.train import judging
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.judging import Rollouts
 from upsolve.train.loop import train
-from upsolve.train.monitor import warn_of_clipping
+from upsolve.train.monitor import read_log, warn_of_clipping
 from upsolve.train.rounds import advantages_of
 from upsolve.train.sources import OnlineSource, shares
 from upsolve.train.step import FrozenScores
@@ -60,7 +59,7 @@ def run(recipe, folder):
 
 
 def curve(folder):
-    rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    rows = read_log(Path(folder) / "metrics.jsonl")
     return [{name: value for name, value in row.items() if name not in UNTIMED} for row in rows]
 
 

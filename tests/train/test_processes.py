@@ -1,6 +1,5 @@
 """Several processes give the results of one."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from upsolve.config import Recipe
+from upsolve.train.monitor import read_steps
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
@@ -43,7 +43,7 @@ def command(recipe, folder, processes):
 def rows(folder):
     """Return the rows of the log of a run."""
     file = folder / "metrics.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return read_steps(file)
 
 
 def train(recipe, folder, processes):

@@ -26,6 +26,7 @@ from upsolve.train.encode import Encoding, encode_groups
 from upsolve.train.groups import draw_groups
 from upsolve.train.learner import Learner
 from upsolve.train.loop import train
+from upsolve.train.monitor import read_steps
 from upsolve.train.pack import plan_steps
 from upsolve.train.processes import Processes
 
@@ -86,7 +87,7 @@ def train_to(recipe, folder, stop):
 
 
 def rows(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return read_steps(folder / "metrics.jsonl")
 
 
 @pytest.fixture(scope="module", autouse=True)

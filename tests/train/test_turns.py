@@ -1,6 +1,5 @@
 """Attempts with a parent as conversations: the parent, the feedback of its verdict, and the attempt, which alone is trained on."""
 
-import json
 import sys
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from upsolve.policy.prompt import feedback, messages
 from upsolve.policy.tokens import Codec
 from upsolve.train.encode import Encoding, encode_groups
 from upsolve.train.groups import TrainGroup
+from upsolve.train.monitor import read_steps
 from upsolve.train.pack import pack
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Turn, Verdict
 
@@ -175,5 +175,5 @@ def test_a_run_trains_on_conversations(tmp_path, tiny_model, monkeypatch, recipe
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        losses.append([json.loads(line).get("loss") for line in (out / "metrics.jsonl").read_text().splitlines()])
+        losses.append([row.get("loss") for row in read_steps(out / "metrics.jsonl")])
     assert len(losses[1]) == 2 and losses[0] != losses[1]

@@ -15,31 +15,49 @@ from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.trackers import Tracker, open_trackers
 
-__all__ = ["Log", "check_health", "held_out", "limits_of", "read_log", "warn_of_clipping", "warn_of_drift"]
+__all__ = ["Log", "check_health", "held_out", "limits_of", "read_log", "read_steps", "warn_of_clipping", "warn_of_drift"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""
 
 
 class Log:
-    """The log of a run: one row per step in metrics.jsonl, in TensorBoard and at the trackers of the recipe."""
+    """The log of a run: one row per step, and one before the first, in metrics.jsonl, in TensorBoard and at the trackers of the recipe."""
 
-    def __init__(self, folder: Path, config: MonitorConfig, *, keep_steps: int, keep_rounds: int, writes: bool = True) -> None:
-        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds.
+    def __init__(
+        self,
+        folder: Path,
+        config: MonitorConfig,
+        start: Mapping[str, float],
+        *,
+        keep_steps: int,
+        keep_rounds: int,
+        writes: bool = True,
+    ) -> None:
+        """Open the log of a run that resumes after ``keep_steps`` steps and ``keep_rounds`` rounds; later rows are dropped.
 
-        Later rows are dropped: the resumed run writes them again. With several processes, one has ``writes``.
+        Args:
+            folder: of the run.
+            config: trackers and project.
+            start: held-out metrics before the first step: the row of step 0.
+            keep_steps: steps done; the resumed run writes later rows again.
+            keep_rounds: rounds done.
+            writes: False for all processes but one.
         """
         self.file, self.board = folder / "metrics.jsonl", None
-        rows = [row for row in read_log(self.file) if row["step"] <= keep_steps]
+        rows = [row for row in read_steps(self.file) if row["step"] <= keep_steps]
         self.rows = [row for row in rows if "loss" in row or row["round"] < keep_rounds]
+        first = [{"step": 0.0, **start}] if start else []
         self.trackers: list[Tracker] = []
         if not writes:
             return
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        write_text(self.file, "".join(json.dumps(row) + "\n" for row in self.rows))
+        write_text(self.file, "".join(json.dumps(row) + "\n" for row in (*first, *self.rows)))
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=keep_steps + 1)
         self.trackers = open_trackers(config.trackers, config.project, folder)
+        for row in () if self.rows else first:
+            self.show(row)
 
     def write(self, row: Mapping[str, float]) -> None:
         """Append the row of one step."""
@@ -48,6 +66,11 @@ class Log:
             return
         with self.file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
+        self.show(row)
+
+    def show(self, row: Mapping[str, float]) -> None:
+        """Give a row to TensorBoard and the trackers."""
+        assert self.board is not None, "the process that writes"
         for name, value in row.items():
             if name != "step":
                 self.board.add_scalar(name, value, int(row["step"]))
@@ -65,6 +88,11 @@ class Log:
             self.board.close()
         for tracker in self.trackers:
             tracker.close()
+
+
+def read_steps(file: Path) -> list[dict[str, float]]:
+    """Return the rows of the steps of a log, and of rounds without one; not the row before the first step, which has no round."""
+    return [row for row in read_log(file) if "round" in row]
 
 
 def read_log(file: Path) -> list[dict[str, float]]:

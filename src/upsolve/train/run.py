@@ -100,11 +100,12 @@ class Run:
         self.signals, self.on_step = signals, on_step
         self.max_steps = schedule.optim.max_steps
         self.now: Round | None = None
-        self.log = Log(folder, monitor, keep_steps=progress.step, keep_rounds=progress.round, writes=learner.processes.is_main)
-        self.log.note("scoring", learner.scoring)
-        LOGGER.info("scoring: %s", learner.scoring)
         if progress.start is None:
             progress.start = self.agreed(learner.measure(heldout))
+        kept = {"keep_steps": progress.step, "keep_rounds": progress.round}
+        self.log = Log(folder, monitor, progress.start, **kept, writes=learner.processes.is_main)
+        self.log.note("scoring", learner.scoring)
+        LOGGER.info("scoring: %s", learner.scoring)
 
     @property
     def is_done(self) -> bool:

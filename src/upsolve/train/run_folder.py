@@ -1,7 +1,7 @@
 """The folder of a run: its files, the check that it belongs to the recipe, and the clean-up after the run.
 
 recipe.yaml      the resolved recipe                      checkpoint.pt   to resume from; removed at the end
-metrics.jsonl    one row per step                         best/           weights of the best step; removed at the end
+metrics.jsonl    one row per step, and one before         best/           weights of the best step; removed at the end
 summary.json     written last: the run is finished        model/          final weights and tokenizer
 groups/          the groups of every round
 """
@@ -17,7 +17,7 @@ from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.files import write_text
 from upsolve.train.checkpoint import CHECKPOINT
-from upsolve.train.monitor import read_log
+from upsolve.train.monitor import read_steps
 
 __all__ = [
     "BEST",
@@ -194,7 +194,7 @@ def load_trained(folder: Path) -> Trained | None:
     if not file.exists():
         return None
     summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return Trained(folder=folder / MODEL, metrics=read_log(folder / "metrics.jsonl"), **summary)
+    return Trained(folder=folder / MODEL, metrics=read_steps(folder / "metrics.jsonl"), **summary)
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ export async function curvesView(main, _info, alive) {
     rows.push(...page.rows);
     if (page.rows.length || !box.firstChild) draw(box, rows);
     next = page.next;
-    said.textContent = rows.length ? `${rows.length} steps; ${page.finished ? "the run is finished" : "looking for new steps every 2 seconds"}` : "No step has been logged yet.";
+    said.textContent = rows.length ? `${rows[rows.length - 1].step} steps; ${page.finished ? "the run is finished" : "looking for new steps every 2 seconds"}` : "No step has been logged yet.";
     if (!page.finished) setTimeout(() => alive() && poll().catch((error) => { said.textContent = error.message; }), EVERY_MS);
   };
   await poll();
