@@ -1,5 +1,6 @@
 """An import in a process of its own that is killed."""
 
+import json
 import subprocess
 import sys
 import time
@@ -7,22 +8,22 @@ import time
 from upsolve.archive.schema import TABLES
 
 SCRIPT = """
-import sys
+import json, sys
 from upsolve.archive import importing
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 
 importing.BATCH = 40
 if __name__ == "__main__":
-    source, path, archive, workers = sys.argv[1:]
-    ingest(Archive.create(archive), source, path, workers=int(workers), max_rejected=1)
+    source, path, archive, workers, options = sys.argv[1:]
+    ingest(Archive.create(archive), source, path, workers=int(workers), max_rejected=1, **json.loads(options))
 """
 
 
-def import_words(folder, source, path, archive, *, workers=1, setup=""):
+def import_words(folder, source, path, archive, *, workers=1, setup="", options=None):
     """The command of an import in small batches."""
     (folder / "import.py").write_text(SCRIPT.replace("if __name__", f"{setup}\nif __name__"))
-    return [sys.executable, *map(str, (folder / "import.py", source, path, archive, workers))]
+    return [sys.executable, *map(str, (folder / "import.py", source, path, archive, workers, json.dumps(options or {})))]
 
 
 def stored(archive):

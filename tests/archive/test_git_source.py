@@ -72,7 +72,7 @@ def test_a_stopped_import_judges_only_the_commits_that_are_missing(folder, tmp_p
         commit(
             folder, f"Use {sign}", {"kit/text.py": ADD.format(sign), "tests/test_text.py": TEST_MORE.replace("3", str(test))}
         )
-    monkeypatch.setattr("upsolve.archive.sources.git.COMMITS", 2)
+    monkeypatch.setattr("upsolve.archive.history.changes.COMMITS", 2)
     judged, reports = [], []
 
     def counted(_repository, change, **_options):

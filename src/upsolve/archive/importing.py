@@ -159,7 +159,8 @@ def other_content(file: str, line: int, task: Task) -> BadRow:
 def places_of_tasks(job: Job, part: Path) -> dict[str, tuple[str, int]]:
     """Return file and line of the tasks in a part; those whose reader does not say them are missing."""
     file = job.folder / f"{part.stem.split('-')[1]}.tasks.json"
-    return {task_id: (place[0], place[1]) for task_id, place in json.loads(file.read_text(encoding="utf-8")).items()}
+    places: dict[str, list[Any]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {task_id: (place[0], place[1]) for task_id, place in places.items()}
 
 
 class Writer:
@@ -219,8 +220,8 @@ class Writer:
             if records:
                 write_records(self.job.archive / name / f"{stem}.parquet", records)
         self.bad.sort(key=lambda row: (row.file, row.line))
-        if fresh:
-            places = {task.task_id: self.places[id(task)] for task in fresh if self.places[id(task)] != NOWHERE}
+        places = {task.task_id: self.places[id(task)] for task in fresh if self.places[id(task)] != NOWHERE}
+        if places:
             write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.tasks.json", json.dumps(places))
         if self.bad:
             lines = (json.dumps(asdict(row)) + "\n" for row in self.bad)

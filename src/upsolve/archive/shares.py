@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.importing import Job, Journal, import_share
-from upsolve.archive.source import Source, Unit
+from upsolve.archive.source import SHARE_BYTES, Source, Unit
 from upsolve.errors import ArchiveError
 from upsolve.plugins import load
 from upsolve.progress import OnProgress
 
 __all__ = ["import_shares", "shares_of"]
 
-SHARES, SHARE_BYTES = 256, 1 << 20
-"""Most shares into which an import is divided, and their smallest size."""
+SHARES = 256
+"""Most shares into which an import is divided."""
 LOST_NODES = 3
 """Nodes of a cluster that may be lost while they import the same share."""
 PR_SET_PDEATHSIG = 1

@@ -10,7 +10,10 @@ from typing import Any
 from upsolve.archive.contest import Imports
 from upsolve.archive.rows import Row, data_files
 
-__all__ = ["IMPORTS", "Option", "Source", "Unit", "parse_options", "split_files"]
+__all__ = ["IMPORTS", "SHARE_BYTES", "Option", "Source", "Unit", "parse_options", "split_files"]
+
+SHARE_BYTES = 1 << 20
+"""Smallest size of a share of an import: units of this size, whose records take long to come, are not read again after an interruption."""
 
 
 @dataclass(frozen=True, slots=True)

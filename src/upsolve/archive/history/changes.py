@@ -1,7 +1,7 @@
 """Commits that change one file of Python: the file before is an attempt, and so is the file after."""
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +9,14 @@ from upsolve.archive.history.modules import closure, module_name, outside, setup
 from upsolve.archive.history.repository import Commit, Repository
 from upsolve.archive.history.statements import Test, is_test_file, read_tests
 from upsolve.archive.rows import BadRow
+from upsolve.archive.source import SHARE_BYTES, Unit
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Task
 
-__all__ = ["Change", "changes_of", "repository_name"]
+__all__ = ["Change", "bad_commit", "changes_of", "commit_units", "repository_name"]
+
+COMMITS, MOST_UNITS = 10, 256
+"""Fewest commits of a unit, unless there are no more, and most units: each lists the history again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,12 @@ def changes_of(
         files = tuple(path for path in repository.files(commit.name) if path.endswith(".py"))
         yield Change(name, commit, sources[0][2:], before, after, files, source)
     on_progress("commits", last, len(commits))
+
+
+def commit_units(path: Path, names: Sequence[str]) -> list[Unit]:
+    """Return units of consecutive commits, each a share of an import: tests are run for its commits."""
+    size = max(COMMITS, -(-len(names) // MOST_UNITS))
+    return [Unit(path, {"only": frozenset(names[start : start + size])}, SHARE_BYTES) for start in range(0, len(names), size)]
 
 
 def is_source(path: str) -> bool:

@@ -1,22 +1,22 @@
 """Reports of CI and a repository -> tasks, attempts and recorded verdicts (for the sources junit, pytest_json, github_log, gitlab_log)."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.history.changes import Change, bad_commit, changes_of, repository_name
+from upsolve.archive.history.changes import Change, bad_commit, changes_of, commit_units, repository_name
 from upsolve.archive.history.judging import FORMS, crossed, require, run, with_packages, with_tests
 from upsolve.archive.history.prompts import prompt_of
 from upsolve.archive.history.reports import Report, Results, is_same_test, merged, name_of, read_reports
 from upsolve.archive.history.repository import Repository
 from upsolve.archive.rows import BadRow, Row
-from upsolve.archive.source import Option, Source
+from upsolve.archive.source import Option, Source, Unit
 from upsolve.errors import SourceError
 from upsolve.types import Finding, Status, Task, Verdict
 
-__all__ = ["REPOSITORY", "ci_source", "open_repository", "resolved"]
+__all__ = ["MAX_KB", "REPOSITORY", "ci_source", "open_repository", "reports_by_commit", "units_with_reports"]
 
 MAX_KB = 20
 REPOSITORY = (
@@ -42,7 +42,20 @@ def ci_source(name: str, path: str, patterns: Sequence[str], parse: Callable[[Pa
     def read_format(path: Path, **options: Any) -> Iterator[Row]:
         return read(path, judge=f"recorded:{name}", patterns=patterns, parse=parse, **options)
 
-    return Source(read_format, path, REPOSITORY, max_rejected=1.0)
+    def split_format(
+        path: Path, *, repository: str = "", commit: str = "", revision: str = "HEAD", **_options: Any
+    ) -> list[Unit]:
+        with open_repository(repository) as history:
+            _, by_commit = reports_by_commit(history, path, patterns, parse=parse, commit=commit)
+            return units_with_reports(path, [one.name for one in history.commits(revision) if one.name in by_commit])
+
+    return Source(read_format, path, REPOSITORY, max_rejected=1.0, split=split_format)
+
+
+def units_with_reports(path: Path, names: Sequence[str]) -> list[Unit]:
+    """Return units of commits with reports; the first one also has the reports that cannot be used."""
+    units = commit_units(path, names)
+    return [replace(unit, options={**unit.options, "first": number == 0}) for number, unit in enumerate(units)]
 
 
 def read(
@@ -53,23 +66,45 @@ def read(
     parse: Callable[[Path], Report | BadRow],
     repository: str = "",
     commit: str = "",
+    first: bool = True,
     **options: Any,
 ) -> Iterator[Row]:
     """Yield task, attempts and recorded verdicts for each commit that repairs a test, by the reports on it and on its parent.
+
+    Args:
+        path: a file, or a folder.
+        judge: name of the judge of the verdicts.
+        patterns: names of reports in a folder.
+        parse: reads one file (``read_reports``).
+        repository: the repository.
+        commit: commit of all reports; default: what a report, or its path, says.
+        first: whether to yield the reports that cannot be used (``units_with_reports``).
+        options: of ``rows_of``.
 
     Raises:
         SourceError: there is no report, or no repository is given.
     """
     with open_repository(repository) as history:
-        by_commit: dict[str, list[Report]] = {}
-        for report in read_reports(path, patterns, parse, commit):
-            place = resolved(history, report)
-            if isinstance(place, BadRow):
-                yield place
-            elif isinstance(report, Report):
-                by_commit.setdefault(place, []).append(report)
+        bad, by_commit = reports_by_commit(history, path, patterns, parse=parse, commit=commit)
+        if first:
+            yield from bad
         results = {place: merged(reports) for place, reports in by_commit.items()}
         yield from rows_of(history, results, judge=judge, **options)
+
+
+def reports_by_commit(
+    history: Repository, path: Path, patterns: Sequence[str], *, parse: Callable[[Path], Report | BadRow], commit: str
+) -> tuple[list[BadRow], dict[str, list[Any]]]:
+    """Return the reports that cannot be used, and the others by the full hash of their commit (``read_reports``)."""
+    bad: list[BadRow] = []
+    by_commit: dict[str, list[Any]] = {}
+    for report in read_reports(path, patterns, parse, commit):
+        place = resolved(history, report)
+        if isinstance(place, BadRow):
+            bad.append(place)
+        else:
+            by_commit.setdefault(place, []).append(report)
+    return bad, by_commit
 
 
 def open_repository(path: str) -> Repository:
@@ -96,10 +131,12 @@ def rows_of(
     revision: str = "HEAD",
     name: str = "",
     max_kb: int = MAX_KB,
+    only: Set[str] | None = None,
 ) -> Iterator[Row]:
-    """Yield the records of each change with reports before and after it."""
+    """Yield the records of each change with reports before and after it; of the commits in ``only``, None for all."""
+    commits = results.keys() if only is None else results.keys() & only
     label = name or repository_name(history.path)
-    for change in changes_of(history, revision=revision, name=label, max_kb=max_kb, source="ci", only=frozenset(results)):
+    for change in changes_of(history, revision=revision, name=label, max_kb=max_kb, source="ci", only=commits):
         if isinstance(change, BadRow):
             yield change
             continue

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from json import JSONDecodeError
 from pathlib import Path
 from xml.parsers.expat import ExpatError
@@ -119,6 +120,12 @@ def merged(reports: Iterable[Report]) -> Results:
     return Results(outcomes, flaky, errors, "" if whole else every[0].broken, every[0].file)
 
 
+@lru_cache(maxsize=4096)
+def parsed(file: Path, parse: Callable[[Path], Report | BadRow], _changed: int) -> Report | BadRow:
+    """Return the report of a file; the shares of an import read the same ones."""
+    return parse(file)
+
+
 def read_reports(
     path: Path, patterns: Iterable[str], parse: Callable[[Path], Report | BadRow], commit: str = ""
 ) -> Iterator[Report | BadRow]:
@@ -140,7 +147,7 @@ def read_reports(
         raise SourceError(f"{path}: contains no report: {', '.join(patterns)}")
     for file in files:
         try:
-            report = parse(file)
+            report = parsed(file, parse, file.stat().st_mtime_ns)
         except (*ODD, OSError, ExpatError) as error:
             line = error.lineno if isinstance(error, ExpatError | JSONDecodeError) else 0
             yield BadRow(str(file), line, f"{type(error).__name__}: {error}", "")

@@ -6,11 +6,12 @@ EvalPlus's files hold inputs only; the expected values are those of its referenc
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rows import BadRow, Row, build_each, data_files, json_lines, rows_of_file
-from upsolve.archive.source import Option, Source
+from upsolve.archive.source import SHARE_BYTES, Option, Source, Unit
 from upsolve.archive.sources.humaneval import INSTRUCTION
 from upsolve.archive.sources.problems import extra_of, literal
 from upsolve.plugins import load
@@ -42,20 +43,40 @@ Kinds = dict[tuple[int, int], set[type]]
 TAKEN = {"task_id", "prompt", "entry_point", "canonical_solution", "code", "base_input", "plus_input", "test"}
 
 
-def read(path: Path, *, prompts: str = "") -> Iterator[Row]:
+TASKS = 10
+"""Tasks of a unit, whose references are not run again after an interruption."""
+
+
+def read(path: Path, *, prompts: str = "", only: range | None = None) -> Iterator[Row]:
     """Yield the tasks of a file, or of all files of a folder; a task whose reference fails is set aside.
 
     Args:
         path: a folder or file of rows.
         prompts: HumanEval.jsonl or .jsonl.gz; early files of HumanEval+ have no prompts, and their inputs in files ``*Inputs.jsonl``.
+        only: numbers of the rows of a file that are read, from 1 (``split``); None for all.
 
     Raises:
         SourceError: a file cannot be read.
     """
     known = [row for _, row in json_lines(Path(prompts)) if isinstance(row, dict)] if prompts else []
-    files = [file for file in data_files(path) if "Inputs" not in file.name]
-    for file in files:
-        yield from build_each(file, completed(file, known), lambda row: [task_of(row)])
+    for file in files_of(path):
+        rows = completed(file, known)
+        some = rows if only is None else islice(rows, only.start - 1, only.stop - 1)
+        yield from build_each(file, some, lambda row: [task_of(row)])
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of tasks: the file itself, or those of a folder."""
+    return [file for file in data_files(path) if "Inputs" not in file.name]
+
+
+def split(path: Path, **_options: Any) -> list[Unit]:
+    """Return units of consecutive rows of a file."""
+    return [
+        Unit(file, {"only": range(start, start + TASKS)}, SHARE_BYTES)
+        for file in files_of(path)
+        for start in range(1, sum(1 for _ in rows_of_file(file)) + 1, TASKS)
+    ]
 
 
 def completed(file: Path, prompts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -257,4 +278,5 @@ SOURCE = Source(
     read,
     "HumanEvalPlus*.jsonl, MbppPlus*.jsonl, or the Hub's files (.parquet)",
     (Option("prompts", str, "HumanEval.jsonl or .jsonl.gz, for early files of HumanEval+ without prompts"),),
+    split=split,
 )

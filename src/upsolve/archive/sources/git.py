@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.history.changes import Change, bad_commit, changes_of, repository_name
+from upsolve.archive.history.changes import Change, bad_commit, changes_of, commit_units, repository_name
 from upsolve.archive.history.judging import FORMS, Runs, crossed, require, run, with_packages, with_tests
 from upsolve.archive.history.prompts import prompt_of
 from upsolve.archive.history.repository import Repository
@@ -24,10 +24,6 @@ __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:git"
 MAX_KB, MAX_TESTS, REPEATS = 20, 40, 3
-COMMITS, MOST_UNITS = 10, 256
-"""Fewest commits of a unit, unless there are no more, and most units: each lists the history again."""
-UNIT_BYTES = 1 << 20
-"""Size of a unit, at which it is a share of an import, whose commits are not judged again after an interruption."""
 
 
 def read(
@@ -71,9 +67,7 @@ def read(
 def split(path: Path, *, revision: str = "HEAD", **_options: Any) -> list[Unit]:
     """Return units of consecutive commits."""
     with Repository(path) as repository:
-        names = [commit.name for commit in repository.commits(revision)]
-    size = max(COMMITS, -(-len(names) // MOST_UNITS))
-    return [Unit(path, {"only": {*names[start : start + size]}}, UNIT_BYTES) for start in range(0, len(names), size)]
+        return commit_units(path, [commit.name for commit in repository.commits(revision)])
 
 
 def rows_of(repository: Repository, change: Change, *, max_tests: int, repeats: int) -> list[Row]:

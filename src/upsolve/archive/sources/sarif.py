@@ -8,15 +8,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from upsolve.archive.history.changes import Change, changes_of, repository_name
-from upsolve.archive.history.ci import REPOSITORY, open_repository, resolved
-from upsolve.archive.history.reports import Report, read_reports
-from upsolve.archive.rows import BadRow, Row
-from upsolve.archive.source import Option, Source
+from upsolve.archive.history.ci import MAX_KB, REPOSITORY, open_repository, reports_by_commit, units_with_reports
+from upsolve.archive.history.reports import Report
+from upsolve.archive.rows import Row
+from upsolve.archive.source import Option, Source, Unit
 from upsolve.types import Attempt, Finding, Status, Verdict
 
 __all__ = ["SOURCE", "parse", "read"]
 
 JUDGE = "recorded:sarif"
+PATTERNS = ("*.sarif", "*.sarif.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,9 @@ def read(
     repository: str = "",
     commit: str = "",
     tasks: str = "git",
-    revision: str = "HEAD",
     name: str = "",
-    max_kb: int = 20,
+    first: bool = True,
+    **changes: Any,
 ) -> Iterator[Row]:
     """Yield an unscored verdict with findings for each attempt, of the sources ``git`` or ``ci``, at a commit with a report.
 
@@ -84,27 +85,31 @@ def read(
         repository: the repository.
         commit: commit of all files; default: what a file, or its path, says.
         tasks: ``git``, or ``ci`` for attempts that came with reports on tests.
-        revision: as of the import of the attempts, and so are ``name`` and ``max_kb``.
         name: name of the repository in task ids.
-        max_kb: largest size of an attempt, kB.
+        first: whether to yield the files that cannot be used (``split``).
+        changes: ``revision`` and ``max_kb`` of the import of the attempts, and ``only`` (``changes_of``).
 
     Raises:
         SourceError: there is no file, or no repository is given.
     """
     with open_repository(repository) as history:
-        by_commit: dict[str, list[Findings]] = {}
-        for report in read_reports(path, ("*.sarif", "*.sarif.json"), parse, commit):
-            place = resolved(history, report)
-            if isinstance(place, BadRow):
-                yield place
-            elif isinstance(report, Findings):
-                by_commit.setdefault(place, []).append(report)
-        label = name or repository_name(history.path)
-        for change in changes_of(history, revision=revision, name=label, max_kb=max_kb, source=tasks):
+        bad, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse, commit=commit)
+        if first:
+            yield from bad
+        options: dict[str, Any] = {"revision": "HEAD", "max_kb": MAX_KB, **changes}
+        for change in changes_of(history, name=name or repository_name(history.path), source=tasks, **options):
             if isinstance(change, Change):
                 for attempt, at in zip(change.attempts, (change.commit.parent, change.commit.name), strict=True):
                     if at in by_commit:
                         yield verdict_of(attempt, change.path, by_commit[at])
+
+
+def split(path: Path, *, repository: str = "", commit: str = "", revision: str = "HEAD", **_options: Any) -> list[Unit]:
+    """Return units of the commits with a file on them or on their parents."""
+    with open_repository(repository) as history:
+        _, by_commit = reports_by_commit(history, path, PATTERNS, parse=parse, commit=commit)
+        names = [one.name for one in history.commits(revision) if not by_commit.keys().isdisjoint((one.name, one.parent))]
+        return units_with_reports(path, names)
 
 
 def verdict_of(attempt: Attempt, path: str, reports: list[Findings]) -> Verdict:
@@ -123,4 +128,5 @@ SOURCE = Source(
     "a SARIF file, or a folder with such",
     (*REPOSITORY, Option("tasks", str, "attempts of which source: git (default), or ci")),
     max_rejected=1.0,
+    split=split,
 )

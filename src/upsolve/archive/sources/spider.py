@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rows import Row, build_each
-from upsolve.archive.source import Option, Source
+from upsolve.archive.source import SHARE_BYTES, Option, Source, Unit
 from upsolve.errors import SourceError
 from upsolve.plugins import load
 from upsolve.types import Task, TestCase, TestKind
@@ -38,15 +38,32 @@ class Database:
     """One SQL script a database."""
 
 
-def read(path: Path, *, max_kb: int = MAX_KB, max_databases: int = MAX_DATABASES) -> Iterator[Row]:
+QUESTIONS = 50
+"""Questions of a unit, whose queries are not run again after an interruption."""
+
+
+def read(
+    path: Path,
+    *,
+    max_kb: int = MAX_KB,
+    max_databases: int = MAX_DATABASES,
+    only: tuple[str, range] | None = None,
+) -> Iterator[Row]:
     """Yield a task for each question: its reference is the recorded query, whose rows are expected.
 
     A question is set aside where its database is missing or its script is longer than ``max_kb`` kilobytes, and where the recorded
     query fails, is more than a read, takes too long or gives too many rows for the judge.
+
+    Args:
+        path: the folder.
+        max_kb: largest size of a database's script, kilobytes.
+        max_databases: most databases of a schema.
+        only: a file, and the numbers of its questions that are read, from 1 (``split``); None for all.
+
+    Raises:
+        SourceError: there is no question file, or one cannot be read.
     """
-    files = [file for pattern in ("*.json", "*/*.json") for file in sorted(path.glob(pattern)) if file.stem in FILES]
-    if not files:
-        raise SourceError(f"{path}: contains no question file: {', '.join(f'{name}.json' for name in FILES)}")
+    files = question_files(path)
     tested = any(file.stem == "test" for file in files)
     databases_by_name: dict[str, list[Path]] = {}
     for file in sorted(path.rglob("*.sqlite"), key=lambda file: (file.stem != file.parent.name, file)):
@@ -56,10 +73,29 @@ def read(path: Path, *, max_kb: int = MAX_KB, max_databases: int = MAX_DATABASES
     def database(name: str) -> Database:
         return database_of(name, databases_by_name.get(name, [])[:max_databases], max_bytes=max_kb * 1000)
 
-    for file in files:
-        split = "test" if FILES[file.stem] == "dev" and not tested else FILES[file.stem]
-        build = partial(task_of, name=file.stem, split=split, database=database)
-        yield from build_each(file, numbered(file), lambda row, build=build: [build(row)])
+    for file in files if only is None else [Path(only[0])]:
+        numbers = only[1] if only else None
+        of_split = "test" if FILES[file.stem] == "dev" and not tested else FILES[file.stem]
+        build = partial(task_of, name=file.stem, split=of_split, database=database)
+        rows = ((number, row) for number, row in numbered(file) if numbers is None or number in numbers)
+        yield from build_each(file, rows, lambda row, build=build: [build(row)])
+
+
+def question_files(path: Path) -> list[Path]:
+    """Return the question files of a folder; SourceError if it has none."""
+    files = [file for pattern in ("*.json", "*/*.json") for file in sorted(path.glob(pattern)) if file.stem in FILES]
+    if not files:
+        raise SourceError(f"{path}: contains no question file: {', '.join(f'{name}.json' for name in FILES)}")
+    return files
+
+
+def split(path: Path, **_options: Any) -> list[Unit]:
+    """Return units of consecutive questions of a file."""
+    return [
+        Unit(path, {"only": (str(file), range(start, start + QUESTIONS))}, SHARE_BYTES)
+        for file in question_files(path)
+        for start in range(1, sum(1 for _ in numbered(file)) + 1, QUESTIONS)
+    ]
 
 
 def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -173,4 +209,5 @@ SOURCE = Source(
         Option("max_kb", int, f"maximum size of a database's script, kilobytes (default: {MAX_KB})"),
         Option("max_databases", int, f"maximum number of databases per schema (default: {MAX_DATABASES})"),
     ),
+    split=split,
 )
