@@ -26,7 +26,7 @@ from upsolve.train import judging
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.judging import Rollouts
 from upsolve.train.loop import train
-from upsolve.train.monitor import read_log, warn_of_clipping
+from upsolve.train.monitor import read_steps, warn_of_clipping
 from upsolve.train.rounds import advantages_of
 from upsolve.train.sources import OnlineSource, shares
 from upsolve.train.step import FrozenScores
@@ -59,7 +59,7 @@ def run(recipe, folder):
 
 
 def curve(folder):
-    rows = read_log(Path(folder) / "metrics.jsonl")
+    rows = read_steps(Path(folder) / "metrics.jsonl")
     return [{name: value for name, value in row.items() if name not in UNTIMED} for row in rows]
 
 
