@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def write_tiny_model(folder, positions=1024):
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     return str(folder)
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""Names of the system's browser: Playwright's own is not downloaded."""
+QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """One browser for the tests of a file: Playwright's event loop, while it runs, forbids others in its process."""
+    from playwright.sync_api import sync_playwright
+
+    binary = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if binary is None:
+        pytest.skip(f"no browser on this machine ({', '.join(BROWSERS)}); on Debian: apt-get install chromium")
+    with sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=binary, args=[*QUIET])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -52,10 +52,10 @@ def walk(page):
 
 
 @pytest.mark.parametrize("how", ["served", "static"])
-def test_scripts_in_texts_are_shown_and_never_run(tmp_path, monkeypatch, served, how):
+def test_scripts_in_texts_are_shown_and_never_run(chromium, tmp_path, monkeypatch, served, how):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     archive = evil_archive(tmp_path / "evil")
-    with open_page() as (page, faults):
+    with open_page(chromium) as (page, faults):
         if how == "static":
             write_page(Answers(archive, title=EVIL, note=EVIL), tmp_path / "page.html")
             assert EVIL not in (tmp_path / "page.html").read_text()
@@ -68,12 +68,12 @@ def test_scripts_in_texts_are_shown_and_never_run(tmp_path, monkeypatch, served,
 
 
 @pytest.mark.parametrize("how", ["served", "static"])
-def test_keys_filters_and_two_attempts_side_by_side(tmp_path, monkeypatch, served, how):
+def test_keys_filters_and_two_attempts_side_by_side(chromium, tmp_path, monkeypatch, served, how):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     archive = plain_archive(tmp_path / "a")
     if how == "static":
         write_page(Answers(archive, title="plain"), tmp_path / "page.html")
-    with open_page(viewport={"width": 1200, "height": 900}) as (page, faults):
+    with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
         loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(archive.path))
         page.get_by_text("250 attempts").wait_for()
         page.keyboard.press("j")
@@ -102,8 +102,8 @@ def test_keys_filters_and_two_attempts_side_by_side(tmp_path, monkeypatch, serve
         assert not faults, faults
 
 
-def test_a_finding_stands_beside_its_lines(tmp_path, served):
-    with open_page(viewport={"width": 1200, "height": 900}) as (page, _):
+def test_a_finding_stands_beside_its_lines(chromium, tmp_path, served):
+    with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, _):
         loaded(page, served(plain_archive(tmp_path / "a").path))
         page.keyboard.press("Enter")
         page.wait_for_selector(".code")
@@ -114,8 +114,8 @@ def test_a_finding_stands_beside_its_lines(tmp_path, served):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_readable_on_a_phone_in_light_and_dark(tmp_path, served, theme):
-    with open_page(viewport={"width": 375, "height": 700}, color_scheme=theme) as (page, faults):
+def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served, theme):
+    with open_page(chromium, viewport={"width": 375, "height": 700}, color_scheme=theme) as (page, faults):
         loaded(page, served(plain_archive(tmp_path / "a").path))
         for key in ("", "Enter", "t"):
             if key:
@@ -151,14 +151,14 @@ NAMELESS = """() => [...document.querySelectorAll("input, select, button, a")].f
 """Controls without a name."""
 
 
-def test_curves_of_a_run_are_drawn_and_grow(tmp_path, served):
+def test_curves_of_a_run_are_drawn_and_grow(chromium, tmp_path, served):
     run = tmp_path / "run"
     plain_archive(tmp_path / "a")
     run.mkdir()
     (run / "recipe.yaml").write_text(f"data: {{archive: '{tmp_path / 'a'}'}}\n")
     row = {"step": 1, "loss": 2.0, "entropy": 1.0}
     (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
-    with open_page() as (page, faults):
+    with open_page(chromium) as (page, faults):
         loaded(page, served(run))
         page.keyboard.press("g")
         page.get_by_text("1 steps").wait_for()
@@ -170,8 +170,8 @@ def test_curves_of_a_run_are_drawn_and_grow(tmp_path, served):
         assert not faults, faults
 
 
-@pytest.mark.parametrize("how", ["served", "static"])
-def test_groups_and_heat_maps_of_a_run_are_shown(tmp_path, monkeypatch, served, tiny_model, how):
+@pytest.mark.parametrize("how", [pytest.param("served", marks=pytest.mark.slow), "static"])
+def test_groups_and_heat_maps_of_a_run_are_shown(chromium, tmp_path, monkeypatch, served, tiny_model, how):
     """The group is the one that was trained on; each token has the colour of its advantage, served and in one file."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     archive = one_task(tmp_path / "a")
@@ -182,7 +182,7 @@ def test_groups_and_heat_maps_of_a_run_are_shown(tmp_path, monkeypatch, served, 
     answers = open_path(str(run))
     if how == "static":
         write_page(answers, tmp_path / "page.html")
-    with open_page(viewport={"width": 1200, "height": 900}) as (page, faults):
+    with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
         loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(run))
         page.locator("tbody tr").nth(2).locator("a").first.click()
         page.wait_for_selector(".heat")
