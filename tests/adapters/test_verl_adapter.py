@@ -113,6 +113,55 @@ def test_verls_reward_manager_scores_a_response(rows, tiny_model):
     assert found["reward_score"] == 0.5 and found["reward_extra_info"] == {"score": 0.5, "acc": 0.0, "share": 0.5}
 
 
+def test_an_unscored_attempt_is_masked_not_zero(rows, tiny_model):
+    """The manager, found by verl's own loader, scores it nan; it has advantage 0, and the others are compared without it."""
+    pytest.importorskip("verl", reason="verl is not installed")
+    omegaconf, torch = pytest.importorskip("omegaconf"), pytest.importorskip("torch")
+    import numpy as np
+    from transformers import AutoTokenizer
+    from verl import DataProto
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    place = {"source": "importlib", "name": "MaskingRewardManager", "module": {"path": "pkg://upsolve.adapters.verl_masked"}}
+    function = {"path": "pkg://upsolve.adapters.verl", "name": "compute_score", "reward_kwargs": PRESET}
+    config = omegaconf.OmegaConf.create({"reward": {"custom_reward_function": function, "reward_manager": place}})
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    row, answers = rows["my/double"], [RIGHT, HALF, RIGHT, HALF]
+    infos = [
+        row["extra_info"],
+        row["extra_info"],
+        {"task": None},
+        row["extra_info"],
+    ]  # the third names no task, and has no tests
+    truths = [row["reward_model"]] * 2 + [{"ground_truth": {"tests": []}}] + [row["reward_model"]]
+    encoded = [tokenizer.encode(answer) for answer in answers]
+    width = max(map(len, encoded))
+    ids = torch.tensor([one + [0] * (width - len(one)) for one in encoded])
+    mask = torch.tensor([[1] * len(one) + [0] * (width - len(one)) for one in encoded])
+    columns = {"data_source": ["apps"] * 4, "reward_model": truths, "extra_info": infos, "uid": ["a"] * 4}
+    columns = {name: np.array(values, dtype=object) for name, values in columns.items()}
+    data = DataProto.from_dict({"responses": ids, "attention_mask": mask}, non_tensors=columns)
+
+    async def run():
+        manager = load_reward_manager(config, tokenizer)
+        return [await manager.run_single(data[number : number + 1]) for number in range(4)]
+
+    found = asyncio.run(run())
+    assert [one["reward_extra_info"]["unscored"] for one in found] == [0.0, 0.0, 1.0, 0.0]
+    assert [one["reward_score"] for one in found] == pytest.approx([1.0, 0.5, float("nan"), 0.5], nan_ok=True)
+    rewards = torch.zeros(mask.shape)
+    rewards[range(4), mask.sum(1) - 1] = torch.tensor([one["reward_score"] for one in found])
+    for name, expected in (
+        ("upsolve_rloo", [0.5, -0.25, 0.0, -0.25]),  # of 1, 1/2, 1/2: 1 - 1/2; 1/2 - 3/4, twice
+        ("upsolve_grpo", [1 / 3, -1 / 6, 0.0, -1 / 6]),  # less their mean of 2/3
+    ):
+        settings = omegaconf.OmegaConf.create({"norm_adv_by_std_in_grpo": False})
+        arguments = {"token_level_rewards": rewards, "response_mask": mask, "index": columns["uid"], "config": settings}
+        advantages, _ = get_adv_estimator_fn(name)(**arguments)  # as verl's compute_advantage calls it
+        assert advantages[:, 0].tolist() == pytest.approx(expected), name
+
+
 def test_verls_own_client_of_sandbox_fusion_runs_on_the_service(rows, tmp_path):
     """Rows that we export, judged by verl's scorer, which runs programs on our /run_code; the token is in the URL."""
     client = pytest.importorskip("verl.utils.reward_score.sandbox_fusion", reason="verl is not installed")
