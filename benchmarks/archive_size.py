@@ -11,7 +11,7 @@ process. Five write Parquet or Arrow files:
 
 Three then answer the same questions from what was written: the submissions by status, and for each problem the number of authors and of accepted
 submissions. And three draw problems at random, and read all submissions of each: upsolve as ``Group`` records with verdicts, the others as
-dictionaries.
+dictionaries; ``sample_upsolve`` draws groups of four, as training does, and reads these.
 
 A run that was stopped goes on with the next arm (WORK/results.json); remove WORK to measure again.
 
@@ -192,6 +192,25 @@ def draw_upsolve(work):
     return lambda index: len(groups[index].attempts), len(groups)
 
 
+def sample_upsolve(work):
+    """Return a function that draws a group of four attempts at a problem and reads them, as training does."""
+    import numpy as np
+
+    from upsolve.archive.outline import outline_of
+    from upsolve.archive.store import Archive
+    from upsolve.config import DataConfig
+    from upsolve.train.groups import sample_outline
+
+    groups, data, random = Archive(work / "upsolve").groups(), DataConfig(group_size=4), np.random.default_rng(0)
+    outline_of(groups, 0)  # computed when it is asked for first
+
+    def read(index):
+        outline = outline_of(groups, index)
+        return len(outline.read(sample_outline(outline, data, random)[0]).attempts)
+
+    return read, len(groups)
+
+
 def draw_pandas(work):
     """Read the file of a problem."""
     import pandas as pd
@@ -219,7 +238,12 @@ ARMS = {
     "datasets": with_datasets,
 }
 ASK = {"ask_upsolve": ask_upsolve, "ask_pandas": ask_pandas, "ask_datasets": ask_datasets}
-DRAW = {"draw_upsolve": draw_upsolve, "draw_pandas": draw_pandas, "draw_datasets": draw_datasets}
+DRAW = {
+    "draw_upsolve": draw_upsolve,
+    "sample_upsolve": sample_upsolve,
+    "draw_pandas": draw_pandas,
+    "draw_datasets": draw_datasets,
+}
 
 
 def write(arm, tree, out):

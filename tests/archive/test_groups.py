@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsolve.archive import groups as module
+from upsolve.archive import sorting
 from upsolve.archive.groups import Groups, Lazy, pick, task_ids
 from upsolve.archive.ingest import ingest
 from upsolve.archive.preference import is_judge, preferred
@@ -76,7 +77,8 @@ def test_groups_are_those_of_the_records_in_memory_and_from_a_file(tmp_path, mon
     assert archive.groups(judge=judge) == expected
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "SMALL_BYTES", -1)
-    monkeypatch.setattr(module, "BLOCK_ROWS", 8)
+    for each in (module, sorting):
+        monkeypatch.setattr(each, "BLOCK_ROWS", 8)
     found = archive.groups(judge=judge)
     assert isinstance(found, Groups) and len(found) == len(expected) == 7
     assert [*found] == expected and found[-1] == expected[-1] and [*found[2:4]] == expected[2:4]
@@ -217,7 +219,7 @@ def test_an_archive_larger_than_the_memory_of_queries_is_sorted(tmp_path, monkey
     for judge in ("recorded:a", "recorded:b"):
         archive.write([], [], [Verdict(a.attempt_id, Status.PASSED, judge=judge, stdout_head=a.code * 20) for a in attempts])
     monkeypatch.setattr("upsolve.archive.database.MEMORY_LIMIT", "200MB")
-    monkeypatch.setattr(module, "SOME_ROWS", rows // 3, raising=False)
+    monkeypatch.setattr(sorting, "SOME_ROWS", rows // 3)
     groups = archive.groups()
     assert [len(group.attempts) for group in groups] == [rows // 6] * 6
     assert groups[3].attempts[7] == attempts[rows // 2 + 7] and groups[3].verdicts[7].judge == "recorded:b"

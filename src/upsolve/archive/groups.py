@@ -8,61 +8,27 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
-import duckdb
-import numpy as np
 import pyarrow as pa
 
-from upsolve.archive.database import connect
 from upsolve.archive.labels import Labels, read_labels
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import TABLES
+from upsolve.archive.sorting import BLOCK_ROWS, SORTED, sorted_blocks
 from upsolve.archive.turns import earlier_turns
 from upsolve.files import cache_folder, commit_file, write_text
 from upsolve.records import from_row
 from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
-__all__ = ["Groups", "Lazy", "open_groups", "pick", "task_ids"]
+__all__ = ["Groups", "Lazy", "MappedBlocks", "open_groups", "pick", "stored_at", "task_ids"]
 
 SMALL_BYTES = 1 << 24
 """Largest size of the parts of an archive that is held in memory."""
-BLOCK_ROWS = 256
-"""Attempts that are compressed, and read, together."""
 T = TypeVar("T")
 S = TypeVar("S")
-
-ORDER = pa.schema([("number", pa.int64()), ("task_id", pa.string())])
-"""Columns of the order of tasks."""
-ATTEMPT = ", ".join(name for name in TABLES["attempts"].names if name != "count")
-VERDICT = "{" + ", ".join(f"{name}: verdicts.{name}" for name in TABLES["verdicts"].names) + "}"
-SIZES = """
-select task_order.number, count(*), sum(strlen(code))::bigint from attempts join task_order using (task_id) group by 1 order by 1
-"""
-SORTED = f"""
-with some_attempts as (
-    select attempts.*, task_order.number from attempts join task_order using (task_id)
-), some_verdicts as (
-    select * from verdicts semi join some_attempts using (attempt_id)
-), firsts as (
-    select min(place) as place, sum("count")::bigint as "count" from some_attempts group by attempt_id, hash({ATTEMPT})
-), chosen as (
-    select max_by(place, ((status <> 'unscored')::hugeint << 62) + place) as place, min(place) as first
-    from some_verdicts group by attempt_id, judge
-), judged as (
-    select verdicts.attempt_id, chosen.first, {VERDICT} as verdict from some_verdicts as verdicts join chosen using (place)
-)
-select "number", {ATTEMPT}, firsts."count", some_attempts.place, verdict
-from some_attempts join firsts using (place) left join judged using (attempt_id)
-order by "number", some_attempts.place, judged.first
-"""  # noqa: S608  names of ours
-"""The attempts at some tasks in the order of the tasks, one row per verdict, or a single one without. Attempts equal in every field are merged,
-and their counts added; each has one verdict per judge: the last scored one, or the last if none is scored. Only numbers are aggregated, because
-DuckDB keeps lists and structs in memory while it aggregates them."""
-SOME_ROWS, SOME_CHARACTERS = 500_000, 1 << 28
-"""Most attempts, and characters of code, that one query sorts, unless a single task has more."""
 
 
 class Lazy(Sequence[T], Generic[S, T]):
@@ -92,6 +58,14 @@ def task_ids(groups: Sequence[Group]) -> list[str]:
     return [task.task_id for task in groups.tasks] if isinstance(groups, Groups) else [group.task.task_id for group in groups]
 
 
+class Picked(Lazy["int | Group", Group]):
+    """Some groups of an archive (``pick``)."""
+
+    def __init__(self, groups: Sequence[Group], items: Sequence[int | Group]) -> None:
+        super().__init__(items, lambda item: groups[item] if isinstance(item, int) else item)
+        self.groups = groups
+
+
 def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Group]:
     """Return some groups of an archive: a list if ``groups`` is one, else a sequence that reads them when they are accessed.
 
@@ -99,8 +73,18 @@ def pick(groups: Sequence[Group], items: Sequence[int | Group]) -> Sequence[Grou
         groups: groups of an archive.
         items: indices into ``groups``, and further groups.
     """
-    picked = Lazy(items, lambda item: groups[item] if isinstance(item, int) else item)
+    picked = Picked(groups, items)
     return [*picked] if isinstance(groups, list) else picked
+
+
+def stored_at(groups: Sequence[Group], index: int) -> "tuple[Groups, int] | None":
+    """Return the groups of the archive that a group is read from, and its number there; None for one that is held in memory."""
+    while isinstance(groups, Picked):
+        item = groups.items[index]
+        if not isinstance(item, int):
+            return None
+        groups, index = groups.groups, item
+    return (groups, index) if isinstance(groups, Groups) else None
 
 
 class Groups(Sequence[Group]):
@@ -133,6 +117,7 @@ class Groups(Sequence[Group]):
         self.tasks = [tasks[number] for number in counts]
         self.starts = [0, *accumulate(counts.values())]
         self.last_block: tuple[int, Any] = (-1, None)
+        self.outlines: Any = None
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -148,10 +133,19 @@ class Groups(Sequence[Group]):
 
     def group(self, index: int) -> Group:
         """Read a group."""
-        task = self.tasks[index]
+        return self.built(self.tasks[index], self.rows(self.starts[index], self.starts[index + 1]))
+
+    def some(self, index: int, attempts: Sequence[int]) -> Group:
+        """Read some attempts of a group, by their places in it, from the blocks that hold them."""
+        places = [self.starts[index] + place for place in attempts]
+        rows = [self.blocks[place // BLOCK_ROWS].slice(place % BLOCK_ROWS, 1) for place in places]
+        return self.built(self.tasks[index], pa.Table.from_batches(rows).to_pylist())
+
+    def built(self, task: Task, rows: Iterable[dict[str, Any]]) -> Group:
+        """Return the group of some rows."""
         attempts: list[Attempt] = []
         verdicts: list[Verdict | None] = []
-        for row in self.rows(self.starts[index], self.starts[index + 1]):
+        for row in rows:
             del row["number"]
             judged = [from_row(Verdict, verdict) for verdict in row.pop("verdicts") if verdict]
             attempts.append(from_row(Attempt, row))
@@ -199,67 +193,14 @@ class MappedBlocks(Sequence[Any]):
     """Record batches of an Arrow IPC file, decompressed when they are read."""
 
     def __init__(self, file: Path) -> None:
-        self.file = pa.ipc.open_file(pa.memory_map(str(file)))
+        single = pa.ipc.IpcReadOptions(use_threads=False)  # threads take longer than blocks of this size
+        self.path, self.file = file, pa.ipc.open_file(pa.memory_map(str(file)), options=single)
 
     def __len__(self) -> int:
         return self.file.num_record_batches
 
     def __getitem__(self, index: Any) -> Any:
         return self.file.get_batch(index)
-
-
-def sorted_blocks(parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task]) -> Iterator[Any]:
-    """Yield the record batches of the attempts with the list of their verdicts, at least one; all but the last have ``BLOCK_ROWS`` rows."""
-    with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True) as connection:
-        connection.execute("set preserve_insertion_order = false")  # needs less memory
-        rest: Any = None
-        for batch in chain.from_iterable(sorted_rows(connection, chosen) for chosen in shares_of(connection, tasks)):
-            table = pa.Table.from_batches([batch] if rest is None else [rest, batch])
-            *full, rest = table.combine_chunks().to_batches(BLOCK_ROWS) or [batch]
-            yield from full
-        yield rest
-
-
-def shares_of(connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task]) -> list[Any]:
-    """Return the order of the tasks in tables of consecutive tasks that are sorted together."""
-    order = pa.table({"number": range(len(tasks)), "task_id": [task.task_id for task in tasks]}, schema=ORDER)
-    connection.register("task_order", order)
-    starts, rows, size = [0], 0, 0
-    for number, attempts, characters in connection.sql(SIZES).fetchall():
-        if rows and (rows + attempts > SOME_ROWS or size + characters > SOME_CHARACTERS):
-            starts.append(number)
-            rows, size = 0, 0
-        rows, size = rows + attempts, size + characters
-    return [order.slice(start, stop - start) for start, stop in pairwise([*starts, len(tasks)])]
-
-
-def sorted_rows(connection: "duckdb.DuckDBPyConnection", order: Any) -> Iterator[Any]:
-    """Yield record batches of the attempts at some tasks, each with the list of its verdicts."""
-    connection.register("task_order", order)
-    reader = connection.sql(SORTED).to_arrow_reader(8 * BLOCK_ROWS)
-    rest = pa.RecordBatch.from_pylist([], schema=reader.schema)
-    for batch in reader:
-        table = pa.Table.from_batches([rest, batch]).combine_chunks()
-        starts = starts_of(table)
-        if len(starts) > 1:
-            yield with_lists(table.slice(0, starts[-1]), starts[:-1])
-        rest = table.slice(starts[-1]).to_batches()[0]
-    yield with_lists(pa.Table.from_batches([rest]), starts_of(rest))
-
-
-def starts_of(rows: Any) -> list[int]:
-    """Return the first row of each attempt; the rows of an attempt follow one another."""
-    places = rows.column("place").to_numpy()
-    return [0, *(np.flatnonzero(places[1:] != places[:-1]) + 1).tolist()] if len(places) else []
-
-
-def with_lists(table: Any, starts: Sequence[int]) -> Any:
-    """Return a record batch with a row for each attempt and the list of its verdicts; that of an attempt without has a null."""
-    offsets = pa.array([*starts, table.num_rows], pa.int32())
-    structs = table.column("verdict").combine_chunks()
-    lists = pa.ListArray.from_arrays(offsets, structs.chunk(0) if isinstance(structs, pa.ChunkedArray) else structs)
-    attempts = table.drop_columns(["place", "verdict"]).take(pa.array(starts, pa.int64())).append_column("verdicts", lists)
-    return attempts.combine_chunks().to_batches()[0] if starts else pa.RecordBatch.from_pylist([], schema=attempts.schema)
 
 
 def count_rows(blocks: Iterable[Any]) -> Counter[int]:

@@ -13,7 +13,16 @@ from upsolve.errors import ConfigError
 from upsolve.export.record import Export
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import choose
-from upsolve.train.groups import TrainGroup, TrainGroups, draw_groups, rewards_of, select, whole_groups
+from upsolve.train.groups import (
+    TrainGroup,
+    TrainGroups,
+    decided_by_outcome,
+    draw_groups,
+    drawn_first,
+    rewards_of,
+    select,
+    whole_groups,
+)
 from upsolve.train.pairs import draw_pairs
 from upsolve.types import Group, Task
 
@@ -136,7 +145,10 @@ def items_of(part: Part, record: Export, stages: Stages, *, epoch: int | None) -
         return Items(part.tasks, Counter(), Counter())
     if record.unit == "attempts":
         return Items(part.groups, Counter(), Counter())
-    rewarded = rewards_of(part.groups, stages.reward, stages.verify)
+    groups = part.groups
+    if record.unit == "group" and epoch is not None and decided_by_outcome(stages.reward, stages.select, stages.data):
+        groups = drawn_first(groups, stages.data, epoch=epoch)
+    rewarded = rewards_of(groups, stages.reward, stages.verify)
     if record.unit == "group" and epoch is None and not stages.select.is_on:
         left_out, flagged = Counter[str](), Counter[str]()
         return Items(one_by_one(rewarded, stages, left_out, flagged), left_out, flagged)

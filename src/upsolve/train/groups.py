@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from upsolve.advantage.table import advantage
 from upsolve.archive.groups import Lazy
-from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, VerifyConfig
+from upsolve.archive.outline import Outline, outline_of
+from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.reward.judged import Part, group_of
 from upsolve.reward.reference import reference_seconds
@@ -26,7 +27,9 @@ __all__ = [
     "TrainGroups",
     "behavior_logps",
     "counting",
+    "decided_by_outcome",
     "draw_groups",
+    "drawn_first",
     "group_seed",
     "passed",
     "rewards_of",
@@ -35,6 +38,8 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+TRIES = 32
+"""Draws of attempts that may have been drawn before, after which the counts are cumulated anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,35 @@ def select(group: Group, authors: Sequence[str]) -> Group:
     """Return the group with only the attempts of these authors; all of them when none is named."""
     keep = [i for i, attempt in enumerate(group.attempts) if not authors or attempt.author in authors]
     return group_of(group, keep)
+
+
+def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataConfig) -> bool:
+    """Return whether the outcome of an attempt alone decides if it has a reward, so that groups can be drawn before programs are read."""
+    as_judged = (
+        reward.verdicts == "as_judged" and reward.in_process == "drop" and "drop" not in (reward.truncated, reward.hacked)
+    )
+    valued = all(value is not None for status, value in reward.outcomes.items() if status is not Status.UNSCORED)
+    return as_judged and valued and {*reward.components} == {"outcome"} and not select.is_on and data.group_size > 1
+
+
+def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Sequence[Group]:
+    """Return the groups of an epoch: of a task with an outline (``archive.outline``) those that are drawn from it, of others all attempts.
+
+    ``draw_groups`` then takes the former as they are. Rewards are computed, and attempts without one counted, for what was drawn alone.
+    """
+    indices: list[int] = []
+    places: list[Sequence[int]] = []
+    for index in range(len(groups)):
+        outline = outline_of(groups, index)
+        drawn = sample_outline(outline, data, np.random.default_rng([data.seed, epoch, 5, index])) if outline else []
+        places += drawn or [()]
+        indices += [index] * (len(drawn) or 1)
+
+    def read(number: int) -> Group:
+        outline = outline_of(groups, indices[number]) if places[number] else None
+        return outline.read(places[number]) if outline else select(groups[indices[number]], data.authors)
+
+    return Lazy(range(len(indices)), read)
 
 
 def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: VerifyConfig) -> Sequence[Rewarded]:
@@ -190,6 +224,37 @@ def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random
             first.append(sample_index(sorted(free), scored.group.attempts, random))
             free.discard(first[-1])
         drawn.append([first[i] for i in random.permutation(size)])
+    return drawn
+
+
+def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:
+    """Sample groups of ``data.group_size`` attempts as ``sample_mixed`` does, of scored attempts by ``data.authors``, in less than 1 ms.
+
+    Cumulated counts are computed once; an attempt that is drawn again is drawn anew, which is sampling without replacement.
+    """
+    usable_N = outline.scored_N & outline.by(data.authors)
+    good_N, bad_N = usable_N & outline.passed_N, usable_N & ~outline.passed_N
+    left = {"good": int(good_N.sum()), "bad": int(bad_N.sum())}
+    sums = {
+        name: np.cumsum(outline.counts_N * some_N) for name, some_N in (("good", good_N), ("bad", bad_N), ("all", usable_N))
+    }
+    used = set[int]()
+
+    def draw(name: str) -> int:
+        tries = (int(np.searchsorted(sums[name], random.integers(sums[name][-1]), side="right")) for _ in range(TRIES))
+        place = next((place for place in tries if place not in used), -1)
+        if place < 0:  # what was drawn has most of the counts
+            weights = np.diff(sums[name], prepend=0) * ~np.isin(np.arange(len(good_N)), [*used])
+            place = int(random.choice(len(weights), p=weights / weights.sum()))
+        used.add(place)
+        left["good" if good_N[place] else "bad"] -= 1
+        return place
+
+    drawn: list[list[int]] = []
+    while len(drawn) < data.groups_per_task and min(left.values()) > 0 and sum(left.values()) >= data.group_size:
+        places = [draw("good"), draw("bad")]
+        places += [draw("all") for _ in range(data.group_size - 2)]
+        drawn.append([places[i] for i in random.permutation(data.group_size)])
     return drawn
 
 

@@ -17,7 +17,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.drawn import FOLDER, DrawnGroups
 from upsolve.train.encode import EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import TrainGroup, TrainGroups
+from upsolve.train.groups import TrainGroup, TrainGroups, decided_by_outcome
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
 from upsolve.train.likelihood import start_likelihoods
@@ -86,15 +86,15 @@ def parts_of(
         announce(plan)
     learner = Learner(recipe.model, learning, optim, seed=recipe.seed, values=advantage.needs_values, processes=processes)
     encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
-    drawn = DrawnGroups(folder / FOLDER, by_token=advantage.needs_values, writes=processes.is_main)
-    encode = partial(encode_round, encoding, drawn)
+    kept = DrawnGroups(folder / FOLDER, by_token=advantage.needs_values, writes=processes.is_main)
+    encode, draws = partial(encode_round, encoding, kept), decided_by_outcome(recipe.reward, recipe.select, recipe.data)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
     likely = partial(start_likelihoods, learner, encoding, optim)
     form = partial(
         advantages_of, data=recipe.data, advantage=advantage, objective=learning, select=recipe.select, likelihoods=likely
     )
     if not recipe.source.rounds:
-        source = StoredSource(groups, recipe.data, epochs=optim.epochs)
+        source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
         return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")

@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from upsolve.archive.groups import Lazy
+from upsolve.archive.groups import Lazy, pick
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import with_hint
-from upsolve.train.groups import passed, select
+from upsolve.train.groups import drawn_first, passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
 __all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "round_tag", "shares"]
@@ -62,7 +62,9 @@ class Source(Protocol):
 class StoredSource:
     """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
-    def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int) -> None:
+    def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int, drawn: bool = False) -> None:
+        """Set the groups; ``drawn``: those of large tasks are drawn before their programs are read (``drawn_first``)."""
+        self.given, self.data, self.drawn = groups, data, drawn
         self.seed, self.parts = data.seed, -(-len(groups) // data.tasks_at_once)
         self.rounds = epochs * self.parts
         self.stored = Lazy(groups, lambda group: select(group, data.authors))
@@ -73,10 +75,13 @@ class StoredSource:
         The parts of an epoch are disjoint and differ by at most one task; each is in the order of the archive.
         """
         if self.parts == 1:
-            return RoundGroups(number, self.stored)
+            return RoundGroups(number, drawn_first(self.given, self.data, epoch=number) if self.drawn else self.stored)
         epoch, part = divmod(number, self.parts)
         order = np.random.default_rng([self.seed, epoch, 4]).permutation(len(self.stored))
-        return RoundGroups(number, Lazy([int(i) for i in sorted(order[part :: self.parts])], self.stored.__getitem__))
+        chosen = [int(i) for i in sorted(order[part :: self.parts])]
+        if self.drawn:
+            return RoundGroups(number, drawn_first(pick(self.given, chosen), self.data, epoch=number))
+        return RoundGroups(number, Lazy(chosen, self.stored.__getitem__))
 
 
 def shares(config: SourceConfig, number: int) -> dict[Kind, int]:

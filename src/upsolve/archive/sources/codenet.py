@@ -204,7 +204,7 @@ def submissions(path: Path, name: str, language: str, most_correct: int) -> Iter
     correct = 0
     with file.open(encoding="utf-8", newline="", errors="replace") as rows:
         for number, row in enumerate(csv.DictReader(rows), start=2):
-            if language and row.get("language") != language:
+            if language and row.get("language") not in (language, None):  # None: the row is cut off, and is set aside
                 continue
             accepted = row.get("status") == "Accepted"
             if accepted and correct >= most_correct:

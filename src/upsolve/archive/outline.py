@@ -1,0 +1,124 @@
+"""Outlines of large tasks: outcome, count and author of each attempt, so that groups are drawn before any program is read.
+
+The outline of an archive is a file in the cache folder, beside its table of groups: 9 bytes an attempt, mapped into memory.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from upsolve.archive.groups import Groups, MappedBlocks, stored_at
+from upsolve.archive.preference import is_judge, preferred
+from upsolve.archive.sorting import BLOCK_ROWS
+from upsolve.files import commit_file
+from upsolve.types import Group, Status, Task, Verdict, content_id
+
+__all__ = ["LARGE", "Outline", "outline_of"]
+
+LARGE = 256
+"""Attempts above which a task has an outline."""
+IN_PROCESS = "in_process"
+"""Label of a verdict that the attempt's own process could have forged: such an attempt counts as unscored."""
+FACTS = ("status", "judge", "total", "isolation")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The N attempts at a task, without their texts."""
+
+    groups: Groups
+    """The archive's groups."""
+    index: int
+    """Number of the task among them."""
+    passed_N: NDArray[np.bool_]
+    """Whether the preferred verdict is ``passed``."""
+    scored_N: NDArray[np.bool_]
+    """Whether it is scored."""
+    counts_N: NDArray[np.int32]
+    """Occurrences of each attempt."""
+    authors: Any
+    """Authors, a dictionary array of Arrow [N]."""
+
+    def by(self, authors: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether each attempt is by one of some authors; all are if none is named."""
+        if not authors:
+            return np.ones(len(self.counts_N), bool)
+        known: list[str] = self.authors.dictionary.to_pylist()
+        return np.isin(self.authors.indices.to_numpy(), [number for number, name in enumerate(known) if name in authors])
+
+    def read(self, attempts: Sequence[int]) -> Group:
+        """Read some of the attempts."""
+        return self.groups.some(self.index, attempts)
+
+
+def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
+    """Return the outline of a task of an archive; None for one with few attempts, or of an archive that is held in memory."""
+    found = stored_at(groups, index)
+    if found is None:
+        return None
+    stored, number = found
+    start, stop = stored.starts[number], stored.starts[number + 1]
+    if stop - start <= LARGE or stored.labels is not None or stored.turns or not isinstance(stored.blocks, MappedBlocks):
+        return None
+    table = opened(stored, stored.blocks.path).slice(start, stop - start)
+    outcome_N = table.column("outcome").to_numpy()
+    return Outline(stored, number, outcome_N == 2, outcome_N > 0, table.column("count").to_numpy(), table.column("author"))
+
+
+def opened(groups: Groups, path: Path) -> Any:
+    """Return the outlines of all tasks; they are computed once for each state of the archive and judge."""
+    if groups.outlines is None:
+        file = path.with_name(f"{path.stem}.{content_id(groups.judge)[:8]}.outline")
+        if not file.exists():
+            write(groups, file)
+        groups.outlines = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
+    return groups.outlines
+
+
+def write(groups: Groups, file: Path) -> None:
+    """Write the outlines of all tasks; those of small ones, which nobody reads, are without outcomes."""
+    sizes = np.diff(groups.starts)
+    tasks = np.repeat(np.arange(len(sizes)), sizes)
+    outcomes = np.zeros(len(tasks), np.uint8)
+    counts: list[Any] = []
+    authors: list[Any] = []
+    for number in range(len(groups.blocks)):
+        block, first = groups.blocks[number], number * BLOCK_ROWS
+        counts.append(block.column("count").cast(pa.int32()))
+        authors.append(block.column("author").dictionary_encode())
+        of_rows = tasks[first : first + block.num_rows]
+        if (sizes[of_rows] > LARGE).any():
+            outcomes[first : first + block.num_rows] = outcomes_of(
+                block, [groups.tasks[task] for task in of_rows], groups.judge
+            )
+    names = pa.chunked_array(authors).unify_dictionaries().combine_chunks()
+    columns = {"outcome": pa.array(outcomes), "count": pa.chunked_array(counts).combine_chunks(), "author": names}
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    (batch,) = pa.table(columns).to_batches()
+    with pa.ipc.new_file(temporary, batch.schema) as out:
+        out.write(batch)
+    commit_file(temporary, file)
+
+
+def outcomes_of(block: Any, tasks: Sequence[Task], judge: str) -> list[int]:
+    """Return the outcome of each attempt of a block by its preferred verdict: 0 unscored, 1 failed, 2 passed."""
+    lists = block.column("verdicts")
+    facts = zip(*(lists.values.field(name).to_pylist() for name in FACTS), strict=True)
+    verdicts = [
+        Verdict("", Status(status), total=total or 0, judge=name, isolation=isolation or "") if status else None
+        for status, name, total, isolation in facts
+    ]
+    ends = lists.offsets.to_pylist()
+    found: list[int] = []
+    for task, start, stop in zip(tasks, ends, ends[1:], strict=False):
+        some = [verdict for verdict in verdicts[start:stop] if verdict and is_judge(verdict, judge)]
+        verdict = preferred(some, task)
+        usable = verdict and verdict.status is not Status.UNSCORED and IN_PROCESS not in verdict.isolation.split(",")
+        found.append(1 + (verdict.status is Status.PASSED) if verdict and usable else 0)
+    return found
