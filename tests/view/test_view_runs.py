@@ -10,6 +10,7 @@ from archives import TEST, judged, plain_archive
 from upsolve.archive.store import Archive
 from upsolve.config import load_recipe
 from upsolve.errors import ArchiveError, ConfigError
+from upsolve.evaluate.samples import sample_rows
 from upsolve.policy.model import load_codec
 from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
@@ -190,6 +191,28 @@ def test_a_growing_archive_is_indexed_again(tmp_path, monkeypatch):
     before = answers.info({})["counts"]["attempts"]
     archive.append(attempts=[Attempt("a/even", "new = 1")])
     assert (before, answers.info({})["counts"]["attempts"]) == (10, 11)
+
+
+def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_path, tiny_model):
+    """The file is written by the functions of an evaluation; a run names it."""
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "out" / "training", tiny_model, archive.path)
+    shutil.copy(run / "recipe.yaml", tmp_path / "out" / "recipe.yaml")
+    (group,) = archive.groups()
+    verdicts = [*group.verdicts[:3], judged(group.attempts[3], Status.UNSCORED, error_message="no compiler")]
+    rows = sample_rows(group.attempts, verdicts, task_set="a:test", temperature=0.5)
+    file = tmp_path / "out" / "trained.samples.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = open_path(str(file))
+    shown = [answers.routes["attempt"]({"place": row["place"]}) for row in answers.routes["attempts"]({})["rows"]]
+    assert [one["verdicts"][0]["status"] for one in shown] == ["passed", "failed", "runtime_error", "unscored"]
+    assert [one["attempt"]["code"] for one in shown] == [*CODES] and shown[0]["task"]["prompt"] == "Do it."
+    assert json.loads(shown[3]["attempt"]["extra"]) == {"task_set": "a:test", "temperature": 0.5}
+    assert shown[3]["verdicts"][0]["error_message"] == "no compiler"
+    assert f"upsolve view {file}" in open_path(str(tmp_path / "out")).note
+    file.write_text(file.read_text() + '{"task_id": "t/1"}\n')
+    with pytest.raises(ArchiveError, match="line 5 is not a sample of an evaluation"):
+        open_path(str(file))
 
 
 def test_logs_are_read_by_the_importer_that_can(tmp_path):

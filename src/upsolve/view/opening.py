@@ -18,6 +18,7 @@ from upsolve.train.drawn import FOLDER
 from upsolve.types import Attempt, Task, Turn
 from upsolve.view.answers import Answers
 from upsolve.view.drawn import Recorded
+from upsolve.view.samples import ENDING, fill_with_samples
 from upsolve.view.scores import RunScores
 
 __all__ = ["LOGS", "open_path"]
@@ -48,9 +49,21 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
     if run := run_in(folder):
         refuse_options("a run", source=source)
         return open_run(run, archive, logps=logps)
+    if folder.name.endswith(ENDING):
+        refuse_options("samples of an evaluation", archive=archive, source=source, logps=logps)
+        return open_samples(folder)
     refuse_options("a log", archive=archive, logps=logps)
     name, imported = import_log(folder, source)
     return Answers(imported, title=f"{folder.name} ({name})")
+
+
+def open_samples(file: Path) -> Answers:
+    """Open the samples of a run's evaluation, in a temporary archive."""
+    place = Path(mkdtemp(prefix="upsolve-view-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    archive = Archive.create(place)
+    fill_with_samples(archive, file)
+    return Answers(archive, title=f"{file.parent.name}: {file.name}", note="samples of an evaluation")
 
 
 def refuse_options(what: str, **options: Any) -> None:
@@ -87,7 +100,15 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         turns=recipe.data.turns,
     )
     where = run.parent.name if run.name == "training" else run.name
-    return Answers(store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}")
+    return Answers(
+        store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}{samples_note(run)}"
+    )
+
+
+def samples_note(run: Path) -> str:
+    """Return where the samples of the run's evaluations are; empty without any."""
+    files = sorted(file for file in run.parent.glob(f"*{ENDING}")) if run.name == "training" else []
+    return f"; samples of its evaluations: upsolve view {', '.join(str(file) for file in files)}" if files else ""
 
 
 def load_tokenizer(model: ModelConfig) -> Any:
