@@ -65,6 +65,11 @@ def test_an_archive_is_pushed_with_its_counts(tmp_path):
     assert all([*(tmp_path / "a").glob(file)] for file in files) and len(files) >= 2
 
 
+def test_an_archive_of_the_package_is_pushed_by_its_name():
+    planned = plan_upload("embedded", "me/archive")
+    assert planned.kind == "dataset" and "archive.json" in planned.files and "# me/archive" in planned.card
+
+
 def test_an_exported_data_set_keeps_its_card(tmp_path):
     export_archive(upsolve.open_archive("embedded"), tmp_path / "out", "verl")
     planned = plan_upload(tmp_path / "out", "me/verl")

@@ -10,6 +10,7 @@ import yaml
 
 from upsolve import __version__
 from upsolve.archive.info import archive_info
+from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import open_archive
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.evaluate.capability import capability
@@ -38,13 +39,13 @@ def plan_upload(path: str | Path, title: str) -> Upload:
     """Return the files and the card of a push; changes nothing and asks nobody.
 
     Args:
-        path: the folder of a run, of a model or of adapters; a .gguf file; an archive; or an exported data set, which has its card.
+        path: the folder of a run, of a model or of adapters; a .gguf file; an archive, or the name of one of the package; or an exported data set, which has its card.
         title: title of a new card.
 
     Raises:
         ConfigError: it is none of these.
     """
-    folder = Path(path)
+    folder = SHIPPED.get(str(path), Path(path))
     if folder.suffix == ".gguf" and folder.is_file():
         return Upload("model", {folder.name: folder}, model_card(folder, title))
     if (folder / "archive.json").is_file():
