@@ -74,7 +74,7 @@ def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
 def opened(groups: Groups, path: Path) -> Any:
     """Return the outlines of all tasks; they are computed once for each state of the archive and judge."""
     if groups.outlines is None:
-        file = path.with_name(f"{path.stem}.{content_id(groups.judge)[:8]}.outline")
+        file = path.with_name(f"{path.stem}.{content_id(groups.judge, str(LARGE))[:8]}.outline")
         if not file.exists():
             write(groups, file)
         groups.outlines = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
