@@ -51,6 +51,7 @@ from upsolve.verify.pool.pool import verify
 ROOT = Path(__file__).parents[1]
 CELLS = ROOT / "benchmarks" / "results" / "leaderboard"
 BUDGET = (
+    "source.rollout.batch=64",
     "optim.tokens_per_step=2048",
     "optim.tokens_per_batch=2048",
     "monitor.keep=last",
