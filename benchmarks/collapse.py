@@ -18,6 +18,7 @@ from upsolve.archive.store import open_archive
 from upsolve.config import MonitorConfig
 from upsolve.errors import CollapseError
 from upsolve.evaluate.benchmarks import evaluate_model
+from upsolve.evaluate.intervals import mean_interval, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.train.loop import train
@@ -38,13 +39,17 @@ SETTINGS = (
 
 
 def measured(recipe, tasks, model, file):
-    """Return the greedy pass rate of a model, in percent, measured once."""
+    """Return whether a model solves each task greedily, measured once."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         stages = {"model": recipe.model.at(str(model)), "sample": recipe.sample, "verify": recipe.verify}
         save_evaluation(evaluate_model(tasks, **stages, name=file.stem)[0], file)
-    values = task_pass_at_k(load_evaluation(file).scores, 1).values()
-    return round(100 * sum(values) / len(values), 1)
+    return task_pass_at_k(load_evaluation(file).scores, 1)
+
+
+def percent(estimate):
+    """Return a mean and its interval in percent."""
+    return [round(100 * value, 1) for value in (estimate.mean, estimate.low, estimate.high)]
 
 
 def stopped_at(run, config):
@@ -69,7 +74,9 @@ def main(job):
     done = train(recipe, split.groups["train"], split.groups["dev"], path / "training")
     folders = {0: recipe.model.name}
     folders |= {int(folder.name): folder for folder in sorted((path / "training" / "snapshots").iterdir())}
-    greedy = {step: measured(recipe, tasks, folder, path / "greedy" / f"{step:06d}.json") for step, folder in folders.items()}
+    solved = {step: measured(recipe, tasks, folder, path / "greedy" / f"{step:06d}.json") for step, folder in folders.items()}
+    greedy = {step: percent(mean_interval([*values.values()])) for step, values in solved.items()}
+    change = {step: percent(paired_difference(solved[0], values).difference) for step, values in solved.items() if step}
     signals = ("heldout_logit_variance", "heldout_margin", "heldout_passed_logp", "heldout_failed_logp", "entropy")
     rows = [
         {"step": int(row["step"]), **{name: round(row[name], 4) for name in signals}}
@@ -82,10 +89,15 @@ def main(job):
         for limit in limits
     }
     results = {"machine": machine(), "seed": job.seed, "epochs": job.epochs, "steps": done.steps, "tasks": len(tasks)}
-    results |= {"greedy pass@1 by step, %": greedy, "stopped at step": stops, "signals": rows}
+    results |= {
+        "greedy pass@1 by step, %": greedy,
+        "difference to the start": change,
+        "stopped at step": stops,
+        "signals": rows,
+    }
     file = ROOT / "benchmarks" / "results" / "collapse.json"
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: results[name] for name in ("steps", "greedy pass@1 by step, %", "stopped at step")}, indent=1))
+    print(json.dumps({name: results[name] for name in results if name != "signals"}, indent=1))
 
 
 if __name__ == "__main__":
