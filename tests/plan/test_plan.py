@@ -82,6 +82,9 @@ def test_every_task_without_a_group_has_its_reason():
         (u, None): "no scored attempt",
     }
     assert {s: reason_of(group(s), data, config, left_out=left_out) for s in reasons} == reasons
+    twice = group((p, f))
+    twice = replace(twice, attempts=tuple(replace(attempt, count=2) for attempt in twice.attempts))
+    assert reason_of(twice, data, config, left_out=left_out) == ""
     assert reason_of(group(()), data, config, left_out=left_out) == "no attempt"
     assert reason_of(group((p, f), author="b"), data, config, left_out=left_out) == "filtered by data.authors"
     assert left_out == {"no reward for unscored": 1}

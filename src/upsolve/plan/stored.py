@@ -76,7 +76,8 @@ def reason_of(group: Group, data: DataConfig, config: RewardConfig, *, left_out:
         return "filtered by reward"
     if reason := missing_signal(len(passes), len(passes), sum(passes)):
         return reason
-    return f"fewer than {data.group_size} attempts" if len(passes) < data.group_size else ""
+    occurring = sum(attempt.count for attempt in rewarded.group.attempts)
+    return f"fewer than {data.group_size} attempts" if occurring < data.group_size else ""
 
 
 def tests_of(split: Split) -> Tests:

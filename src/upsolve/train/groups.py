@@ -165,8 +165,9 @@ def draw_groups(
 ) -> TrainGroups:
     """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every epoch.
 
-    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. For imitation
-    (an estimator that ``selects``), which compares nothing, a task without such a group gives a group of its attempts, if one passed.
+    Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a task has fewer
+    distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation (an estimator that
+    ``selects``), which compares nothing, a task without such a group gives a group of its attempts, if one passed.
 
     Args:
         rewarded: all attempts of each task.
@@ -187,12 +188,37 @@ def draw_groups(
     return result if in_order else result.shuffled(random)
 
 
+class Urn:
+    """The attempts of a task that can still be drawn: each once or, where there are fewer than ``size``, as often as it occurs."""
+
+    def __init__(self, scored: Rewarded, size: int, random: np.random.Generator) -> None:
+        self.weights = [attempt.count for attempt in scored.group.attempts]
+        self.passed = [passed(verdict) for verdict in scored.group.verdicts]
+        self.repeats, self.random = len(self.weights) < size, random
+
+    @property
+    def size(self) -> int:
+        """Number of attempts that can still be drawn."""
+        return sum(self.weights) if self.repeats else len(self.left())
+
+    def left(self, *, passed: bool | None = None) -> list[int]:
+        """Return the indices that can still be drawn; with ``passed``, of attempts with this outcome."""
+        return [i for i, weight in enumerate(self.weights) if weight and passed in (None, self.passed[i])]
+
+    def draw(self, indices: Sequence[int]) -> int:
+        """Draw one of these indices, with probability proportional to how often its attempt occurs."""
+        weights = np.array([self.weights[i] for i in indices], dtype=np.float64)
+        index = int(self.random.choice(np.array(indices), p=weights / weights.sum()))
+        self.weights[index] = self.weights[index] - 1 if self.repeats else 0
+        return index
+
+
 def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
-    """Sample the indices of up to ``size`` attempts, the first of which passed."""
-    attempts, free = scored.group.attempts, list(range(len(scored.group.attempts)))
-    drawn = [sample_index([i for i in free if passed(scored.group.verdicts[i])], attempts, random)]
-    while len(drawn) < min(size, len(free)):
-        drawn.append(sample_index([i for i in free if i not in drawn], attempts, random))
+    """Sample the indices of up to ``size`` distinct attempts, the first of which passed."""
+    urn = Urn(scored, 0, random)
+    drawn = [urn.draw(urn.left(passed=True))]
+    while len(drawn) < size and urn.size:
+        drawn.append(urn.draw(urn.left()))
     return drawn
 
 
@@ -203,27 +229,23 @@ def passed(verdict: Verdict | None) -> bool:
 
 def reason_left_out(scored: Rewarded, size: int) -> str:
     """Return why no group can be sampled from a task."""
-    if len(scored.group.attempts) < size:
+    if sum(attempt.count for attempt in scored.group.attempts) < size:
         return f"fewer than {size} attempts"
     return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
 
 
 def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
-    """Sample up to ``max_groups`` disjoint index lists, each with a passed and a failed attempt; fewer when either runs out."""
-    free = set(range(len(scored.group.attempts)))
-    good = [i for i in sorted(free) if passed(scored.group.verdicts[i])]
+    """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt; fewer when either runs out."""
+    urn = Urn(scored, size, random)
     drawn: list[list[int]] = []
-    while len(drawn) < max_groups and len(free) >= size:
-        passing = [i for i in good if i in free]
-        others = sorted(free - set(passing))
+    while len(drawn) < max_groups and urn.size >= size:
+        passing, others = urn.left(passed=True), urn.left(passed=False)
         if not passing or not others:
             break
-        first = [sample_index(passing, scored.group.attempts, random), sample_index(others, scored.group.attempts, random)]
-        free -= set(first)
-        while len(first) < size:
-            first.append(sample_index(sorted(free), scored.group.attempts, random))
-            free.discard(first[-1])
-        drawn.append([first[i] for i in random.permutation(size)])
+        indices = [urn.draw(passing), urn.draw(others)]
+        while len(indices) < size:
+            indices.append(urn.draw(urn.left()))
+        drawn.append([indices[i] for i in random.permutation(size)])
     return drawn
 
 
@@ -256,9 +278,3 @@ def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generat
         places += [draw("all") for _ in range(data.group_size - 2)]
         drawn.append([places[i] for i in random.permutation(data.group_size)])
     return drawn
-
-
-def sample_index(indices: Sequence[int], attempts: Sequence[Attempt], random: np.random.Generator) -> int:
-    """Sample one index, with probability proportional to its attempt's count."""
-    counts = np.array([attempts[i].count for i in indices], dtype=np.float64)
-    return int(random.choice(np.array(indices), p=counts / counts.sum()))
