@@ -83,7 +83,7 @@ def with_upsolve(tree, out, workers=1):
     from upsolve.archive.ingest import ingest
     from upsolve.archive.store import Archive
 
-    report = ingest(Archive.create(out), "codenet", tree, workers=workers, most_correct=10**9)
+    report = ingest(Archive.create(out), "codenet", tree, workers=workers)
     assert report.added["attempts"] == report.added["verdicts"], report.text()
     return report.added["attempts"]
 

@@ -113,8 +113,8 @@ HALF = {
     "python": "unicode(substr(task_id, -1)) % 2 = 0",
 }
 """Training tasks of ``sft half``, as a condition (docs/selection.md)."""
-IMITATION = ("sft", "rft", "dft", "ssd")
-"""Recipes without negative advantages, which do not collapse."""
+IMITATION = ("sft", "rft", "ssd")
+"""Recipes that do not collapse."""
 RATES = {
     "sql": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
     "robot": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
@@ -125,7 +125,7 @@ RATES = {
 second stage, likewise."""
 METHODS = {
     "sft": Method("sft"),
-    "rft": Method("rft", ("data.group_size=8",)),
+    "rft": Method("rft"),
     "dft": Method("dft"),
     "awr": Method("awr"),
     "exp_advantage": Method("exp_advantage"),

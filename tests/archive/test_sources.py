@@ -103,15 +103,16 @@ def test_mbpp_and_bad_rows(tmp_path):
             "test_setup_code": "",
         },
         {"task_id": 12, "text": "No tests."},
+        {"task_id": 13, "text": 7, "code": "", "test_list": "x"},
     ]
     file = tmp_path / "mbpp.jsonl"
     file.write_text("\n".join([*map(json.dumps, rows), "{broken", "[]"]))
     archive = Archive.create(tmp_path / "archive")
     report = ingest(archive, "mbpp", file, max_rejected=1)
-    assert (report.added["tasks"], report.bad) == (1, 3)
+    assert (report.added["tasks"], report.bad) == (1, 4)
     kept = [json.loads(line) for line in report.rejected.read_text().splitlines()]
     assert (kept[0]["line"], kept[0]["reason"]) == (2, "no field 'test_list'")
-    assert {row["line"] for row in kept} == {2, 3, 4}
+    assert {row["line"] for row in kept} == {2, 3, 4, 5}
     assert ingest(archive, "mbpp", file).known
     assert archive.tasks()[0].extra == '{"split": "test"}'
     assert archive.tasks()[0].entry_point == "f" and "\r" not in archive.tasks()[0].reference
@@ -177,7 +178,7 @@ def test_codenet_statuses_languages_and_the_cap(tmp_path):
     rows += [("Python", "py", "Accepted", f"print('{i}')") for i in range(60)]
     rows += [("C++", "cpp", "Accepted", "int main(){}"), ("Python", "py", "Odd", "x"), ("Python", "py", "Wrong Answer", None)]
     archive = Archive.create(tmp_path / "archive")
-    report = ingest(archive, "codenet", codenet_tree(tmp_path / "Project_CodeNet", rows))
+    report = ingest(archive, "codenet", codenet_tree(tmp_path / "Project_CodeNet", rows), most_correct=50)
     assert report.added["tasks"] == 1 and report.bad == 2
     by_status = archive.query("select status, count(*) n from verdicts group by status").to_pylist()
     assert {row["status"]: row["n"] for row in by_status} == {
@@ -299,6 +300,7 @@ def test_codenet_takes_a_language_and_a_cap(tmp_path):
     tree = codenet_tree(tmp_path / "tree", rows)
     archive = Archive.create(tmp_path / "archive")
     assert ingest(archive, "codenet", tree, language="C++", most_correct=3).added["attempts"] == 3
+    assert ingest(Archive.create(tmp_path / "whole"), "codenet", tree, language="C++").added["attempts"] == 5
     assert {attempt.language for attempt in archive.attempts()} == {"c++"}
     with pytest.raises(SourceError, match="no option language"):
         ingest(archive, "mbpp", tree, language="C++")

@@ -79,9 +79,13 @@ def check_authors(groups: Sequence[Group], selected: Sequence[Group], data: Data
 
 
 def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
-    """Refuse a group size above the largest number of attempts of a task."""
-    if not any(len(group.attempts) >= data.group_size for group in groups):
-        largest = max(len(group.attempts) for group in groups)
+    """Refuse a group size above the largest number of attempts of a task, each counted as often as it occurs."""
+    largest = 0
+    for group in groups:
+        largest = max(largest, sum(attempt.count for attempt in group.attempts))
+        if largest >= data.group_size:
+            return
+    if groups:
         raise ConfigError(
             f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {largest}"
         )

@@ -21,9 +21,6 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 __all__ = ["SOURCE", "STATUSES", "read", "readable"]
 
 JUDGE = "recorded:codenet"
-MOST_CORRECT = 50
-"""Accepted submissions kept per problem (2605.28409)."""
-
 ABOUT = ("name", "dataset", "time_limit", "memory_limit", "rating", "tags", "complexity")
 """Columns of problem_list.csv in ``extra`` of a task; limits in milliseconds and KB."""
 PYTHON_2 = re.compile(r"(Python|PyPy)2\b|Python \(2\.", re.IGNORECASE)
@@ -128,13 +125,13 @@ def samples(html: str) -> tuple[TestCase, ...]:
     return tuple(TestCase(TestKind.STDIO, a, b) for a, b in zip(texts["input"], texts["output"], strict=True))
 
 
-def read(path: Path, *, language: str = "Python", most_correct: int = MOST_CORRECT, problem: str = "") -> Iterator[Row]:
+def read(path: Path, *, language: str = "Python", most_correct: int = 0, problem: str = "") -> Iterator[Row]:
     """Yield every problem with its submissions in one language.
 
     Args:
         path: the folder Project_CodeNet.
         language: as CodeNet spells it; ``all`` (or empty) for every language.
-        most_correct: accepted submissions kept per problem, the first ones of its CSV.
+        most_correct: most accepted submissions stored per problem, the first ones of its CSV; 0: all.
         problem: only this problem, such as ``p00001``; empty for all.
 
     Raises:
@@ -207,7 +204,7 @@ def submissions(path: Path, name: str, language: str, most_correct: int) -> Iter
             if language and row.get("language") not in (language, None):  # None: the row is cut off, and is set aside
                 continue
             accepted = row.get("status") == "Accepted"
-            if accepted and correct >= most_correct:
+            if accepted and 0 < most_correct <= correct:
                 continue
             records = submission(path, file, number, row)
             correct += accepted and not isinstance(records[0], BadRow)
@@ -253,7 +250,7 @@ SOURCE = Source(
     "the folder Project_CodeNet",
     (
         Option("language", str, "language as CodeNet spells it, or all (default: Python)"),
-        Option("most_correct", int, f"accepted submissions kept per problem (default: {MOST_CORRECT})"),
+        Option("most_correct", int, "most accepted submissions stored per problem, 50 in 2605.28409 (default: 0, all)"),
         Option("problem", str, "only this problem, such as p00001"),
     ),
     split=split,

@@ -49,14 +49,17 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 def task_of(row: dict[str, Any]) -> Task:
     """Build a task; the three asserts are visible tests, shown in the prompt as usual for MBPP."""
-    asserts = [str(test) for test in row["test_list"]]
+    asserts, prompt = row["test_list"], row.get("text") or row["prompt"]
+    if not isinstance(prompt, str) or not isinstance(asserts, list):
+        raise ValueError("text (or prompt) is not a text, or test_list not a list")
+    asserts = [str(test) for test in asserts]
     setup = row.get("test_setup_code") or "\n".join(row.get("test_imports", []))
     defined = names_bound(str(row["code"]))
     entry_point = next((name for test in asserts for name in CALLED.findall(test) if name in defined), "")
     tests = parse_asserts(asserts, names=Names(frozenset({entry_point}), names_bound(setup)))
     return Task(
         task_id=f"mbpp/{row['task_id']}",
-        prompt=str(row.get("text") or row["prompt"]),
+        prompt=prompt,
         tests=tests,
         entry_point=entry_point,
         source="mbpp",
