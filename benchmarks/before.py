@@ -1,7 +1,7 @@
 """Training of this version beside an older one, in turn on one machine: python benchmarks/before.py WORK [--old COMMIT] [--rounds N] [--steps N]
 
-WORK gets a checkout of the older commit (by default the one before work on speed began) and the runs. Both versions train the same recipe, that of `demo_python`, from their
-command lines: tokens per second (median of the second half of the steps), seconds from the command to the end of the first step, peak memory of
+WORK gets a checkout of the older commit (by default the one before work on speed began) and the runs. Both versions train the same recipe from their
+command lines, that of `demo_python`: tokens per second (median of the second half of the steps), seconds from the command to the end of the first step, peak memory of
 the process, and size of the finished run's folder. Rounds follow one another, so that a machine that slows down affects both alike. Writes
 results/before.json; run it on a machine that does nothing else.
 """
@@ -22,6 +22,15 @@ from upsolve.train.monitor import read_log
 
 ROOT = Path(__file__).parents[1]
 OLD = "2e8a447"
+RECIPE = """
+name: before
+model: {name: smollm2-135m}
+data: {train: 0.5, dev: 0.1, split_seed: 1, authors: [smollm2-135m], groups_per_task: 2}
+advantage: {kind: asymre, delta: -0.5}
+objective: {kind: dft, reduce: token_mean}
+optim: {lr: 2.0e-5, tokens_per_step: 2048, tokens_per_batch: 2048}
+monitor: {eval_every: 10, save_every: 10, heldout: 24, keep: last}
+"""
 FIGURES = ("tokens_per_second", "first_step_seconds", "peak_gib", "folder_gb")
 
 
@@ -41,20 +50,13 @@ def steps_of(folder):
 def trained(sources, folder, steps):
     """Train from the command line with the sources of a version, and return the figures of the run."""
     shutil.rmtree(folder, ignore_errors=True)
-    settings = ["--set", f"optim.max_steps={steps}"]
-    command = [
-        sys.executable,
-        "-m",
-        "upsolve",
-        "train",
-        str(ROOT / "src/upsolve/recipes/demo_python.yaml"),
-        "--out",
-        str(folder),
-    ]
+    recipe = folder.parent / "recipe.yaml"
+    recipe.write_text(RECIPE)
+    command = [sys.executable, "-m", "upsolve", "train", str(recipe), "--out", str(folder), "--set", f"optim.max_steps={steps}"]
     environment = {**os.environ, "PYTHONPATH": str(sources), "UPSOLVE_CACHE": str(folder.parent / "cache")}
     started, first = time.monotonic(), 0.0
     with (folder.parent / "output.txt").open("w") as output:
-        run = subprocess.Popen([*command, *settings], env=environment, stdout=output, stderr=output)
+        run = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     while True:
         done, status, usage = os.wait4(run.pid, os.WNOHANG)
         first = first or (time.monotonic() - started if steps_of(folder) else 0.0)

@@ -233,7 +233,12 @@ def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
-    if method.recipe not in IMITATION:
+    if method.start:
+        settings += [
+            "monitor.max_negative_gap=1",
+            "monitor.eval_every=5",
+        ]  # a sign of collapse ends the run with the last weights
+    elif method.recipe not in IMITATION:
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
     if name == "sft half":
         settings.append(f"select.groups={HALF[work.domain]}")

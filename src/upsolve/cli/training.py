@@ -82,7 +82,7 @@ def demo(
     fresh: Fresh = False,
     settings: Settings = None,
 ) -> None:
-    """Teach a small model to write SQL: about ten minutes on two cores. The same as `upsolve run demo`."""
+    """Teach a small model to write SQL: about nine minutes on two cores. The same as `upsolve run demo`."""
     run("demo", out, model=model, seed=seed, fresh=fresh, folds=0, settings=settings)
 
 
