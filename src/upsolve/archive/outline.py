@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from upsolve import __version__
 from upsolve.archive.groups import Groups, MappedBlocks, stored_at
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.sorting import BLOCK_ROWS
@@ -72,9 +73,9 @@ def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
 
 
 def opened(groups: Groups, path: Path) -> Any:
-    """Return the outlines of all tasks; they are computed once for each state of the archive and judge."""
+    """Return the outlines of all tasks; they are computed once for each state of the archive, judge, and version of the rules of preference."""
     if groups.outlines is None:
-        file = path.with_name(f"{path.stem}.{content_id(groups.judge, str(LARGE))[:8]}.outline")
+        file = path.with_name(f"{path.stem}.{content_id(groups.judge, str(LARGE), __version__)[:8]}.outline")
         if not file.exists():
             write(groups, file)
         groups.outlines = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
