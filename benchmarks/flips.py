@@ -6,7 +6,6 @@ limit, sleeping, in an endless loop.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-from machine import machine
+from machine import machine, publish
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.limits import JudgeSettings, Limits
@@ -95,8 +94,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "flips.json")
     options = parser.parse_args()
     results = {"machine": machine(), **flips(options.attempts, options.busy)}
-    print(json.dumps(results, indent=1))
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    publish(results, options.out)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Description of the machine on which a measurement was made."""
 
+import json
 import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["machine"]
+__all__ = ["machine", "publish"]
 
 
 def machine():
@@ -25,3 +26,11 @@ def machine():
         "upsolve": upsolve.__version__,
         **{name: version(name) for name in ("torch", "transformers")},
     }
+
+
+def publish(report, file):
+    """Print a report as JSON, and write it to a file, unless that is None."""
+    text = json.dumps(report, indent=1)
+    print(text)
+    if file:
+        file.write_text(text + "\n")

@@ -5,12 +5,11 @@ memory of this process and its workers is noted. At the end no process, file, mo
 """
 
 import argparse
-import json
 import time
 from collections import Counter
 from pathlib import Path
 
-from machine import machine
+from machine import machine, publish
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
 from upsolve.verify.attacks import traces
@@ -87,8 +86,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "soak.json")
     options = parser.parse_args()
     results = {"machine": machine(), **soak(options.attempts)}
-    print(json.dumps(results, indent=1))
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    publish(results, options.out)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-from machine import machine
+from machine import machine, publish
 
 LINES, GROUP = (12, 30), 10
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -113,10 +113,7 @@ def main():
         "seconds to write": written,
         "seconds to open, of three": [opened(file) for _ in range(3)],
     }
-    text = json.dumps(report, indent=1)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    publish(report, options.out)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import urllib.request
 from http.cookiejar import CookieJar
 from pathlib import Path
 
-from machine import machine
+from machine import machine, publish
 
 EACH = 250
 """Attempts at a task."""
@@ -126,10 +126,7 @@ def main():
                 report["milliseconds"] = {name: round(statistics.median(each) * 1000, 1) for name, each in timed.items()}
         finally:
             viewer.stop()
-    text = json.dumps(report, indent=1)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    publish(report, options.out)
 
 
 if __name__ == "__main__":
