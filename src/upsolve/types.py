@@ -269,3 +269,8 @@ class Group:
         if {len(self.verdicts)} != sizes or not {len(self.label_right), len(self.turns)} <= sizes | {0}:
             counts = f"{len(self.attempts)} attempts, {len(self.verdicts)} verdicts, {len(self.label_right)} probabilities, {len(self.turns)} turns"
             raise ValueError(f"group {self.task.task_id}: {counts}")
+
+    @property
+    def occurrences(self) -> int:
+        """Number of attempts, each counted as often as it occurs (``Attempt.count``)."""
+        return sum(attempt.count for attempt in self.attempts)

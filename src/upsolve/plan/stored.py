@@ -76,8 +76,7 @@ def reason_of(group: Group, data: DataConfig, config: RewardConfig, *, left_out:
         return "filtered by reward"
     if reason := missing_signal(len(passes), len(passes), sum(passes)):
         return reason
-    occurring = sum(attempt.count for attempt in rewarded.group.attempts)
-    return f"fewer than {data.group_size} attempts" if occurring < data.group_size else ""
+    return f"fewer than {data.group_size} attempts" if rewarded.group.occurrences < data.group_size else ""
 
 
 def tests_of(split: Split) -> Tests:

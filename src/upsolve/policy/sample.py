@@ -71,8 +71,8 @@ def sample(
 
 def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
-    before, jobs = model.config._attn_implementation, make_jobs(codec, tasks, config)
-    longest = max(len(codec.prompt(task).ids_P) for task in tasks) + config.max_tokens
+    before, prompts = model.config._attn_implementation, [(task, codec.prompt(task)) for task in tasks]
+    jobs, longest = make_jobs(prompts, config), max(len(prompt.ids_P) for _, prompt in prompts) + config.max_tokens
     slots = min(config.batch, len(tasks) * config.samples, attempts_that_fit(model, longest, available_bytes()))
     decoder = Decoder(model, codec, config, slots=slots)
     model.set_attn_implementation(ATTENTION)
@@ -86,8 +86,12 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
 
 
 def attempts_that_fit(model: Any, tokens: int, free: int) -> int:
-    """Return how many attempts of ``tokens`` tokens, prompt included, can be decoded at once, at least 1: their keys and values take at most
-    ``CACHE_SHARE`` of ``free`` bytes, even if every attempt has a prompt of its own.
+    """Return how many attempts can be decoded at once, at least 1, so that their keys and values take at most ``CACHE_SHARE`` of the free memory.
+
+    Args:
+        model: determines the bytes per token.
+        tokens: tokens of the longest prompt and attempt together; no two attempts are assumed to share a prompt.
+        free: free memory, bytes.
     """
     sizes = model.config.get_text_config()
     heads = getattr(sizes, "num_key_value_heads", None) or sizes.num_attention_heads
@@ -96,9 +100,9 @@ def attempts_that_fit(model: Any, tokens: int, free: int) -> int:
     return max(1, int(CACHE_SHARE * free / each))
 
 
-def make_jobs(codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[Job]:
+def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], config: SampleConfig) -> Iterator[Job]:
     """Yield one job per attempt, all of one task before the next; prompts that begin alike come one after the other."""
-    for task, prompt in sorted(((task, codec.prompt(task)) for task in tasks), key=lambda job: job[1].ids_P):
+    for task, prompt in sorted(prompts, key=lambda job: job[1].ids_P):
         for request in requests([task], config):
             yield request, prompt
 

@@ -82,7 +82,7 @@ def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
     """Refuse a group size above the largest number of attempts of a task, each counted as often as it occurs."""
     largest = 0
     for group in groups:
-        largest = max(largest, sum(attempt.count for attempt in group.attempts))
+        largest = max(largest, group.occurrences)
         if largest >= data.group_size:
             return
     if groups:

@@ -229,7 +229,7 @@ def passed(verdict: Verdict | None) -> bool:
 
 def reason_left_out(scored: Rewarded, size: int) -> str:
     """Return why no group can be sampled from a task."""
-    if sum(attempt.count for attempt in scored.group.attempts) < size:
+    if scored.group.occurrences < size:
         return f"fewer than {size} attempts"
     return "all passed" if passed(scored.group.verdicts[0]) else "none passed"
 

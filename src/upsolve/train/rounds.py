@@ -127,7 +127,7 @@ def round_metrics(sampled: Sequence[Group], scores: FrozenScores, *, seconds: fl
 
 def score_start(learner: Learner, batches: Sequence[PackedBatch], objective: ObjectiveConfig) -> FrozenScores:
     """Return the scores of stored attempts for an offline objective; the frozen start is pi_old, since their policy is unknown."""
-    if not batches or not (objective.needs_reference or objective.needs_old):
+    if not batches:
         return FrozenScores()
     logps = learner.frozen_logps(batches)
     return FrozenScores(

@@ -150,6 +150,8 @@ def score_offline(
     learner: Learner, objective: ObjectiveConfig, _number: int, groups: list[EncodedGroup]
 ) -> tuple[list[EncodedGroup], FrozenScores]:
     """Score stored attempts under the frozen start: those of the steps that ``optim.max_steps`` lets an epoch reach."""
+    if not (objective.needs_reference or objective.needs_old):
+        return groups, FrozenScores()
     steps = plan_steps(groups, learner.optim)[: learner.optim.max_steps or None]
     batches = [batch for step in steps for batch in step]
     return groups, score_start(learner, batches, objective)
