@@ -63,4 +63,8 @@ def test_a_run_from_an_import_to_its_report_is_read_by_a_program(tiny_model, tmp
     assert measured["models"][0]["greedy"]["pass@1"]["mean"] == 0 and measured["comparisons"] == []
     again = said("report", tmp_path / "eval" / "model.json", tmp_path / "eval" / "model.json")
     assert [model["greedy"] for model in again["models"]] == [measured["models"][0]["greedy"]] * 2
-    assert again["comparisons"][0]["gain"]["mean"] == 0
+    change = again["comparisons"][0]
+    assert change["gain"]["mean"] == change["greedy"]["difference"]["mean"] == 0 and change["many"]["temperatures"] == [1, 1]
+    assert change["solved"] == {"before": 0, "after": 0, "gained": 0, "lost": 0, "samples": 1, "p_value": 1}
+    assert change["detectable"] is None and [one["temperature"] for one in measured["models"][0]["dev"]] == [0, 1]
+    assert again["models"][0]["entropy"] > 0 and again["models"][0]["heldout_tasks"] > 0

@@ -27,7 +27,7 @@ MEASURED = (
     *("data.split", "data.split_by", "data.split_seed", "data.folds", "data.fold"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
     *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
-    *("evaluate.likelihood_tasks", "evaluate.archives", "evaluate.benchmarks"),
+    *("evaluate.many_samples", "evaluate.likelihood_tasks", "evaluate.archives", "evaluate.benchmarks"),
 )
 """Keys that determine the numbers in ``base.json``; they may not change once the file exists."""
 

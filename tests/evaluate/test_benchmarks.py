@@ -11,6 +11,8 @@ from upsolve.config import EvalConfig, Recipe
 from upsolve.evaluate import samples
 from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, sweep_model
 from upsolve.evaluate.likelihood import heldout_likelihood
+from upsolve.evaluate.samples import SampledModel
+from upsolve.policy import model as model_module
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.types import Status
@@ -129,7 +131,7 @@ def test_the_likelihood_is_the_mean_over_tasks_of_the_mean_over_tokens(tiny_mode
         :3
     ]
     failed = replace(groups[2], verdicts=tuple(replace(v, status=Status.FAILED) for v in groups[2].verdicts))
-    config = stages_of(tiny_model)["model"]
+    config = SampledModel(**stages_of(tiny_model))
     found, tasks = heldout_likelihood([failed, *groups], config, max_tasks=2)
     model, codec, means = load_model(tiny_model), load_codec(tiny_model), []
     for group in groups[:2]:
@@ -140,3 +142,18 @@ def test_the_likelihood_is_the_mean_over_tasks_of_the_mean_over_tokens(tiny_mode
         means.append(sum(float(scores[len(prompt) - 1 + i, token]) for i, token in enumerate(ids)) / len(ids))
     assert (found, tasks) == (pytest.approx(sum(means) / 2, abs=1e-4), 2)
     assert heldout_likelihood([failed], config, max_tasks=9) == (None, 0) == heldout_likelihood(groups, config, max_tasks=0)
+
+
+def test_samples_and_likelihood_come_from_one_loading_and_many_samples_from_one_temperature(tiny_model, monkeypatch):
+    loaded, load = [], model_module.AutoModelForCausalLM.from_pretrained
+    monkeypatch.setattr(
+        model_module.AutoModelForCausalLM, "from_pretrained", lambda *a, **b: loaded.append(a[0]) or load(*a, **b)
+    )
+    archive = open_archive("embedded")
+    tasks, stored = archive.tasks()[:3], [*archive.groups()[:3]]
+    held = HeldOut("embedded", "test", tuple(tasks[:1]), tuple(tasks[1:]), stored)
+    config = EvalConfig(temperatures=(0, 0.5, 1), dev_samples=1, many_samples=5)
+    found = sweep_model(held, **stages_of(tiny_model), evaluate=config)
+    assert len(loaded) == 1 and found.heldout_tasks > 0 and found.heldout_logp < 0
+    assert [{score.samples for score in one.scores} for one in (found.best, found.many, found.hot)] == [{1}, {5}, {2}]
+    assert found.many.temperature == 0.5 and {score.samples for score in found.dev[1].scores} == {1}

@@ -28,6 +28,12 @@ def test_the_gain_beyond_a_control():
         worth_of_verdicts([METHOD, other])
 
 
+def test_imitation_is_the_control_of_a_run_that_learns_from_failed_attempts():
+    imitation = RunResult("sft", "as_judged", BASE, sweep([3] * 40), imitates=True)
+    found = {(one.method, one.control): one.paired.difference.mean for one in worth_of_verdicts([METHOD, imitation, PLACEBO])}
+    assert found == pytest.approx({("rloo", "placebo"): 0.25, ("sft", "placebo"): -0.125, ("rloo", "sft"): 0.375})
+
+
 def test_tables_of_runs():
     table = runs_table([METHOD, PLACEBO])
     assert table.title == "pass@1 on 40 tasks, %"
@@ -36,4 +42,5 @@ def test_tables_of_runs():
         ("rloo", "75.0 (T 1)", "–", "75.0", "+50.0 [+50.0, +50.0]", "one temperature"),
         ("placebo", "50.0 (T 1)", "–", "50.0", "+25.0 [+25.0, +25.0]", "one temperature"),
     )
+    assert worth_table([METHOD]).rows == (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),)
     assert worth_table([METHOD, PLACEBO]).rows == (("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001"),)

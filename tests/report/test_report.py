@@ -186,6 +186,10 @@ def test_capability_stands_beside_temperature():
     assert rows["tasks solved in 8 samples"] == ("20", "20", "0 gained, 0 lost; McNemar p = 1.000")
     assert rows["log-probability of held-out passed programs, nats per token"] == ("-0.500", "-0.250", "+0.250")
     assert rows["entropy of the samples, T 1, nats"] == ("0.400", "0.400", "+0.000")
+    assert not any("smallest difference" in label for label in rows), "no task differs"
+    # 10 of 20 change by 1: sd 0.5 * sqrt(20 / 19), so 2.80 * 0.513 / sqrt(20) = 32.1 points and (2.80 * 0.513 / 0.05)^2 = 827 tasks
+    last = capability_table(capability(chosen("base", FEW, COLD), chosen("trained", MANY, WARM))).rows[-1]
+    assert last == ("smallest difference that 20 tasks show in 80 % of cases", "", "", "32.1; 5 points need 827 tasks")
     by_temperature = temperature_table([chosen("base", FEW, COLD), single(BETTER)])
     assert by_temperature.rows == (("greedy", "100.0 (no interval)", "–"), ("T 1", "25.0 (no interval)", "–"))
 

@@ -140,7 +140,8 @@ def run_result(folder: Path) -> "RunResult":
     own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.exists()), None)
     recipe = load_recipe(own)
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
-    return RunResult(name, recipe.reward.verdicts, load_sweep(folder / "base.json"), load_sweep(folder / "trained.json"))
+    before, after = (load_sweep(folder / f"{part}.json") for part in ("base", "trained"))
+    return RunResult(name, recipe.reward.verdicts, before, after, imitates=recipe.advantage.record.selects)
 
 
 @app.command()

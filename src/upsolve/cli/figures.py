@@ -6,6 +6,8 @@ from typing import Any
 
 from upsolve.errors import ConfigError
 from upsolve.evaluate.capability import Capability, capability
+from upsolve.evaluate.comparison import Comparison
+from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.records import Evaluation
@@ -21,7 +23,8 @@ def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any
         ConfigError: the models were measured on different tasks.
     """
     try:
-        changes = [(sweep.name, capability(sweeps[0], sweep)) for sweep in sweeps[1:]]
+        k = max(defined_ks(sweeps, ks))
+        changes = [(sweep.name, capability(sweeps[0], sweep, k)) for sweep in sweeps[1:]]
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
     comparisons = [
@@ -32,9 +35,30 @@ def results_figures(sweeps: Sequence[Sweep], ks: Sequence[int]) -> dict[str, Any
 
 
 def change_figures(change: Capability) -> dict[str, Any]:
-    """Return the conclusion of a comparison, as a word and a sentence, and the gain in pass@1 at the best temperatures."""
-    gain = asdict(change.best.paired.difference) if change.best.paired else None
-    return {"conclusion": change.conclusion, "sentence": change.sentence, "gain": gain}
+    """Return the conclusion of a comparison, as a word and a sentence, the gain in pass@1 at the best temperatures, and what stands beside it
+    in the table of a report: the other comparisons, tasks solved by one model alone, and the smallest difference that these tasks show.
+    """
+    parts = {"best": change.best, "greedy": change.greedy, "hot": change.hot, "many": change.many}
+    compared = {name: comparison_figures(part) for name, part in parts.items() if part is not None}
+    return {
+        "conclusion": change.conclusion,
+        "sentence": change.sentence,
+        "gain": compared["best"]["difference"],
+        **compared,
+        "solved": {**asdict(change.solved), "p_value": change.solved.p_value},
+        "detectable": change.best.detectable,
+    }
+
+
+def comparison_figures(comparison: Comparison) -> dict[str, Any]:
+    """Return the k and the temperatures of a comparison, and the paired difference in pass@k; None without shared tasks."""
+    paired = comparison.paired
+    return {
+        "k": comparison.k,
+        "temperatures": list(comparison.temperatures),
+        "difference": asdict(paired.difference) if paired else None,
+        "p_value": paired.p_value if paired else None,
+    }
 
 
 def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:
@@ -42,7 +66,15 @@ def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:
     parts = {"best": sweep.best, "greedy": sweep.greedy, "hot": sweep.hot, "many": sweep.many}
     measured = {name: evaluation_figures(part, ks) for name, part in parts.items() if part is not None}
     others = {other.best.tasks: sweep_figures(other, ks) for other in sweep.others}
-    return {"model": sweep.name, **measured, "heldout_logp": sweep.heldout_logp, "task_sets": others}
+    return {
+        "model": sweep.name,
+        **measured,
+        "dev": [evaluation_figures(part, (1,)) for part in sweep.dev],
+        "heldout_logp": sweep.heldout_logp,
+        "heldout_tasks": sweep.heldout_tasks,
+        "entropy": weighted_mean(sweep.hot.scores, "mean_entropy"),
+        "task_sets": others,
+    }
 
 
 def evaluation_figures(evaluation: Evaluation, ks: Sequence[int]) -> dict[str, Any]:

@@ -23,6 +23,9 @@ class EvalConfig(Strict):
     """Most dev tasks on which the best temperatures are chosen; 0: all of the split."""
     dev_samples: int = Field(default=4, ge=1)
     """Samples per dev task at each temperature above 0; ``sample.samples`` is their number on the tasks that are measured."""
+    many_samples: int = Field(default=0, ge=0)
+    """Samples per measured task at the temperature that is best for pass@k: for large k, and for the number of tasks that are solved at all,
+    such as in 64 samples; 0: ``sample.samples``."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 4, 8), min_length=1)
     """The k of pass@k."""
     likelihood_tasks: int = Field(default=64, ge=0)

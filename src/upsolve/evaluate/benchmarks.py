@@ -167,8 +167,9 @@ def sweep_model(
     """Evaluate a model at several temperatures; the model is loaded once.
 
     Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at three
-    temperatures: the best for pass@1, the best for pass@k (k = ``dev_samples``), and the highest; and once at temperature 0, if that is
-    among the temperatures; so are other task sets, at the same temperatures. An interrupted call resumes like ``evaluate_model``.
+    temperatures: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples`` times, if it is set), and
+    the highest; and once at temperature 0, if that is among the temperatures; so are other task sets, at the same temperatures. An
+    interrupted call resumes like ``evaluate_model``.
 
     Args:
         tasks: dev tasks to choose on, test tasks to measure on.
@@ -183,25 +184,24 @@ def sweep_model(
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
     archive, temperatures = tasks.archive, usable_temperatures(evaluate, tasks.dev)
 
-    def measured(tasks: TaskSet, temperature: float, *, dev: bool = False) -> Evaluation:
-        samples, seed = (
-            (evaluate.dev_samples, sample.seed + 1) if dev else (sample.samples, sample.seed)
-        )  # other samples on dev
+    def measured(tasks: TaskSet, temperature: float, samples: int, *, dev: bool = False) -> Evaluation:
+        seed = sample.seed + dev  # other samples on dev
         label = f"{name}: {tasks.name.removeprefix(f'{archive}:')}, {temperature_name(temperature)}"
         config = at_temperature(sample, temperature, samples=samples, seed=seed)
         return measurement.evaluate(tasks.tasks, config, tasks.name, labelled(progress or no_progress, label))[0]
 
     dev_tasks = TaskSet(f"{archive}:dev", tasks.dev)
-    dev = tuple(measured(dev_tasks, t, dev=True) for t in temperatures) if len(temperatures) > 1 else ()
-    best, many = (best_temperature(dev, k) if dev else temperatures[0] for k in (1, evaluate.dev_samples))
-    chosen = sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
+    dev = tuple(measured(dev_tasks, t, evaluate.dev_samples, dev=True) for t in temperatures) if len(temperatures) > 1 else ()
+    best = best_temperature(dev) if dev else temperatures[0]
+    many = best_temperature([one for one in dev if one.temperature], evaluate.dev_samples) if dev else best
+    each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
-        at = {temperature: measured(task_set, temperature) for temperature in chosen}
+        at = {t: measured(task_set, t, evaluate.many_samples or each if t == many else each) for t in chosen}
         sweeps.append(Sweep(name, dev, at[best], at[many], at[temperatures[-1]], at.get(0.0)))
-    measurement.finish()
     stored = tasks.stored if sample.engine == "transformers" else ()
-    logp, scored = heldout_likelihood(stored, model, max_tasks=evaluate.likelihood_tasks)
+    logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=evaluate.likelihood_tasks)
+    measurement.finish()
     return replace(sweeps[0], heldout_logp=logp, heldout_tasks=scored, others=tuple(sweeps[1:]))
 
 

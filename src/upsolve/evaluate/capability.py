@@ -9,7 +9,6 @@ from typing import Literal
 
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, compare
 from upsolve.evaluate.intervals import mcnemar
-from upsolve.evaluate.power import detectable
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep, temperature_name
 
@@ -167,13 +166,9 @@ def clause_of(comparison: Comparison, *, own: bool = False) -> str:
 
 def detectable_clause(comparison: Comparison) -> str:
     """Return a clause with the smallest difference that this number of tasks could have shown."""
-    paired = comparison.paired
-    if paired is None or not paired.deviation > 1e-9:
+    if comparison.detectable is None:
         return "no task differs"
-    return (
-        f"{paired.difference.tasks} tasks show a difference of {100 * detectable(paired.difference.tasks, paired.deviation):.1f} "
-        "points in 80 % of cases"
-    )
+    return f"{tasks_of(comparison)} show a difference of {100 * comparison.detectable:.1f} points in 80 % of cases"
 
 
 def tasks_of(comparison: Comparison) -> str:

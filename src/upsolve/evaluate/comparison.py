@@ -6,6 +6,7 @@ from typing import Literal
 
 from upsolve.evaluate.intervals import Estimate, Paired, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.power import detectable
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import temperature_name
 
@@ -77,6 +78,13 @@ class Comparison:
         """The temperature, or both where they differ."""
         before, after = (temperature_name(temperature) for temperature in self.temperatures)
         return before if before == after else f"{before} and {after}"
+
+    @property
+    def detectable(self) -> float | None:
+        """Smallest difference that these tasks show in 80 % of cases, as a share; None where no task differs."""
+        if self.paired is None or not self.paired.deviation > 1e-9:
+            return None
+        return detectable(self.paired.difference.tasks, self.paired.deviation)
 
     @property
     def change(self) -> str:

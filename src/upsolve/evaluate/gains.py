@@ -23,6 +23,8 @@ class RunResult:
     """The base model."""
     after: Sweep
     """The trained model."""
+    imitates: bool = False
+    """Whether it was trained on passed attempts alone: the control that tells what the failed attempts are worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Worth:
     method: str
     """Name of the run that was trained on the judge's verdicts."""
     control: str
-    """Name of the control run."""
+    """Name of the control run: of changed verdicts or, of a run that learns from failed attempts, of imitation."""
     paired: Paired
     """gain(method) - gain(control) in pass@1, paired by task."""
 
@@ -54,14 +56,17 @@ def check_shared(runs: Sequence[RunResult]) -> None:
 def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
     """Compare the gain of every run with that of every control, over the tasks that have a gain in both.
 
+    Controls are runs on other verdicts than the judge's and, of runs that do not imitate, runs that do.
+
     Raises:
         ValueError: two runs share no task.
     """
     check_shared(runs)
     judged = [run for run in runs if run.verdicts == "as_judged"]
     controls = [run for run in runs if run.verdicts != "as_judged"]
+    imitated = [pair for pair in product(judged, judged) if pair[1].imitates and not pair[0].imitates]
     results: list[Worth] = []
-    for method, control in product(judged, controls):
+    for method, control in (*product(judged, controls), *imitated):
         method_gains, control_gains = gains(method), gains(control)
         shared = [name for name in method_gains if name in control_gains]
         paired = paired_difference(

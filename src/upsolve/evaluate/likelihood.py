@@ -6,8 +6,8 @@ from itertools import islice
 import numpy as np
 import torch
 
-from upsolve.config import ModelConfig
-from upsolve.policy.model import codec_of, load_model
+from upsolve.evaluate.samples import SampledModel
+from upsolve.policy.sample import LocalModel
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.groups import passed
 from upsolve.train.pack import pack
@@ -20,16 +20,16 @@ LONGEST = 2048
 """Largest number of tokens of prompt and program together; longer ones are left out."""
 
 
-def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, max_tasks: int) -> tuple[float | None, int]:
+def heldout_likelihood(groups: Sequence[Group], sampled: SampledModel, *, max_tasks: int) -> tuple[float | None, int]:
     """Return the mean over tasks q of log pi(o | q) / |o| at temperature 1, nats per token, for one stored passed attempt o per task.
 
     Args:
         groups: judged attempts at held-out tasks; the first passed attempt of each group is scored.
-        model: name or folder, and precision.
+        sampled: the model; where it is loaded already, it is not loaded again.
         max_tasks: largest number of tasks; 0: none.
 
     Returns:
-        The mean (None if no attempt passed), and the number of tasks it is over.
+        The mean (None if no attempt passed, or the model is not in this process), and the number of tasks it is over.
 
     Raises:
         ModelError: the model or its tokenizer cannot be loaded.
@@ -38,10 +38,10 @@ def heldout_likelihood(groups: Sequence[Group], model: ModelConfig, *, max_tasks
     programs = [*islice(passing, max_tasks)]
     if not programs:
         return None, 0
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if model.bf16 else torch.float32
-    policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline).eval()
-    codec = codec_of(model)
+    local = sampled.sampler
+    if not isinstance(local, LocalModel):
+        return None, 0
+    policy, codec = local.model.eval(), local.codec
     means: list[float] = []
     for task, attempt in programs:
         prompt, ids = codec.prompt(task).ids_P, codec.ids_of(attempt)

@@ -242,6 +242,7 @@ def evaluation_samples(config: EvalConfig, split: Split, *, each: int, others: i
     """
     tasks, dev = len(split.tasks[config.split][: config.tasks or None]), len(split.tasks["dev"][: config.dev_tasks or None])
     measured, chosen = (sum(n if temperature else 1 for temperature in config.temperatures) for n in (each, config.dev_samples))
+    measured += max(0, config.many_samples - each)  # at one of the temperatures
     return (tasks + others) * measured + (dev * chosen if len(config.temperatures) > 1 else 0)
 
 

@@ -5,7 +5,6 @@ Neither torch nor transformers is imported here; an engine imports what it needs
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,13 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
 
     from upsolve.policy.allocator import keep_memory
     from upsolve.policy.model import codec_of, load_model
-    from upsolve.policy.sample import sample
+    from upsolve.policy.sample import LocalModel
 
     keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if model.bf16 else torch.float32
     policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline)
-    return partial(sample, policy, codec_of(model))
+    return LocalModel(policy, codec_of(model))
 
 
 def follow_transformers(_config: SampleConfig, _model: ModelConfig, _folder: Path) -> PolicySampler:

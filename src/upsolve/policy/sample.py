@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from upsolve.policy.sampling import DecodeState
 from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
 from upsolve.types import Attempt, Task
 
-__all__ = ["sample"]
+__all__ = ["LocalModel", "sample"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
@@ -67,6 +67,27 @@ def sample(
             yield replace(attempt, author=author) if author else attempt
         if on_done:
             on_done(done)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model in this process as a ``Sampler``, which others can read, too."""
+
+    model: Any
+    """A causal language model of transformers, in the dtype to sample in."""
+    codec: Codec
+    """The model's tokenizer and prompt format."""
+
+    def __call__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        config: SampleConfig,
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Attempt]:
+        """Yield attempts as ``sample`` does."""
+        return sample(self.model, self.codec, tasks, config=config, author=author, on_done=on_done)
 
 
 def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:

@@ -10,6 +10,7 @@ from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, w
 from upsolve.evaluate.gains import RunResult, worth_of_verdicts
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.power import tasks_needed
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
 from upsolve.reward.formula import Rewarded
@@ -31,6 +32,8 @@ __all__ = [
 
 ERRORS = 8
 """Number of exceptions that a profile shows, the most frequent ones of every evaluation."""
+FINE = 0.05
+"""Difference, as a share, for which a report says how many tasks show it."""
 CHANGED = 20
 """Largest number of tasks that got worse, and of tasks that got better, in a table of changes."""
 
@@ -88,13 +91,14 @@ def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
 
 
 def worth_table(runs: Sequence[RunResult]) -> Table:
-    """Return gain(method) - gain(control) in percentage points for every run and every control."""
+    """Return gain(method) - gain(control) in percentage points for every run and every control; without a control, what to run."""
     rows = [
         (worth.method, worth.control, interval_text(worth.paired.difference), f"{worth.paired.p_value:.4f}")
         for worth in worth_of_verdicts(runs)
     ]
     header = ("run", "control", "gain beyond the control, points", "p")
-    return Table("What the verdicts are worth: pass@1, each model at its best temperature", header, tuple(rows))
+    title = "Gain beyond controls: pass@1, each model at its best temperature"
+    return Table(title, header, tuple(rows) or (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),))
 
 
 def percent(value: float | None) -> str:
@@ -135,6 +139,7 @@ def capability_table(change: Capability) -> Table:
     if None not in logps:
         rows.append(number_row("log-probability of held-out passed programs, nats per token", *logps))
     rows.append(number_row(f"entropy of the samples, {temperature_name(after.hot.temperature)}, nats", *entropies))
+    rows += power_rows(change.best)
     header = ("measure", before.name, after.name, "difference, with 95 % interval over tasks")
     return Table("Capability and temperature, %", header, tuple(rows))
 
@@ -144,6 +149,15 @@ def comparison_row(label: str, comparison: Comparison, *, own: bool = False) -> 
     names = [f" ({temperature_name(temperature)})" if own else "" for temperature in comparison.temperatures]
     cells = [f"{percent(mean)}{name}" for mean, name in zip(comparison.means, names, strict=True)]
     return (label, *cells, comparison.change)
+
+
+def power_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return a row with the smallest difference that the tasks show, and the number of tasks that ``FINE`` needs; none where no task differs."""
+    if comparison.paired is None or comparison.detectable is None:
+        return []
+    label = f"smallest difference that {comparison.paired.difference.tasks} tasks show in 80 % of cases"
+    needed = tasks_needed(FINE, comparison.paired.deviation)
+    return [(label, "", "", f"{100 * comparison.detectable:.1f}; {100 * FINE:.0f} points need {needed:,} tasks")]
 
 
 def number_row(label: str, before: float | None, after: float | None) -> tuple[str, ...]:
