@@ -115,7 +115,9 @@ def by_llama_cpp(file, text):
     settings.model.path, settings.n_ctx, settings.n_parallel, settings.cpuparams.n_threads = str(file), 128, 1, 1
     settings.warmup = settings.fit_params = False
     server = llama_cpp.Server(settings)
-    letter = [[20, 1e3]]  # what is sampled must be whole letters, else the answer has no probabilities; these are from before the bias
+    letter = [
+        [20, 1e3]
+    ]  # what is sampled must be whole letters, else the answer has no probabilities; these are from before the bias
     answer = server.handle_completions({"prompt": text, "n_predict": 1, "n_probs": 300, "logit_bias": letter})
     found = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
     body = json.dumps({"content": text}).encode()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from upsolve.errors import MissingExtraError
-from upsolve.extras import EXTRAS, needs_extras, require
+from upsolve.extras import EXTRAS, missing, needs_extras, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 TASK = {"kind": "task", "task_id": "a", "prompt": "", "tests": [{"kind": "call", "input": "f(2)", "expected": "4"}]}
@@ -74,6 +74,13 @@ def test_the_api_of_archive_judge_and_reward_works_with_the_core_alone():
 def test_a_missing_extra_is_one_message(tmp_path, words, extra):
     code, out = cli(*(word.format(tmp_path) for word in words))
     assert code == 2 and f"pip install 'upsolve[{extra}]'" in out and "Traceback" not in out
+
+
+def test_without_a_gpu_the_smaller_build_of_torch_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "whl/cpu" in str(missing("torch")) and "whl/cpu" not in str(missing("jinja2"))
+    (tmp_path / "nvidia-smi").touch(mode=0o755)
+    assert "whl/cpu" not in str(missing("torch"))
 
 
 def test_a_missing_analysis_is_said_before_anything_is_judged():

@@ -1,12 +1,13 @@
 """Optional dependencies: the extra of the package that installs each module. The core needs none of them."""
 
+import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 
 from upsolve.errors import MissingExtraError
 
-__all__ = ["EXTRAS", "needs_extras", "require"]
+__all__ = ["EXTRAS", "missing", "needs_extras", "require"]
 
 EXTRAS: Mapping[str, str] = {
     "accelerate": "train",
@@ -41,6 +42,8 @@ EXTRAS: Mapping[str, str] = {
     "wandb": "trackers",
 }
 """Top-level module -> extra that installs it."""
+TORCH_FOR_CPUS = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+"""Without it pip takes the build with the libraries of CUDA, 3 GB instead of 200 MB."""
 
 
 @contextmanager
@@ -73,4 +76,7 @@ def require(*distributions: str) -> None:
 def missing(module: str) -> MissingExtraError:
     """Return the error for a module that is not installed."""
     extra = EXTRAS[module]
-    return MissingExtraError(f"{module} is not installed; it comes with the extra `{extra}`: pip install 'upsolve[{extra}]'")
+    first = f" (without a GPU first: {TORCH_FOR_CPUS})" if module == "torch" and not shutil.which("nvidia-smi") else ""
+    return MissingExtraError(
+        f"{module} is not installed; it comes with the extra `{extra}`: pip install 'upsolve[{extra}]'{first}"
+    )
