@@ -91,6 +91,13 @@ def test_a_missing_analysis_is_said_before_anything_is_judged():
     assert code == 0 and "pip install 'upsolve[analysis]'" in out
 
 
+def test_masking_what_never_ran_names_the_extra_of_its_parser():
+    code, out = with_core_alone(
+        "import upsolve\nfrom upsolve.verify.analysis.syntax import parse\ntry:\n    parse('x')\nexcept upsolve.UpsolveError as e: print(e)"
+    )
+    assert code == 0 and "pip install 'upsolve[analysis]'" in out
+
+
 def test_a_missing_module_of_somebody_else_is_not_explained_away():
     with pytest.raises(ModuleNotFoundError) as raised, needs_extras():
         import no_such_module_of_anybody  # noqa: F401

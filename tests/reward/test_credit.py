@@ -136,6 +136,7 @@ def test_lint_is_shared_by_cost(codec):
 
 
 def test_dense_rewards_are_those_of_the_paper(codec):
+    pytest.importorskip("tree_sitter", reason="needs the extra analysis")
     offsets = codec.offsets(CODE)
     line = laid(CODE, ("clean_lines", 0.5, 0.1), Finding("security", "S307", "", 3, 9, 3, 16), offsets=offsets).rewards_R
     assert texts(CODE, offsets, line < 0) == ["\n   ", " y", " =", " eval", "(", "x", ")"]
@@ -179,6 +180,7 @@ def test_who_is_to_blame_for_a_status(codec):
 
 
 def test_lines_that_never_ran_are_masked(codec):
+    pytest.importorskip("tree_sitter", reason="needs the extra analysis")
     code = "def f(n):\n    if n > 5:\n        x = 3\n        return x\n\n    # why\n    return 2"
     judged = Judged(TASK, Attempt("t", code), Verdict("a", Status.PASSED, executed_lines=(1, 2, 7)))
     offsets = codec.offsets(code)
@@ -205,6 +207,7 @@ def test_outcome_and_dense_terms_add_up(codec):
 
 
 def test_the_judge_and_the_tokens_agree(codec):
+    pytest.importorskip("ty", reason="needs the extra analysis")
     code = "def f(x):\n    s = 'é🙂'; y = nope\n    return s, y"
     attempt = Attempt("t", code)
     (verdict,) = verify([(TASK, attempt)], JudgeSettings(analyses=("lint", "syntax", "types"), lines=True))

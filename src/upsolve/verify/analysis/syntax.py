@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from upsolve.errors import JudgeError
+from upsolve.extras import needs_extras
 from upsolve.types import Finding
 from upsolve.verify.analysis.source import Source, column_of
 from upsolve.verify.languages import languages
@@ -24,8 +25,10 @@ def parser(grammar: str) -> Any:
 
     Raises:
         JudgeError: the grammar is not installed; says how to install it.
+        MissingExtraError: tree-sitter is not installed (extra ``analysis``).
     """
-    from tree_sitter import Language, Parser
+    with needs_extras():
+        from tree_sitter import Language, Parser
 
     name, _, function = grammar.partition(":")
     try:
