@@ -1,10 +1,12 @@
 """Groups that are sampled from stored attempts."""
 
+import numpy as np
 import pytest
 
+from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, RewardConfig
 from upsolve.reward.formula import reward
-from upsolve.train.groups import draw_groups
+from upsolve.train.groups import draw_groups, sample_mixed, sample_outline
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
@@ -42,3 +44,24 @@ def test_distinct_attempts_are_not_repeated_where_they_fill_a_group():
 def test_a_task_with_too_few_occurrences_is_left_out_and_counted():
     found = drawn_from((True, 1), (False, 2))
     assert not found.groups and found.left_out == {"tasks: fewer than 4 attempts": 1}
+
+
+def sampled(seed, *, groups_per_task=3, group_size=4):
+    """Places drawn from a task of nine attempts, and from the outline of one of three hundred."""
+    counts = (1, 5, 2, 1, 1, 3, 1, 1, 8)
+    made = [Attempt("t", f"program {n}", count=count) for n, count in enumerate(counts)]
+    verdicts = [Verdict(a.attempt_id, Status.PASSED if n % 3 == 0 else Status.FAILED) for n, a in enumerate(made)]
+    few = reward(Group(Task("t", "prompt", ()), tuple(made), tuple(verdicts)), RewardConfig())
+    place_N = np.arange(300)
+    outline = Outline(None, 0, place_N % 7 == 0, place_N % 11 > 0, (1 + place_N % 5).astype(np.int32), None)
+    data = DataConfig(group_size=group_size, groups_per_task=groups_per_task)
+    random = np.random.default_rng(seed)
+    return [*sample_mixed(few, group_size, groups_per_task, random), *sample_outline(outline, data, random)]
+
+
+def test_the_groups_of_a_seed_stay_what_they_are():
+    few, large = [[2, 0, 3, 1], [5, 7, 6, 8]], [[203, 118, 1, 258], [7, 27, 259, 54], [128, 122, 8, 140]]
+    assert sampled(0) == [*few, *large]
+    few = [[3, 1, 0, 8, 8, 4, 8, 2, 5, 5, 8, 6]]  # as often as each was sampled
+    large = [[84, 225, 149, 146, 294, 18, 62, 151, 79, 35, 6, 273], [128, 138, 109, 133, 276, 232, 262, 159, 12, 217, 233, 184]]
+    assert sampled(1, group_size=12, groups_per_task=2) == [*few, *large]

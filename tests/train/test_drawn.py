@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from test_loop import recipe_for, run
 
@@ -50,6 +51,15 @@ def test_of_a_round_with_too_many_attempts_whole_groups_are_recorded(tmp_path, m
     DrawnGroups(tmp_path, by_token=False).record(0, [group_of("a", ["1", "2"]), group_of("a", ["3", "4", "5"])])
     recorded = Recorded(tmp_path)
     assert len(recorded.of_task("a")) == 1 and recorded.dropped == 1
+
+
+def test_a_large_round_is_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawn, "PART", 2)
+    group = group_of("a", ["1", "2", "3", "4", "5"])
+    DrawnGroups(tmp_path, by_token=False).record(0, [group])
+    assert pq.read_metadata(tmp_path / "00000000.parquet").num_row_groups == 3
+    (found,) = Recorded(tmp_path).of_task("a")
+    assert found.rewards == (0, 1, 2, 3, 4) and found.keys == tuple(map(attempt_key, group.group.attempts))
 
 
 def test_samples_of_one_program_have_names_of_their_own():

@@ -192,8 +192,7 @@ def sweep_model(
 
     dev_tasks = TaskSet(f"{archive}:dev", tasks.dev)
     dev = tuple(measured(dev_tasks, t, evaluate.dev_samples, dev=True) for t in temperatures) if len(temperatures) > 1 else ()
-    best = best_temperature(dev) if dev else temperatures[0]
-    many = best_temperature([one for one in dev if one.temperature], evaluate.dev_samples) if dev else best
+    best, many = best_temperatures(dev, evaluate) if dev else (temperatures[0], temperatures[0])
     each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
@@ -212,6 +211,12 @@ def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
         warnings.warn(f"no dev task to choose a temperature on (data.dev): measuring at {lowest:g} alone", stacklevel=3)
         return [lowest]
     return [lowest, *others]
+
+
+def best_temperatures(dev: Sequence[Evaluation], config: EvalConfig) -> tuple[float, float]:
+    """Return the temperatures that are best for pass@1 and for pass@k; the latter above 0 with ``many_samples``, as greedy decoding has one."""
+    sampled = [one for one in dev if one.temperature or not config.many_samples]
+    return best_temperature(dev), best_temperature(sampled, config.dev_samples)
 
 
 def at_temperature(sample: SampleConfig, temperature: float, *, samples: int, seed: int) -> SampleConfig:

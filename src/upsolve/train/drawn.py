@@ -5,9 +5,9 @@ archive; a row names its attempt by ``attempt_key`` and has about 20 bytes.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ FOLDER = "groups"
 """Name of the folder in that of a run."""
 MOST_ROWS = 1_000_000
 """Most attempts that are recorded of a round, about 20 MB; of a round with more, the first groups."""
+PART = 65_536
+"""Rows that are in memory at once, as Python objects."""
 ROW = pa.schema(
     [
         ("round", pa.int32()),
@@ -64,24 +66,27 @@ class DrawnGroups:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         recorded = within(groups, MOST_ROWS)
-        rows = [
-            {
-                "round": number,
-                "number": at,
-                "task_id": one.group.task.task_id,
-                "attempt": attempt_key(attempt),
-                "reward": float(reward),
-                "advantage": None if self.by_token else float(advantage),
-            }
-            for at, one in enumerate(recorded)
-            for attempt, reward, advantage in zip(one.group.attempts, one.rewards_G, one.advantages_G, strict=True)
-        ]
-        table = pa.Table.from_pylist(rows, schema=ROW)
         file = self.folder / f"{number:08x}.parquet"
         temporary = file.with_suffix(".tmp")
-        whole = {"groups": str(len(groups)), "recorded": str(len(recorded))}
-        pq.write_table(table.replace_schema_metadata(whole), temporary, compression="zstd")
+        schema = ROW.with_metadata({"groups": str(len(groups)), "recorded": str(len(recorded))})
+        rows = self.rows(number, recorded)
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as out:
+            while part := [*islice(rows, PART)]:
+                out.write_table(pa.Table.from_pylist(part, schema=schema))
         commit_file(temporary, file)
+
+    def rows(self, number: int, groups: Sequence[TrainGroup]) -> Iterator[dict[str, object]]:
+        """Yield the row of each attempt of a round."""
+        for at, one in enumerate(groups):
+            for attempt, reward, advantage in zip(one.group.attempts, one.rewards_G, one.advantages_G, strict=True):
+                yield {
+                    "round": number,
+                    "number": at,
+                    "task_id": one.group.task.task_id,
+                    "attempt": attempt_key(attempt),
+                    "reward": float(reward),
+                    "advantage": None if self.by_token else float(advantage),
+                }
 
 
 def within(groups: Sequence[TrainGroup], most: int) -> Sequence[TrainGroup]:

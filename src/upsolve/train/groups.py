@@ -18,6 +18,7 @@ from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConf
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.reward.judged import Part, group_of
 from upsolve.reward.reference import reference_seconds
+from upsolve.train.urns import OutlineUrn, ReadUrn, draw_mixed
 from upsolve.types import Attempt, Group, Status, Verdict, content_id
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
@@ -38,8 +39,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-TRIES = 32
-"""Draws of attempts that may have been drawn before, after which the counts are cumulated anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,37 +187,18 @@ def draw_groups(
     return result if in_order else result.shuffled(random)
 
 
-class Urn:
-    """The attempts of a task that can still be drawn: each once or, where there are fewer than ``size``, as often as it occurs."""
-
-    def __init__(self, scored: Rewarded, size: int, random: np.random.Generator) -> None:
-        self.weights = [attempt.count for attempt in scored.group.attempts]
-        self.passed = [passed(verdict) for verdict in scored.group.verdicts]
-        self.repeats, self.random = len(self.weights) < size, random
-
-    @property
-    def size(self) -> int:
-        """Number of attempts that can still be drawn."""
-        return sum(self.weights) if self.repeats else len(self.left())
-
-    def left(self, *, passed: bool | None = None) -> list[int]:
-        """Return the indices that can still be drawn; with ``passed``, of attempts with this outcome."""
-        return [i for i, weight in enumerate(self.weights) if weight and passed in (None, self.passed[i])]
-
-    def draw(self, indices: Sequence[int]) -> int:
-        """Draw one of these indices, with probability proportional to how often its attempt occurs."""
-        weights = np.array([self.weights[i] for i in indices], dtype=np.float64)
-        index = int(self.random.choice(np.array(indices), p=weights / weights.sum()))
-        self.weights[index] = self.weights[index] - 1 if self.repeats else 0
-        return index
+def urn_of(scored: Rewarded, random: np.random.Generator, *, repeats: bool = False) -> ReadUrn:
+    """Return an urn of the attempts of a task; ``repeats``: each can be drawn as often as it occurs."""
+    counts, outcomes = [attempt.count for attempt in scored.group.attempts], map(passed, scored.group.verdicts)
+    return ReadUrn(counts, [*outcomes], random, repeats=repeats)
 
 
 def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
     """Sample the indices of up to ``size`` distinct attempts, the first of which passed."""
-    urn = Urn(scored, 0, random)
-    drawn = [urn.draw(urn.left(passed=True))]
-    while len(drawn) < size and urn.size:
-        drawn.append(urn.draw(urn.left()))
+    urn = urn_of(scored, random)
+    drawn = [urn.draw(passed=True)]
+    while len(drawn) < size and urn.left():
+        drawn.append(urn.draw())
     return drawn
 
 
@@ -235,46 +215,10 @@ def reason_left_out(scored: Rewarded, size: int) -> str:
 
 
 def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
-    """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt; fewer when either runs out."""
-    urn = Urn(scored, size, random)
-    drawn: list[list[int]] = []
-    while len(drawn) < max_groups and urn.size >= size:
-        passing, others = urn.left(passed=True), urn.left(passed=False)
-        if not passing or not others:
-            break
-        indices = [urn.draw(passing), urn.draw(others)]
-        while len(indices) < size:
-            indices.append(urn.draw(urn.left()))
-        drawn.append([indices[i] for i in random.permutation(size)])
-    return drawn
+    """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt (``draw_mixed``)."""
+    return draw_mixed(urn_of(scored, random, repeats=len(scored.group.attempts) < size), size, max_groups, random)
 
 
 def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:
-    """Sample groups of ``data.group_size`` attempts as ``sample_mixed`` does, of scored attempts by ``data.authors``, in less than 1 ms.
-
-    Cumulated counts are computed once; an attempt that is drawn again is drawn anew, which is sampling without replacement.
-    """
-    usable_N = outline.scored_N & outline.by(data.authors)
-    good_N, bad_N = usable_N & outline.passed_N, usable_N & ~outline.passed_N
-    left = {"good": int(good_N.sum()), "bad": int(bad_N.sum())}
-    sums = {
-        name: np.cumsum(outline.counts_N * some_N) for name, some_N in (("good", good_N), ("bad", bad_N), ("all", usable_N))
-    }
-    used = set[int]()
-
-    def draw(name: str) -> int:
-        tries = (int(np.searchsorted(sums[name], random.integers(sums[name][-1]), side="right")) for _ in range(TRIES))
-        place = next((place for place in tries if place not in used), -1)
-        if place < 0:  # what was drawn has most of the counts
-            weights = np.diff(sums[name], prepend=0) * ~np.isin(np.arange(len(good_N)), [*used])
-            place = int(random.choice(len(weights), p=weights / weights.sum()))
-        used.add(place)
-        left["good" if good_N[place] else "bad"] -= 1
-        return place
-
-    drawn: list[list[int]] = []
-    while len(drawn) < data.groups_per_task and min(left.values()) > 0 and sum(left.values()) >= data.group_size:
-        places = [draw("good"), draw("bad")]
-        places += [draw("all") for _ in range(data.group_size - 2)]
-        drawn.append([places[i] for i in random.permutation(data.group_size)])
-    return drawn
+    """Sample groups of ``data.group_size`` attempts as ``sample_mixed`` does, of scored attempts by ``data.authors``, in less than 1 ms."""
+    return draw_mixed(OutlineUrn(outline, data.authors, random), data.group_size, data.groups_per_task, random)

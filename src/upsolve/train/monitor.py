@@ -167,28 +167,28 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
         CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of held-out
             passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
     """
-    step = int(row["step"])
+    step, limits = int(row["step"]), limits_of(start, config)
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
         raise CollapseError(f"step {step}: loss or gradient is not finite")
-    if row["entropy"] < config.min_entropy:
+    if row["entropy"] < limits["entropy"]:
         raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} nats is below monitor.min_entropy {config.min_entropy}")
-    now, then = row.get("heldout_passed_logp"), start.get("heldout_passed_logp")
-    if now is not None and then is not None and then - now > config.max_likelihood_drop:
+    passed = "heldout_passed_logp"
+    if row.get(passed, np.inf) < limits.get(passed, -np.inf):
         raise CollapseError(
-            f"step {step}: held-out passed attempts fell from {then:.3f} to {now:.3f} nats per token, "
+            f"step {step}: held-out passed attempts fell from {start[passed]:.3f} to {row[passed]:.3f} nats per token, "
             f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
         )
     check_signals(row, start, config)
 
 
 def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:
-    """Return the value of each metric at which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an upper
-    one of ``heldout_logit_variance`` and ``heldout_margin``; without limits that are not set, or whose metric is not in ``start``.
+    """Return the value of each metric beyond which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an
+    upper one of ``heldout_logit_variance`` and ``heldout_margin``; without limits that are not set, or whose metric is not in ``start``.
     """
     limits = {
         "entropy": config.min_entropy,
         "heldout_passed_logp": start.get("heldout_passed_logp", np.nan) - config.max_likelihood_drop,
-        "heldout_logit_variance": start.get("heldout_logit_variance", np.nan) * (config.max_logit_variance or np.nan),
+        "heldout_logit_variance": (start.get("heldout_logit_variance") or np.nan) * (config.max_logit_variance or np.nan),
         "heldout_margin": start.get("heldout_margin", np.nan) + (config.max_negative_gap or np.nan),
     }
     return {name: limit for name, limit in limits.items() if np.isfinite(limit)}
@@ -201,20 +201,18 @@ def check_signals(row: Mapping[str, float], start: Mapping[str, float], config: 
         CollapseError: ``ahead`` is set: the held-out logit variance is more than ``max_logit_variance`` times that of the start, or the
             margin between passed and failed held-out attempts grew by more than ``max_negative_gap`` because the failed ones fell.
     """
-    step = int(row["step"])
-    now, then = row.get("heldout_logit_variance"), start.get("heldout_logit_variance")
-    limit = config.max_logit_variance
-    if limit is not None and now is not None and then and now > limit * then:
+    step, limits = int(row["step"]), limits_of(start, config)
+    variance, margin, failed = "heldout_logit_variance", "heldout_margin", "heldout_failed_logp"
+    if row.get(variance, 0.0) > limits.get(variance, np.inf):
         raise CollapseError(
-            f"step {step}: held-out logit variance grew from {then:.2f} to {now:.2f}, more than monitor.max_logit_variance {limit} times",
+            f"step {step}: held-out logit variance grew from {start[variance]:.2f} to {row[variance]:.2f}, more than "
+            f"monitor.max_logit_variance {config.max_logit_variance} times",
             ahead=True,
         )
-    gap, failed = (
-        row[name] - start[name] if name in row and name in start else 0.0 for name in ("heldout_margin", "heldout_failed_logp")
-    )
-    if config.max_negative_gap is not None and failed < 0 and gap > config.max_negative_gap:
+    fell = start.get(failed, 0.0) - row.get(failed, np.inf)
+    if fell > 0 and row.get(margin, -np.inf) > limits.get(margin, np.inf):
         raise CollapseError(
-            f"step {step}: held-out failed attempts fell by {-failed:.3f} nats per token and the gap to passed ones grew by {gap:.3f}, "
-            f"more than monitor.max_negative_gap {config.max_negative_gap}",
+            f"step {step}: held-out failed attempts fell by {fell:.3f} nats per token and the gap to passed ones grew by "
+            f"{row[margin] - start[margin]:.3f}, more than monitor.max_negative_gap {config.max_negative_gap}",
             ahead=True,
         )
