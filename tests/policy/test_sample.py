@@ -5,8 +5,9 @@ import torch
 
 from upsolve.config import SampleConfig
 from upsolve.policy.generate import generate_attempts
+from upsolve.policy.kv_cache import attempts_that_fit
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import attempts_that_fit, sample
+from upsolve.policy.sample import sample, token_bytes_of
 from upsolve.policy.sampling import sample_tokens
 from upsolve.types import Task
 
@@ -20,7 +21,8 @@ def test_as_many_attempts_are_decoded_as_the_memory_holds(tiny_model):
     each = (
         2 * one.num_hidden_layers * one.num_key_value_heads * one.head_dim * 4 * 100
     )  # keys and values, float32, of 100 tokens
-    assert [attempts_that_fit(model, 100, free) for free in (0, 2 * each, 21 * each)] == [1, 1, 10]
+    token = token_bytes_of(model)
+    assert [attempts_that_fit(token, 100, free) for free in (0, 2 * each, 21 * each)] == [1, 1, 10]
 
 
 def noise(count):

@@ -170,6 +170,21 @@ def test_what_a_recipe_adds():
     assert (rows["weights"], rows["optimiser"], rows["reference"], rows["sampling copy"]) == (1000, 2000, 4000 - 2 * 600, 2000)
     assert rows["key-value cache"] == 1000 * (10 + 200) * 2 * 2 * 4 * 2  # sequences, tokens, layers, both, K, bytes
     assert more.peak_bytes == more.held("always") + more.held("sampling")
+    # what is always there takes 1000 + 2000 + 2800 bytes, the copy 2000; half of the rest holds three sequences of 210 tokens of 32 bytes
+    for available, held in ((7800 + 2 * 3 * 210 * 32, 3), (7800, 1), (10**9, 1000)):
+        fitted = plan_memory(
+            SMALL,
+            model=model,
+            optim=optim,
+            group=group,
+            reference=True,
+            rollout=SampleConfig(batch=1000),
+            processes=4,
+            available=available,
+        )
+        rows = {row.name: (row.bytes, row.note) for row in fitted.rows}
+        fewer = "" if held == 1000 else ", 1000 do not fit"
+        assert rows["key-value cache"] == (held * 210 * 32, f"{held} sequences of 210 tokens{fewer}")
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")

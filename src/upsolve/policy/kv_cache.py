@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BatchedCache", "PromptKV", "Step"]
+__all__ = ["BatchedCache", "PromptKV", "Step", "attempts_that_fit", "token_bytes"]
 
 PromptKV = dict[int, tuple[Tensor, Tensor]]
 """Keys and values [1, H, P, D] of a prompt by layer."""
@@ -24,6 +24,24 @@ GROWTH = 64
 """Rows of the cache grow by a multiple of this many tokens. They are read as a whole: oneDNN copies parts of them before each product."""
 NOWHERE = 2**40
 """Position of keys that no token sees."""
+SHARE = 0.5
+"""Most of the free memory that keys and values may take; the rest is for copies while the cache grows, and for logits."""
+
+
+def token_bytes(layers: int, keys: int, itemsize: int) -> int:
+    """Return the bytes of the keys and values of one token; ``keys``: width of all key-value heads, H D."""
+    return 2 * layers * keys * itemsize
+
+
+def attempts_that_fit(each: int, tokens: int, free: int) -> int:
+    """Return how many attempts can be decoded at once, at least 1, so that their keys and values take at most ``SHARE`` of the free memory.
+
+    Args:
+        each: ``token_bytes`` of the model.
+        tokens: tokens of the longest prompt and attempt together; no two attempts are assumed to share a prompt.
+        free: free memory, bytes.
+    """
+    return max(1, int(SHARE * free / (each * tokens)))
 
 
 @dataclass(frozen=True, slots=True)

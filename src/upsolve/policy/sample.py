@@ -12,18 +12,16 @@ from upsolve.policy.allocator import available_bytes
 from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.head import head_of
-from upsolve.policy.kv_cache import BatchedCache, PromptKV
+from upsolve.policy.kv_cache import BatchedCache, PromptKV, attempts_that_fit, token_bytes
 from upsolve.policy.request import Request, requests
 from upsolve.policy.sampling import DecodeState
 from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
 from upsolve.types import Attempt, Task
 
-__all__ = ["LocalModel", "sample"]
+__all__ = ["LocalModel", "sample", "token_bytes_of"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
-CACHE_SHARE = 0.5
-"""Most of the free memory that keys and values may take; the rest is for copies while the cache grows, and for logits."""
 Job = tuple[Request, EncodedPrompt]
 """A request and its prompt."""
 
@@ -94,7 +92,7 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
     before, prompts = model.config._attn_implementation, [(task, codec.prompt(task)) for task in tasks]
     jobs, longest = make_jobs(prompts, config), max(len(prompt.ids_P) for _, prompt in prompts) + config.max_tokens
-    slots = min(config.batch, len(tasks) * config.samples, attempts_that_fit(model, longest, available_bytes()))
+    slots = min(config.batch, len(tasks) * config.samples, attempts_that_fit(token_bytes_of(model), longest, available_bytes()))
     decoder = Decoder(model, codec, config, slots=slots)
     model.set_attn_implementation(ATTENTION)
     try:
@@ -106,19 +104,12 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
         model.set_attn_implementation(before)
 
 
-def attempts_that_fit(model: Any, tokens: int, free: int) -> int:
-    """Return how many attempts can be decoded at once, at least 1, so that their keys and values take at most ``CACHE_SHARE`` of the free memory.
-
-    Args:
-        model: determines the bytes per token.
-        tokens: tokens of the longest prompt and attempt together; no two attempts are assumed to share a prompt.
-        free: free memory, bytes.
-    """
+def token_bytes_of(model: Any) -> int:
+    """Return the bytes of the keys and values of one token under a model."""
     sizes = model.config.get_text_config()
     heads = getattr(sizes, "num_key_value_heads", None) or sizes.num_attention_heads
     size = getattr(sizes, "head_dim", None) or sizes.hidden_size // sizes.num_attention_heads
-    each = 2 * sizes.num_hidden_layers * heads * size * model.dtype.itemsize * tokens
-    return max(1, int(CACHE_SHARE * free / each))
+    return token_bytes(sizes.num_hidden_layers, heads * size, model.dtype.itemsize)
 
 
 def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], config: SampleConfig) -> Iterator[Job]:

@@ -15,6 +15,7 @@ import torch
 from upsolve.config import ModelConfig, OptimConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError
 from upsolve.policy.allocator import available_bytes
+from upsolve.policy.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.model import codec_of
 from upsolve.train.head_scores import block_elements
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
@@ -150,6 +151,7 @@ def plan_memory(
     reference: bool = False,
     rollout: SampleConfig | None = None,
     processes: int = 1,
+    available: int | None = None,
 ) -> MemoryPlan:
     """Return the memory of a run on one device.
 
@@ -161,6 +163,8 @@ def plan_memory(
         reference: attempts are scored under the frozen start (objectives with a reference, online).
         rollout: how the policy is sampled; None: offline.
         processes: number of ranks over which ``model.shard`` shards weights, gradients and moments.
+        available: free memory of the device before the run, bytes, to which the engine ``transformers`` fits the sequences that it decodes
+            at once; None: all of ``rollout.batch``.
     """
     share = processes if model.shard != "none" else 1
     copies, start = 2 if model.bf16 else 4, start_bytes(shape, rounded=model.bf16)
@@ -177,7 +181,8 @@ def plan_memory(
         MemoryRow("gradients", 4 * shape.trained // share, "step", "4 bytes a trained parameter", LORA),
     ]
     tokens = max(optim.tokens_per_batch, group.tokens)
-    rows = [*fixed, *pass_rows(shape, tokens, model, group), *sampling_rows(shape, rollout, group, copies)]
+    rest = None if available is None else available - sum(row.bytes for row in fixed if row.phase == "always")
+    rows = [*fixed, *pass_rows(shape, tokens, model, group), *sampling_rows(shape, rollout, group, width=copies, free=rest)]
     return MemoryPlan(tuple(row for row in rows if row.bytes))
 
 
@@ -210,6 +215,7 @@ def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1) ->
         reference=recipe.objective.needs_reference and rollout is not None,
         rollout=rollout,
         processes=processes,
+        available=available_bytes(),
     )
 
 
@@ -244,17 +250,29 @@ def beside_trainer(rollout: SampleConfig, plan: MemoryPlan) -> SampleConfig:
     return rollout.model_copy(update={"vllm": rollout.vllm.model_copy(update={"memory": share})})
 
 
-def sampling_rows(shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, width: int) -> Sequence[MemoryRow]:
-    """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences, logits."""
+def sampling_rows(
+    shape: ModelShape, rollout: SampleConfig | None, group: GroupShape, *, width: int, free: int | None
+) -> Sequence[MemoryRow]:
+    """Return the memory of sampling beside the policy: a frozen copy, the key-value cache of all sequences, logits.
+
+    Args:
+        shape: sizes of the model.
+        rollout: how the policy is sampled; None: offline, no rows.
+        group: the largest group.
+        width: bytes of a parameter, key or value.
+        free: memory left beside what is always allocated, bytes; None: unlimited.
+    """
     if rollout is None:
         return ()
-    length = group.prompt + rollout.max_tokens
-    cache = rollout.batch * length * shape.layers * 2 * shape.keys * width
-    fix = "source.rollout.batch"
+    copy, length, fix = width * shape.parameters, group.prompt + rollout.max_tokens, "source.rollout.batch"
+    each = token_bytes(shape.layers, shape.keys, width)
+    fits = rollout.batch if free is None or rollout.engine != "transformers" else attempts_that_fit(each, length, free - copy)
+    at_once = min(rollout.batch, fits)
+    fewer = f", {rollout.batch} do not fit" if at_once < rollout.batch else ""
     return (
-        MemoryRow("sampling copy", width * shape.parameters, "sampling", f"{width} bytes per parameter"),
-        MemoryRow("key-value cache", cache, "sampling", f"{rollout.batch} sequences of {length} tokens", fix),
+        MemoryRow("sampling copy", copy, "sampling", f"{width} bytes per parameter"),
         MemoryRow(
-            "sampling logits", 4 * rollout.batch * shape.vocabulary * 4, "sampling", f"{rollout.batch} rows, float32", fix
+            "key-value cache", at_once * length * each, "sampling", f"{at_once} sequences of {length} tokens{fewer}", fix
         ),
+        MemoryRow("sampling logits", 4 * at_once * shape.vocabulary * 4, "sampling", f"{at_once} rows, float32", fix),
     )
