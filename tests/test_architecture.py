@@ -177,7 +177,6 @@ WHOLE_RECIPE = {
         "experiment.run_recipe",
         "experiment.run_folds",
         "train.loop.train",
-        "train.loop.prepare",
         "train.setup.parts_of",
         "train.run.start_run",
     ),

@@ -11,7 +11,7 @@ from upsolve.errors import CollapseError
 from upsolve.progress import OnProgress, no_progress
 from upsolve.train.check import checked_rewarder
 from upsolve.train.processes import Processes, deterministic
-from upsolve.train.rounds import Round, pack_round, prepare_epochs, round_metrics
+from upsolve.train.rounds import Round, prepare_epochs, round_metrics
 from upsolve.train.run import OnStep, StopSignals, start_run
 from upsolve.train.run_folder import Trained, claim_run
 from upsolve.train.setup import Parts, parts_of
@@ -52,7 +52,7 @@ def train(
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic):
         parts = parts_of(recipe, groups, path, processes=processes, rewarder=rewarder, show=show or no_progress)
-        prepared = partial(prepare, recipe, parts)
+        prepared = partial(prepare, parts)
         ahead = prepare_epochs(prepared, parts.source.rounds, recipe.optim.max_steps) if parts.ahead else []
         rounds = len(ahead) or parts.source.rounds
         run = start_run(
@@ -68,7 +68,7 @@ def train(
         return run.finish(collapsed, usable=usable)
 
 
-def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
+def prepare(parts: Parts, number: int) -> Round:
     """Return a round, ready to train on; offline a round is an epoch."""
     started, groups = time.monotonic(), parts.source.groups(number)  # groups
     judged = parts.judge(groups)  # judge: samples the round's tasks and judges the attempts; stored groups are judged already
@@ -76,8 +76,8 @@ def prepare(recipe: Recipe, parts: Parts, number: int) -> Round:
     stored = Lazy(judged.stored, parts.reward)
     formed = parts.form(samples, stored, judged)  # advantage: of the groups and attempts that `select` keeps
     encoded, left_out = parts.encode(number, formed.groups)
-    encoded, scores = parts.score(number, encoded)
-    orders, ranks = (recipe.data.seed, number) if parts.online else None, parts.learner.processes.count
-    steps = pack_round(encoded, recipe.optim, orders=orders, processes=ranks)  # pack
+    steps, scores = parts.pack(
+        number, encoded
+    )  # pack: with the scores under the frozen start, or under the policy as it is now
     metrics = round_metrics(judged.sampled, scores, seconds=time.monotonic() - started)
     return Round(number, steps, scores, len(encoded), formed.left_out + left_out, formed.flagged, metrics)

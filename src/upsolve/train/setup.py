@@ -22,10 +22,10 @@ from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
 from upsolve.train.likelihood import start_likelihoods
 from upsolve.train.memory import announce, beside_trainer, memory_of
-from upsolve.train.pack import plan_steps
+from upsolve.train.pack import PackedBatch
 from upsolve.train.processes import Processes
 from upsolve.train.reference_scorer import probe
-from upsolve.train.rounds import advantages_of, score_now, score_start
+from upsolve.train.rounds import advantages_of, pack_round, score_now, score_start
 from upsolve.train.sources import OnlineSource, RoundGroups, Source, StoredSource
 from upsolve.train.step import FrozenScores
 from upsolve.types import Group
@@ -47,15 +47,10 @@ class Parts:
     """Rewards the attempts of a group."""
     form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], TrainGroups]
     """Selects among the new samples and stored attempts of a round, and computes the advantages of the selected ones."""
-    score: Callable[[int, list[EncodedGroup]], tuple[list[EncodedGroup], FrozenScores]]
-    """Takes a round's number and groups; returns the groups (with token advantages if these come from values) and their frozen scores."""
+    pack: Callable[[int, list[EncodedGroup]], tuple[list[list[PackedBatch]], FrozenScores]]
+    """Takes a round's number and groups: returns the micro-batches of every step, and the scores that the loss needs."""
     encode: Callable[[int, Sequence[TrainGroup]], tuple[list[EncodedGroup], Counter[str]]]
     """Takes a round's number and groups: tokenizes them, records those that are trained on, and counts what is left out."""
-
-    @property
-    def online(self) -> bool:
-        """Whether rounds depend on the policy."""
-        return not isinstance(self.source, StoredSource)
 
     @property
     def ahead(self) -> bool:
@@ -95,7 +90,7 @@ def parts_of(
     )
     if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
-        return Parts(learner, source, unchanged, rewarder, form, partial(score_offline, learner, learning), encode)
+        return Parts(learner, source, unchanged, rewarder, form, partial(pack_offline, learner, learning), encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -111,8 +106,8 @@ def parts_of(
         show if processes.is_main else no_progress,
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
-    score = partial(score_online, learner, folder / "rounds", learning, advantage)
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, score, encode)
+    pack = partial(pack_online, learner, folder / "rounds", learning, advantage, recipe.data.seed)
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, pack, encode)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:
@@ -146,27 +141,30 @@ def unchanged(groups: RoundGroups) -> RoundGroups:
     return groups
 
 
-def score_offline(
+def pack_offline(
     learner: Learner, objective: ObjectiveConfig, _number: int, groups: list[EncodedGroup]
-) -> tuple[list[EncodedGroup], FrozenScores]:
-    """Score stored attempts under the frozen start: those of the steps that ``optim.max_steps`` lets an epoch reach."""
+) -> tuple[list[list[PackedBatch]], FrozenScores]:
+    """Pack the groups of an epoch, and score those of the steps that ``optim.max_steps`` lets it reach under the frozen start."""
+    steps = pack_round(groups, learner.optim, orders=None, processes=learner.processes.count)
     if not (objective.needs_reference or objective.needs_old):
-        return groups, FrozenScores()
-    steps = plan_steps(groups, learner.optim)[: learner.optim.max_steps or None]
-    batches = [batch for step in steps for batch in step]
-    return groups, score_start(learner, batches, objective)
+        return steps, FrozenScores()
+    batches = [batch for step in steps[: learner.optim.max_steps or None] for batch in step]
+    return steps, score_start(learner, batches, objective)
 
 
-def score_online(
+def pack_online(
     learner: Learner,
     folder: Path,
     objective: ObjectiveConfig,
     advantage: AdvantageConfig,
+    seed: int,
     number: int,
     groups: list[EncodedGroup],
-) -> tuple[list[EncodedGroup], FrozenScores]:
-    """Score the attempts of a round under the policy before its first step on them, or read the scores of an interrupted run."""
-    return score_now(learner, groups, folder / f"{number:08x}.npz", objective=objective, advantage=advantage)
+) -> tuple[list[list[PackedBatch]], FrozenScores]:
+    """Score the attempts of a round under the policy before its first step on them, or read the scores of an interrupted run; pack the round."""
+    file = folder / f"{number:08x}.npz"
+    groups, scores = score_now(learner, groups, file, objective=objective, advantage=advantage)
+    return pack_round(groups, learner.optim, orders=(seed, number), processes=learner.processes.count), scores
 
 
 def current_sampler(learner: Learner, config: SampleConfig, folder: Path) -> Callable[[], Sampler | None]:
