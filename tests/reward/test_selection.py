@@ -1,5 +1,6 @@
 """Groups and attempts selected, weighted and ordered by SQL expressions."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, SelectC
 from upsolve.config.select import COLUMNS
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
-from upsolve.reward.selection import choose
+from upsolve.reward.selection import Likelihood, choose
 from upsolve.train.rounds import advantages_of
 from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Group, Status, Task, Verdict
@@ -178,6 +179,55 @@ def test_advantages_are_those_among_the_attempts_that_stay():
 def test_what_has_no_effect_is_refused(name, setting, words):
     with pytest.raises(ConfigError, match=words):
         check_recipe(load_recipe(name, [setting]))
+
+
+def published():
+    """The lines of the table of published filters: the method's first words and its keys."""
+    page = (Path(__file__).parents[2] / "docs" / "selection.md").read_text().partition("## Published filters")[2]
+    rows = re.findall(r"^\| ([^`|]+) \| (`.+?)(?: \(recipe `\w+`\))? \|$", page.partition("\n## ")[0], re.MULTILINE)
+    return {label.split(":")[0]: dict(re.findall(r"`(\w+): ([^`]+)`", keys)) for label, keys in rows}
+
+
+FEW = made("few", [1, 0.5, 0.25, 0, -1], tokens=(1, 1, 1, 1, 1), created=("2025-01-01", "2026-02-01", "", "2026-03-01", ""))
+SURE = [[Likelihood(-0.1 * i, -20.0 if i == 0 else -1.0) for i in range(5)]]
+
+
+@pytest.mark.parametrize(
+    ("method", "attempts"),
+    [
+        ("RFT, ReST-EM (2203.14465, 2312.06585)", [0]),
+        ("PF-PPO (2409.06957)", [0, 1, 3, 4]),
+        ("GFPO (2508.09726)", [0, 1, 2, 3]),
+        ("DAPO (2503.14476)", [0, 1, 2, 3, 4]),
+        ("Pre-PPO (2503.22230)", [0, 1, 2, 3, 4]),  # its mean reward is 0.15
+        ("curriculum by pass rate", [0, 1, 2, 3, 4]),
+        ("a range of difficulty, as in the choice of tasks at test time (2510.04786)", [0, 1, 2, 3, 4]),
+        ("the shortest passed attempt of a task", [0]),
+        ("other authors' attempts by likelihood (2606.00628)", []),  # what passed has a token below the floor
+        (
+            "labels that are probably right ([archives](archives.md#how-many-labels-are-right)), each weighed by that probability",
+            [],
+        ),
+        ("the newest attempt of each author", [3]),
+        ("attempts written since a date", [1, 3]),
+    ],
+)
+def test_published_filters_are_a_line_each(method, attempts):
+    found = kept(published()[method], [FEW], likelihoods=lambda _: SURE)
+    assert found.get("few", []) == attempts
+
+
+def test_every_published_filter_is_an_expression():
+    assert len(published()) == 14 and all(SelectConfig(**keys).is_on for keys in published().values())
+
+
+def test_btp_replays_in_proportion_to_likelihood_and_tests_passed():
+    sure = [[Likelihood(0.0 if i < 4 else -9.0, -9.0) for i in range(8)]] * 100
+    many = [made(f"t{n}", [1, 1, 0, 0, 0, 0, 0, 0]) for n in range(100)]
+    found = kept(published()["BTP (2410.12236)"], many, likelihoods=lambda _: sure)
+    counts = Counter(i for places in found.values() for i in places)
+    assert counts[0] == counts[1] == 100 and counts[4] + counts[5] + counts[6] + counts[7] == 0
+    assert 70 < counts[2] + counts[3] < 130  # 200 draws at 1/2: 100, deviation 7
 
 
 def test_the_page_lists_every_column():
