@@ -1,15 +1,20 @@
 """The pictures of docs/viewer.md: python tools/screenshots.py. Needs Playwright and the system's Chromium (tests/view/browser.py)."""
+# pyright: basic, reportMissingImports=false
 
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from playwright.sync_api import sync_playwright
 
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "view"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "view")]
 from browser import open_page  # noqa: E402
+from conftest import BROWSERS, QUIET  # noqa: E402
 
 MOST_BYTES = 150_000
 
@@ -23,7 +28,15 @@ def shoot(page, name):
 
 
 def main():
-    with TemporaryDirectory() as folder, open_page(viewport={"width": 1000, "height": 560}) as (page, faults):
+    binary = next(found for name in BROWSERS if (found := shutil.which(name)))
+    with TemporaryDirectory() as folder, sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=binary, args=[*QUIET])
+        take(browser, folder)
+        browser.close()
+
+
+def take(browser, folder):
+    with open_page(browser, viewport={"width": 1000, "height": 560}) as (page, faults):
         file = Path(folder) / "embedded.html"
         print(write_page(open_path("embedded"), file))
         page.goto(file.as_uri() + "#/attempts?status=runtime_error&author=")

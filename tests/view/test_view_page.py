@@ -5,7 +5,7 @@ import json
 import pytest
 from archives import EVIL, evil_archive, plain_archive
 from browser import open_page
-from test_view_runs import one_task, write_run
+from test_view_runs import evaluated_run, one_task, write_run
 from test_view_server import Viewer
 
 from upsolve.config import load_recipe
@@ -127,6 +127,27 @@ def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served,
         assert not faults, faults
 
 
+def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_path, served, tiny_model):
+    with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
+        loaded(page, served(evaluated_run(tmp_path, tiny_model)))
+        page.get_by_text("4 attempts").wait_for()
+        page.get_by_role("link", name="Evaluation", exact=True).click()
+        page.get_by_text("8 attempts").wait_for()
+        assert "samples of evaluations: base.samples.jsonl, trained.samples.jsonl" in page.locator("header").inner_text()
+        page.get_by_label("Author").select_option("trained")
+        page.get_by_text("4 attempts").wait_for()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".code")
+        assert "# trained" in page.locator(".code").inner_text() and "recorded:trained" in page.locator("main").inner_text()
+        page.keyboard.press("t")
+        page.get_by_text("4 of 8").wait_for()
+        page.keyboard.press("s")
+        page.get_by_text("4 attempts").wait_for()
+        page.keyboard.press("g")
+        page.get_by_text("1 step;").wait_for()
+        assert not faults, faults
+
+
 CONTRAST = """() => {
   const light = (text) => {
     const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -161,10 +182,10 @@ def test_curves_of_a_run_are_drawn_and_grow(chromium, tmp_path, served):
     with open_page(chromium) as (page, faults):
         loaded(page, served(run))
         page.keyboard.press("g")
-        page.get_by_text("1 steps").wait_for()
+        page.get_by_text("1 step;").wait_for()
         with (run / "metrics.jsonl").open("a") as log:
             log.write(json.dumps({**row, "step": 2, "loss": 1.0}) + '\n{"step": 3')
-        page.get_by_text("2 steps").wait_for()
+        page.get_by_text("2 steps;").wait_for()
         assert page.locator("figure").count() == 2
         assert page.locator("svg").first.get_attribute("aria-label").startswith("loss: from 2 to 1 over 2 steps")
         assert not faults, faults

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,7 +195,7 @@ def test_a_growing_archive_is_indexed_again(tmp_path, monkeypatch):
 
 
 def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_path, tiny_model):
-    """The file is written by the functions of an evaluation; a run names it."""
+    """The file is written by the functions of an evaluation."""
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "out" / "training", tiny_model, archive.path)
     shutil.copy(run / "recipe.yaml", tmp_path / "out" / "recipe.yaml")
@@ -209,10 +210,38 @@ def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_pa
     assert [one["attempt"]["code"] for one in shown] == [*CODES] and shown[0]["task"]["prompt"] == "Do it."
     assert json.loads(shown[3]["attempt"]["extra"]) == {"task_set": "a:test", "temperature": 0.5}
     assert shown[3]["verdicts"][0]["error_message"] == "no compiler"
-    assert f"upsolve view {file}" in open_path(str(tmp_path / "out")).note
     file.write_text(file.read_text() + '{"task_id": "t/1"}\n')
     with pytest.raises(ArchiveError, match="line 5 is not a sample of an evaluation"):
         open_path(str(file))
+
+
+def test_a_run_shows_the_samples_of_its_evaluations_beside_its_attempts(tmp_path, tiny_model):
+    folder = evaluated_run(tmp_path, tiny_model)
+    answers = open_path(str(folder))
+    assert answers.info({})["samples"] and answers.info({})["counts"]["attempts"] == 4
+    samples = answers.about("samples")
+    assert samples is answers.about("samples") and samples.info({})["counts"] == {"attempts": 8, "tasks": 1}
+    rows = samples.routes["attempts"]({"sampled": "a:test at 0.5", "author": "trained"})["rows"]
+    assert [row["status"] for row in rows] == ["passed"] * 4
+    assert len(samples.routes["attempts"]({"status": "failed"})["rows"]) == 4
+    assert answers.about("") is answers
+    (folder / "base.samples.jsonl").unlink()
+    (folder / "trained.samples.jsonl").unlink()
+    with pytest.raises(ArchiveError, match="the run has no samples"):
+        open_path(str(folder)).about("samples")
+
+
+def evaluated_run(tmp_path, model):
+    """A run whose untrained model failed with four samples, and whose trained model passed with all."""
+    archive = one_task(tmp_path / "a")
+    run = write_run(tmp_path / "out" / "training", model, archive.path)
+    shutil.copy(run / "recipe.yaml", tmp_path / "out" / "recipe.yaml")
+    (group,) = archive.groups()
+    for name, status in (("base", Status.FAILED), ("trained", Status.PASSED)):
+        attempts = [replace(attempt, author=name, code=f"# {name}\n{attempt.code}") for attempt in group.attempts]
+        rows = sample_rows(attempts, [judged(attempt, status) for attempt in attempts], task_set="a:test", temperature=0.5)
+        (tmp_path / "out" / f"{name}.samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "out"
 
 
 def test_logs_are_read_by_the_importer_that_can(tmp_path):

@@ -27,7 +27,14 @@ class Answers:
     """The answers about one archive, and the run that it was opened from."""
 
     def __init__(
-        self, archive: Archive, *, title: str, run: Path | None = None, scores: RunScores | None = None, note: str = ""
+        self,
+        archive: Archive,
+        *,
+        title: str,
+        run: Path | None = None,
+        scores: RunScores | None = None,
+        note: str = "",
+        open_samples: "Callable[[], Answers] | None" = None,
     ) -> None:
         """Open the index of the archive.
 
@@ -37,8 +44,10 @@ class Answers:
             run: folder of a run with ``metrics.jsonl``.
             scores: rewards and advantages by the run's recipe.
             note: a sentence below the headline.
+            open_samples: opens the samples of the run's evaluations.
         """
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
+        self.open_samples, self.samples = open_samples, None
         self.index, self.lock, self.checked = Index(archive), threading.Lock(), time.monotonic()
         self.routes: dict[str, Callable[[Query], Any]] = {
             "info": self.info,
@@ -51,6 +60,21 @@ class Answers:
             "tokens": self.tokens,
             "metrics": lambda query: read_metrics(self.run, number(query, "after", 0)),
         }
+
+    def about(self, what: str) -> "Answers":
+        """Return the answers about ``samples`` of the run's evaluations, opened at the first call, or else these.
+
+        Raises:
+            ArchiveError: a file of samples is damaged, or the run has none.
+        """
+        if what != "samples":
+            return self
+        if self.open_samples is None:
+            raise ArchiveError("the run has no samples of an evaluation yet")
+        with self.lock:
+            if self.samples is None:
+                self.samples = self.open_samples()
+        return self.samples
 
     def refresh(self) -> None:
         """Index the archive again if it has changed since, at most every ``CHECK_SECONDS``."""
@@ -75,6 +99,7 @@ class Answers:
             "error": index.error,
             "run": self.run is not None,
             "scores": self.scores is not None,
+            "samples": self.open_samples is not None,
             **(facets(index) if index.ready else {}),
         }
 

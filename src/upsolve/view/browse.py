@@ -11,11 +11,16 @@ __all__ = ["COLUMNS", "PAGE_ROWS", "Filters", "count_attempts", "facets", "list_
 
 PAGE_ROWS = 100
 """Rows of a page."""
-COLUMNS = (
-    "place, task_id, language, author, created, tokens, truncated, count, difficulty, status, passed, total, error_type, rules"
-)
+COLUMNS = "place, task_id, language, author, created, tokens, truncated, count, sampled, difficulty, status, passed, total, error_type, rules"
 """Fields of a row of the index that the list shows."""
-EQUAL = {"status": "status", "difficulty": "difficulty", "author": "author", "language": "language", "task": "task_id"}
+EQUAL = {
+    "status": "status",
+    "difficulty": "difficulty",
+    "author": "author",
+    "language": "language",
+    "sampled": "sampled",
+    "task": "task_id",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Filters:
     """Author of the attempt."""
     language: str = ""
     """Language of the attempt."""
+    sampled: str = ""
+    """Task set and temperature of a sample of an evaluation."""
     finding: str = ""
     """A finding of the verdict, ``kind:rule``, such as ``lint:F401``, or a kind."""
     task: str = ""
@@ -141,7 +148,7 @@ def facets(index: Index) -> dict[str, Any]:
 def facets_now(index: Index) -> dict[str, Any]:
     """Read the facets from the index."""
     rows = index.query("select facet, value, attempts from facets order by attempts desc, value")
-    values: dict[str, list[Any]] = {name: [] for name in ("status", "difficulty", "language", "author", "finding")}
+    values: dict[str, list[Any]] = {name: [] for name in ("status", "sampled", "difficulty", "language", "author", "finding")}
     for row in rows:
         values[row["facet"]].append([row["value"], row["attempts"]])
     (counts,) = index.query("select (select count(*) from entries) as attempts, (select count(*) from task_rows) as tasks")

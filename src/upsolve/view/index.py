@@ -22,7 +22,7 @@ from upsolve.errors import ArchiveError
 from upsolve.files import cache_folder
 from upsolve.types import content_id
 
-__all__ = ["PREVIEW_ROWS", "Index", "archive_state", "parts_of"]
+__all__ = ["PREVIEW_ROWS", "Index", "archive_state", "index_folder", "parts_of"]
 
 SMALL_BYTES = 1 << 23
 """Largest size of the parts of an archive whose index is built before the first page is shown."""
@@ -34,6 +34,7 @@ CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "
 HASHED = ("answer", "token_ids", "token_logps")
 """Columns that tell attempts apart, and are too large to be grouped by."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
+SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
 BUILD = f"""
 create table entries as
@@ -52,7 +53,8 @@ with judged as (
         max_by(outcome.rules, first) filter (outcome.analysed) as analysed_rules
     from by_judge group by attempt_id
 ), merged as (
-    select attempt_id, task_id, language, author, created, parent_id, tokens, truncated, min(place) as place, sum("count")::bigint as count
+    select attempt_id, task_id, language, author, created, parent_id, tokens, truncated, min(place) as place, sum("count")::bigint as count,
+        case when contains(extra, '"task_set"') and json_valid(extra) then coalesce({SAMPLED}, '') else '' end as sampled
     from attempts group by {KEYS}
 ), chosen as (
     select merged.*, coalesce(task.difficulty, '') as difficulty, verdicts, analysed_rules,
@@ -61,7 +63,7 @@ with judged as (
              else imported end as outcome
     from merged left join by_program using (attempt_id) left join task_heads as task using (task_id)
 )
-select place, attempt_id, task_id, language, author, created, parent_id, tokens, truncated, count, difficulty,
+select place, attempt_id, task_id, language, author, created, parent_id, tokens, truncated, count, sampled, difficulty,
     coalesce(outcome.status, 'unjudged') as status, outcome.passed as passed, outcome.total as total,
     coalesce(outcome.error_type, '') as error_type, coalesce(verdicts, []) as verdicts,
     case when outcome.analysed or analysed_rules is null then coalesce(outcome.rules, [])
@@ -70,7 +72,7 @@ select place, attempt_id, task_id, language, author, created, parent_id, tokens,
 from chosen order by place
 """  # noqa: S608  names of ours
 """One row for each attempt, with the outcome of the verdict that ``archive.preference.preferred`` chooses. Attempts equal in every field
-are merged. ``place`` is where the attempt is stored, ``verdicts`` where its verdicts are: the last scored one of each judge."""
+are merged. ``sampled`` is task set and temperature of a sample of an evaluation, ``place`` is where the attempt is stored, ``verdicts`` where its verdicts are: the last scored one of each judge."""
 HEADS = """
 create {kind} task_heads as select task_id, min(place) as place, any_value(difficulty) as difficulty, any_value(official) as official,
     any_value(language) as language, any_value(source) as source from tasks group by task_id
@@ -88,6 +90,7 @@ FACETS = """
 create table facets as
 select 'status' as facet, status as value, count(*) as attempts from entries group by status
 union all select 'difficulty', difficulty, count(*) from entries where difficulty <> '' group by difficulty
+union all select 'sampled', sampled, count(*) from entries where sampled <> '' group by sampled
 union all select 'language', language, count(*) from entries group by language
 union all (select 'author', author, count(*) from entries where author <> '' group by author order by count(*) desc, author limit 200)
 union all (select 'finding', rule, count(*) from (select unnest(rules) as rule from entries) group by rule
@@ -108,6 +111,11 @@ def archive_state(parts: Mapping[str, Sequence[Path]]) -> str:
     )
 
 
+def index_folder(archive: Archive) -> Path:
+    """Return the folder of the indexes of an archive, in the cache folder."""
+    return cache_folder() / "view" / content_id(str(archive.path.resolve()))
+
+
 class Index:
     """The index of one state of an archive."""
 
@@ -119,7 +127,7 @@ class Index:
         """
         self.parts, self.on_error = parts_of(archive), on_error
         self.state = archive_state(self.parts)
-        self.file = cache_folder() / "view" / content_id(str(archive.path.resolve())) / f"{self.state}.duckdb"
+        self.file = index_folder(archive) / f"{self.state}.duckdb"
         self.opened: duckdb.DuckDBPyConnection | None = None
         self.error = ""
         self.remembered: dict[Hashable, Any] = {}

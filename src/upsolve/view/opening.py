@@ -18,6 +18,7 @@ from upsolve.train.drawn import FOLDER
 from upsolve.types import Attempt, Task, Turn
 from upsolve.view.answers import Answers
 from upsolve.view.drawn import Recorded
+from upsolve.view.index import index_folder
 from upsolve.view.samples import ENDING, fill_with_samples
 from upsolve.view.scores import RunScores
 
@@ -51,19 +52,31 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
         return open_run(run, archive, logps=logps)
     if folder.name.endswith(ENDING):
         refuse_options("samples of an evaluation", archive=archive, source=source, logps=logps)
-        return open_samples(folder)
+        return open_samples([folder])
     refuse_options("a log", archive=archive, logps=logps)
     name, imported = import_log(folder, source)
     return Answers(imported, title=f"{folder.name} ({name})")
 
 
-def open_samples(file: Path) -> Answers:
-    """Open the samples of a run's evaluation, in a temporary archive."""
-    place = Path(mkdtemp(prefix="upsolve-view-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    archive = Archive.create(place)
-    fill_with_samples(archive, file)
-    return Answers(archive, title=f"{file.parent.name}: {file.name}", note="samples of an evaluation")
+def open_samples(files: Sequence[Path]) -> Answers:
+    """Open the samples of a run's evaluations, in a temporary archive."""
+    archive = temporary_archive()
+    fill_with_samples(archive, files)
+    names = ", ".join(file.name for file in files)
+    return Answers(archive, title=f"{files[0].parent.name}: {names}", note=f"samples of evaluations: {names}")
+
+
+def temporary_archive() -> Archive:
+    """Create an archive in a temporary folder; it and its index are removed when the process ends."""
+    archive = Archive.create(Path(mkdtemp(prefix="upsolve-view-")))
+    atexit.register(remove, archive)
+    return archive
+
+
+def remove(archive: Archive) -> None:
+    """Remove a temporary archive and its index."""
+    for folder in (archive.path, index_folder(archive)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def refuse_options(what: str, **options: Any) -> None:
@@ -100,15 +113,15 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         turns=recipe.data.turns,
     )
     where = run.parent.name if run.name == "training" else run.name
+    files = sorted((run.parent if run.name == "training" else run).glob(f"*{ENDING}"))
     return Answers(
-        store, title=f"run {where}: {recipe.name}", run=run, scores=scores, note=f"attempts of {name}{samples_note(run)}"
+        store,
+        title=f"run {where}: {recipe.name}",
+        run=run,
+        scores=scores,
+        note=f"attempts of {name}",
+        open_samples=partial(open_samples, files) if files else None,
     )
-
-
-def samples_note(run: Path) -> str:
-    """Return where the samples of the run's evaluations are; empty without any."""
-    files = sorted(file for file in run.parent.glob(f"*{ENDING}")) if run.name == "training" else []
-    return f"; samples of its evaluations: upsolve view {', '.join(str(file) for file in files)}" if files else ""
 
 
 def load_tokenizer(model: ModelConfig) -> Any:
@@ -151,17 +164,15 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
     for name in (source,) if source else LOGS:
-        folder = Path(mkdtemp(prefix="upsolve-view-"))
+        archive = temporary_archive()
         try:
-            archive = Archive.create(folder)
             report = ingest(archive, name, path, max_rejected=1.0 if source else None)
             if report.added["attempts"] and not report.too_many:
-                atexit.register(shutil.rmtree, folder, ignore_errors=True)
                 return name, archive
             said = report.reasons[0].reason if report.reasons else "it holds no attempts"
         except (UpsolveError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             said = str(error)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(archive)
         refused.append(f"{name}: {said.splitlines()[0][:120] if said else 'cannot be read'}")
     raise ArchiveError(
         f"{path}: neither an archive nor a run, and not a log that an importer can read ({'; '.join(refused[:3])}); "

@@ -120,11 +120,11 @@ def application(answers: Answers, token: str) -> Guard:
     from starlette.routing import Route
 
     def api(request: Request) -> Response:
-        answer = answers.routes.get(request.path_params["name"])
-        if answer is None:
+        name, query = request.path_params["name"], request.query_params
+        if name not in answers.routes:
             return Response("no such path", 404)
         try:
-            return Response(to_json(answer(request.query_params)), media_type="application/json")
+            return Response(to_json(answers.about(query.get("of", "")).routes[name](query)), media_type="application/json")
         except (UpsolveError, ValueError) as error:
             status = 404 if isinstance(error, ArchiveError) else 400
             return Response(to_json({"detail": str(error)}), status, media_type="application/json")

@@ -1,5 +1,5 @@
 // One attempt, two attempts side by side, and a task with its group.
-import { el, show, link, outcome, decimal, facts, plural } from "./dom.js";
+import { el, show, link, prefix, outcome, decimal, facts, plural } from "./dom.js";
 import { get } from "./source.js";
 import { codeView } from "./code.js";
 import { diffLines } from "./diff.js";
@@ -117,7 +117,7 @@ export async function compareView(main, left, right) {
     pairs.map((pair) => side(lines, pair[number], pair[1 - number] === null ? kind : ""))));
   const changed = pairs.filter((pair) => pair.includes(null)).length;
   show(main, el("h2", {}, "Two attempts"), el("p", { class: "soft" }, changed ? plural(changed, "line") + " in one of them only" : "The programs are equal."),
-    el("div", { class: "pair" }, heads, columns), el("button", { type: "button", onclick: () => { marked.place = null; location.hash = `#/attempt/${right}`; } }, "Forget the mark"));
+    el("div", { class: "pair" }, heads, columns), el("button", { type: "button", onclick: () => { marked.place = null; location.hash = `#/${prefix()}attempt/${right}`; } }, "Forget the mark"));
 }
 
 export async function taskView(main, id, info) {

@@ -1,5 +1,5 @@
 // Curves of training, live while the run goes on.
-import { el, show, svg, decimal } from "./dom.js";
+import { el, show, svg, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 
 const FIRST = ["loss", "reward", "passed", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
@@ -17,7 +17,7 @@ export async function curvesView(main, _info, alive) {
     rows.push(...page.rows);
     if (page.rows.length || !box.firstChild) draw(box, rows);
     next = page.next;
-    said.textContent = rows.length ? `${rows[rows.length - 1].step} steps; ${page.finished ? "the run is finished" : "looking for new steps every 2 seconds"}` : "No step has been logged yet.";
+    said.textContent = rows.length ? `${plural(rows[rows.length - 1].step, "step")}; ${page.finished ? "the run is finished" : "looking for new steps every 2 seconds"}` : "No step has been logged yet.";
     if (!page.finished) setTimeout(() => alive() && poll().catch((error) => { said.textContent = error.message; }), EVERY_MS);
   };
   await poll();
@@ -36,9 +36,10 @@ function curve(name, rows) {
   const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
   const low = ys.reduce((a, b) => Math.min(a, b)), high = ys.reduce((a, b) => Math.max(a, b));
   const first = xs[0], width = Math.max(1e-9, xs[xs.length - 1] - first), height = high - low || 1;
-  const path = points.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
+  const drawn = points.length > 1 ? points : [points[0], [first + width, ys[0]]]; // a line through a single point, to be seen
+  const path = drawn.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
   const picture = svg("svg", { viewBox: "0 0 300 100", preserveAspectRatio: "none", role: "img",
     "aria-label": `${name}: from ${decimal(ys[0])} to ${decimal(ys[ys.length - 1])} over ${points.length} steps, between ${decimal(low)} and ${decimal(high)}` },
     svg("line", { class: "grid", x1: 0, x2: 300, y1: 98, y2: 98 }), svg("line", { class: "grid", x1: 0, x2: 300, y1: 2, y2: 2 }), svg("polyline", { class: "curve", points: path }));
-  return el("figure", {}, el("figcaption", {}, el("b", {}, name), ` ${decimal(ys[ys.length - 1], 4)}`, el("span", { class: "soft" }, ` between ${decimal(low)} and ${decimal(high)}, steps ${first} to ${xs[xs.length - 1]}`)), picture);
+  return el("figure", {}, el("figcaption", {}, el("b", {}, name), ` ${decimal(ys[ys.length - 1], 4)}`, el("span", { class: "soft" }, ` between ${decimal(low, 4)} and ${decimal(high, 4)}, steps ${first} to ${xs[xs.length - 1]}`)), picture);
 }

@@ -26,8 +26,13 @@ export function svg(name, attributes = {}, ...children) {
   return node;
 }
 
+// Part of an address before its path: "samples/" where samples of evaluations are shown.
+export function prefix() {
+  return location.hash.startsWith("#/samples/") ? "samples/" : "";
+}
+
 export function link(path, text, attributes = {}) {
-  return el("a", { href: "#/" + path, ...attributes }, text);
+  return el("a", { href: "#/" + prefix() + path, ...attributes }, text);
 }
 
 export function outcome(status) {

@@ -3,7 +3,7 @@ import { el, show, link, outcome, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 
 export const trail = { places: [] };
-const FILTERS = [["status", "Outcome"], ["difficulty", "Difficulty"], ["language", "Language"], ["author", "Author"], ["finding", "Finding"]];
+const FILTERS = [["status", "Outcome"], ["sampled", "Task set and temperature"], ["difficulty", "Difficulty"], ["language", "Language"], ["author", "Author"], ["finding", "Finding"]];
 
 export async function attemptList(main, query, info, go) {
   const body = el("tbody");

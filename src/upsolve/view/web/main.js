@@ -1,24 +1,27 @@
 // The page: address, views, keys, theme.
-import { el, show, link } from "./dom.js";
+import { el, show, prefix } from "./dom.js";
 import { get } from "./source.js";
 import { attemptList, taskList, trail, select, selected } from "./lists.js";
-import { attemptView, compareView, taskView } from "./attempt.js";
+import { attemptView, compareView, marked, taskView } from "./attempt.js";
 import { curvesView } from "./curves.js";
 
 const KEYS = [["j, k or arrows", "next and previous row"], ["Enter", "open the row"], ["left, right", "previous and next attempt of the list"], ["/", "search"],
-  ["a, t, g", "attempts, tasks, training"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
+  ["a, t, g", "attempts, tasks, training"], ["s", "samples of the run's evaluations, and back"], ["c", "mark an attempt, then compare another one with it"], ["h", "next heat map"], ["u or Escape", "back"], ["d", "theme"], ["?", "this help"]];
 const main = document.getElementById("main");
-let info = null;
+let info = null; // about what is shown: the archive, or the samples of evaluations
+let whole = null; // about the archive or run
 let shown = 0;
+let kept = "";
+let timer = 0;
 
 function address() {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [path, query] = location.hash.replace(/^#\/?(samples\/)?/, "").split("?");
   return { words: path.split("/").filter(Boolean), query: Object.fromEntries(new URLSearchParams(query ?? "")) };
 }
 
 function go(path, query = {}) {
   const text = new URLSearchParams(query).toString();
-  const next = `#/${path}${text ? `?${text}` : ""}`;
+  const next = `#/${path === "training" ? "" : prefix()}${path}${text ? `?${text}` : ""}`;
   if (location.hash === next) render();
   else location.hash = next;
 }
@@ -28,6 +31,11 @@ async function render() {
   const now = (shown += 1);
   const box = el("div");
   try {
+    if (kept !== prefix()) {
+      show(main, el("p", {}, "Loading ..."));
+      marked.place = null;
+      await refresh();
+    }
     const [kind, first, second] = words;
     if (kind === "attempt") await attemptView(box, Number(first), info);
     else if (kind === "compare") await compareView(box, Number(first), Number(second));
@@ -45,9 +53,10 @@ async function render() {
 }
 
 function drawTabs(current) {
-  const tabs = [["attempts", "Attempts"], ["tasks", "Tasks"], ...(info.run ? [["training", "Training"]] : [])];
-  const at = { attempt: "attempts", compare: "attempts", task: "tasks" }[current] ?? current;
-  show(document.getElementById("tabs"), tabs.map(([name, text]) => link(name, text, { "aria-current": name === at ? "page" : null })));
+  const samples = whole.samples ? [["samples/attempts", "Evaluation"], ["samples/tasks", "Evaluation by task"]] : [];
+  const tabs = [["attempts", "Attempts"], ["tasks", "Tasks"], ...samples, ...(whole.run ? [["training", "Training"]] : [])];
+  const at = prefix() + ({ attempt: "attempts", compare: "attempts", task: "tasks" }[current] ?? current);
+  show(document.getElementById("tabs"), tabs.map(([name, text]) => el("a", { href: `#/${name}`, "aria-current": name === at ? "page" : null }, text)));
 }
 
 async function start() {
@@ -65,16 +74,20 @@ async function start() {
 }
 
 async function refresh() {
-  const before = info;
-  info = await get("info");
-  document.title = `${info.title} - upsolve view`;
-  document.getElementById("title").textContent = info.title;
+  const before = kept === prefix() ? info : null;
+  kept = prefix();
+  const [now, all] = await Promise.all([get("info"), get("info", { of: "" })]);
+  info = now;
+  whole = all;
+  document.title = `${whole.title} - upsolve view`;
+  document.getElementById("title").textContent = whole.title;
   document.getElementById("note").textContent = info.note;
   document.getElementById("status").textContent = info.error || (info.ready ? "" : "The archive is being indexed; filters and counts follow.");
   const listed = ["", "attempts", "tasks"].includes(address().words[0] ?? "");
   if (before && info.ready && !before.ready && listed) render();
   if (info.fixed) return;
-  setTimeout(() => refresh().catch(() => {}), info.ready ? 10_000 : 700);
+  clearTimeout(timer);
+  timer = setTimeout(() => refresh().catch(() => {}), info.ready ? 10_000 : 700);
 }
 
 const THEMES = ["system", "light", "dark"];
@@ -138,6 +151,10 @@ function nextHeat() {
   buttons[(at + 1) % buttons.length]?.click();
 }
 
+function samples() {
+  if (whole.samples) location.hash = prefix() ? "#/attempts" : "#/samples/attempts";
+}
+
 function back() {
   const { words } = address();
   if (["attempt", "compare", "task"].includes(words[0])) history.back();
@@ -151,7 +168,7 @@ function search() {
 
 const ACTIONS = {
   Enter: openRow, j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowLeft: () => neighbour(-1), ArrowRight: () => neighbour(1),
-  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => info.run && go("training"), c: () => main.querySelector("#compare")?.click(), h: nextHeat,
+  "/": search, a: () => go("attempts"), t: () => go("tasks"), g: () => whole.run && go("training"), s: samples, c: () => main.querySelector("#compare")?.click(), h: nextHeat,
   u: back, Escape: back, d: nextTheme, "?": () => document.getElementById("keys").showModal(),
 };
 

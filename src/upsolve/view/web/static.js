@@ -22,10 +22,10 @@ export async function get(name, parameters = {}) {
 }
 
 function staticInfo(data) {
-  const facets = { status: new Map(), difficulty: new Map(), language: new Map(), author: new Map(), finding: new Map() };
+  const facets = { status: new Map(), sampled: new Map(), difficulty: new Map(), language: new Map(), author: new Map(), finding: new Map() };
   const add = (name, value) => value && facets[name].set(value, (facets[name].get(value) ?? 0) + 1);
   for (const row of data.rows) {
-    for (const name of ["status", "difficulty", "language", "author"]) add(name, row[name]);
+    for (const name of ["status", "sampled", "difficulty", "language", "author"]) add(name, row[name]);
     for (const rule of row.rules) add("finding", rule);
   }
   const sorted = Object.entries(facets).map(([name, counts]) => [name, [...counts].sort((a, b) => b[1] - a[1])]);
@@ -34,7 +34,7 @@ function staticInfo(data) {
 
 async function staticMatches(data, query) {
   const text = (query.text ?? "").toLowerCase();
-  const names = { status: "status", difficulty: "difficulty", language: "language", author: "author", task: "task_id" };
+  const names = { status: "status", sampled: "sampled", difficulty: "difficulty", language: "language", author: "author", task: "task_id" };
   const given = Object.entries(names).filter(([name]) => query[name]);
   const found = [];
   for (const [index, row] of data.rows.entries()) {
