@@ -1,6 +1,8 @@
 import json
 import re
 
+from pytest import approx
+
 from upsolve.config import RewardConfig
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.records import Evaluation, TaskScore
@@ -11,7 +13,7 @@ from upsolve.report.curves import stopped_at, training_curves
 from upsolve.report.examples import Example, diff_lines, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import fenced, markdown_of
-from upsolve.report.plots import pass_by_temperature
+from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
 from upsolve.report.tables import (
     capability_table,
     change_table,
@@ -174,6 +176,20 @@ def test_the_picture_by_temperature_has_a_line_a_model(tmp_path):
         f"<!-- {text} -->" in picture for text in ("base (1 dev tasks)", "trained (1 dev tasks)", "temperature (0: greedy)")
     )
     assert "pass@1 by temperature" not in page_of(tmp_path, BASE, BETTER), "one temperature"
+
+
+def test_pictures_of_a_model_that_passes_nothing_have_the_size_of_others():
+    none = evaluation("base", [0] * 20, temperature=1.0)
+    sweep = Sweep("base", (none,), best=none, many=none, hot=none)
+
+    def height(picture):
+        return float(re.search(r'<svg [^>]*height="([0-9.]+)pt"', picture)[1])
+
+    assert height(pass_by_difficulty([none, none])) == approx(height(pass_by_difficulty([BASE, BETTER])), abs=20)
+    assert height(change_by_task(none, none)) == approx(height(change_by_task(BASE, BETTER)), abs=20)
+    assert height(pass_by_temperature([sweep])) == approx(200, abs=40)
+    flat = [{"step": step, "entropy": 5.571 + step * 1e-7} for step in range(3)]
+    assert "1e" not in re.sub(r"<(?!!--)[^>]*>", "", training_curves(flat))
 
 
 def test_capability_stands_beside_temperature():

@@ -65,6 +65,7 @@ def training_curves(
         mark(axes, (limits or {}).get(name), stopped, kept if kept != last else None)
         axes.set_xlim(first - margin, last + margin)
         axes.tick_params(labelsize=7)
+        axes.ticklabel_format(axis="y", useOffset=False)  # else labels are differences to a number above the axis
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         simplify_axes(axes)
     return svg(figure)

@@ -44,6 +44,8 @@ STATUS = {
 }
 DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
 """Statuses drawn in a light colour, which need a dark label."""
+LEAST = 5
+"""Least height of an axis, points: where all values are equal, such as 0, matplotlib would choose a height of 0.05."""
 INK = "#010203"
 """Placeholder for the page's text colour while matplotlib draws."""
 SCHEME = "<style>svg { color: #1d2329 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ec } }</style>"
@@ -109,6 +111,7 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
     sizes = [sum(label in ("all", score.difficulty) for score in scores) for label in labels]
     axes.set_xticks(range(len(labels)), [f"{label}\n{size} tasks" for label, size in zip(labels, sizes, strict=True)])
     axes.set_ylabel(f"pass@{k}, %")
+    axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
     if axes.containers:
         axes.legend(frameon=False)
     simplify_axes(axes)
@@ -149,7 +152,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
         )
     axes.set_xlabel("temperature (0: greedy)")
     axes.set_ylabel("pass@1 on dev tasks, %")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
     if axes.lines:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
     simplify_axes(axes)
@@ -199,6 +202,8 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     axes.bar(range(len(change)), change, color=[SERIES[2] if value > 0 else SERIES[3] for value in change], width=0.85)
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_ylabel(f"change in pass@{k}, points")
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(-LEAST, low), max(LEAST, high))
     up, down = sum(value > 0 for value in change), sum(value < 0 for value in change)
     axes.set_xlabel(f"{len(change)} tasks, sorted: {up} better, {down} worse, {len(change) - up - down} as before")
     axes.set_xticks([])
