@@ -109,9 +109,10 @@ def options(
 def show(table: "Table") -> None:
     """Print a table."""
     from rich.console import Console
+    from rich.table import Column
     from rich.table import Table as RichTable
 
-    drawn = RichTable(*table.header, title=table.title)
+    drawn = RichTable(*(Column(name, overflow="fold") for name in table.header), title=table.title)
     for row in table.rows:
         drawn.add_row(*row)
     Console().print(drawn)

@@ -19,6 +19,7 @@ from upsolve.cli import (
     plan,
     publishing,
     recipes,
+    rewriting,
     starting,
     training,
     viewing,
@@ -29,7 +30,21 @@ from upsolve.extras import needs_extras
 
 __all__ = ["main", "version"]
 
-COMMANDS = (training, comparing, judging, archives, viewing, cleaning, memory, packages, plan, publishing, starting, recipes)
+COMMANDS = (
+    training,
+    comparing,
+    judging,
+    archives,
+    rewriting,
+    viewing,
+    cleaning,
+    memory,
+    packages,
+    plan,
+    publishing,
+    starting,
+    recipes,
+)
 """Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import app
+from upsolve.cli.app import AsJson, app, print_json
 from upsolve.errors import ConfigError
 
 __all__ = ["export", "push"]
@@ -16,13 +16,18 @@ def export(
     model: Annotated[str, typer.Argument(help="Model: a folder such as runs/rloo/training/model, a .gguf file or a hub name.")],
     out: Annotated[Path, typer.Argument(help="New folder, or a file *.gguf for llama.cpp.")],
     kind: Annotated[str, typer.Option(help="Precision of a .gguf file: f32, f16, bf16 or q8_0.")] = "f16",
+    as_json: AsJson = False,
 ) -> None:
     """Write a model whole, with LoRA adapters merged into its weights: a folder for transformers and vLLM, or a GGUF file."""
     from upsolve.export.model import export_model
 
     path = export_model(model, out, kind=kind)
     files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()]
-    typer.echo(f"{path}: {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB")
+    size = sum(file.stat().st_size for file in files)
+    if as_json:
+        print_json({"path": str(path), "bytes": size})
+    else:
+        typer.echo(f"{path}: {size / 1e6:,.1f} MB")
 
 
 @app.command()

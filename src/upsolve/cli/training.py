@@ -138,6 +138,7 @@ def sample(
             help="Sample only tasks that the model never passed, with this share of a passed program in the prompt.",
         ),
     ] = 0.0,
+    as_json: AsJson = False,
 ) -> None:
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
@@ -151,6 +152,9 @@ def sample(
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
         added = sample_some(open_filled(name), loaded.sample, model=loaded.model, progress=progress)
+    if as_json:
+        print_json({"archive": name, "added": added})
+        return
     typer.echo(f"{added} attempts added; judge them with: upsolve verify {loaded.data.archive}")
 
 
