@@ -85,3 +85,21 @@ def test_only_long_runs_of_large_models_are_compiled_by_themselves(tiny_model, m
     assert worth_compiling(model, compiled.WORTH / size)
     monkeypatch.setattr(compiled, "has_compiler", lambda: False)
     assert not worth_compiling(model, compiled.WORTH / size)
+
+
+@pytest.mark.slow
+def test_compiled_layers_keep_less_for_the_backward_pass(tiny_model):
+    def kept(scorer):
+        sizes = {}
+
+        def keep(tensor):
+            sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+            assert scorer(model, batch_of((60, 60, 60))).logp_T.requires_grad
+        return sum(size for pointer, size in sizes.items() if pointer not in weights)
+
+    model = load_model(tiny_model)
+    weights = {parameter.data_ptr() for parameter in model.parameters()}
+    assert kept(CompiledScorer(model, token_scores)) < 0.5 * kept(token_scores)
