@@ -76,7 +76,6 @@ def archive(tmp_path):
     return tmp_path / "archive"
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypatch):
     said = here("memory", "demo", "--model", tiny_model)
     assert all(word in said for word in ("weights", "optimiser", "gradients", "activations", "peak"))

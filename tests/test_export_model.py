@@ -12,7 +12,6 @@ from upsolve.errors import ArchiveError, ModelError
 from upsolve.export.model import SPLITS, export_model, split_of
 from upsolve.policy.model import load_codec, load_model, load_policy, save_model
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks by the old name
 TEXT = "def f(x):\n    return 2 * x  # 12 + 3"
 
 

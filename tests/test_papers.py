@@ -136,9 +136,6 @@ def test_what_the_importers_make_is_what_the_recipes_need():
     assert [task.difficulty for task in open_archive("benchmarks/apps_plus").tasks()] == ["interview"]
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.is_gradient_checkpointing:FutureWarning"
-)  # peft reads an attribute that transformers renames
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("name", PAPERS)
 def test_two_steps(name, tiny_model, tmp_path):

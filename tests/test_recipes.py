@@ -39,9 +39,6 @@ def test_the_documented_recipes_are_there():
     assert all(f"`{name}`" in text for name in wanted)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.is_gradient_checkpointing:FutureWarning"
-)  # peft reads an attribute that transformers renames
 @pytest.mark.parametrize(
     "file",
     [pytest.param(file, marks=pytest.mark.slow) if file.stem in LONG else file for file in FILES],

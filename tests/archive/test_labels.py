@@ -170,7 +170,6 @@ def test_exports_have_it(tmp_path):
     assert all(0.3 < value <= 1 for value in table["label_right"]) and len(set(table["label_right"])) > 4
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_a_run_trains_on_advantages_weighed_by_it(tmp_path, tiny_model, monkeypatch):
     archive, losses = judged_archive(tmp_path / "archive"), []
     given = ["rloo", "--archive", str(archive.path), "--model", tiny_model, "--set", "data.train=0.9", "--set", "data.dev=0.01"]

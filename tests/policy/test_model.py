@@ -186,7 +186,6 @@ def test_what_the_hub_says_of_a_name(monkeypatch):
     assert not locate("someone/something").local
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks by the old name
 def test_a_scale_of_adapters_below_one_is_kept(tiny_model, tmp_path):
     model = with_adapters(load_model(tiny_model), ModelConfig(lora_rank=2, lora_alpha=0.5), seed=0)
     layer = model.base_model.model.model.layers[0].self_attn.q_proj

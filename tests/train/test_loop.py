@@ -119,9 +119,6 @@ def test_imitation_raises_the_likelihood_of_what_passed(tiny_model, tmp_path):
     assert rows[-1]["logp_up"] > rows[0]["logp_up"] + 0.1
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.is_gradient_checkpointing:FutureWarning"
-)  # peft reads an attribute that transformers renames
 def test_adapters_train_and_load(tiny_model, tmp_path):
     from upsolve.policy.model import load_codec, load_model
 

@@ -16,8 +16,6 @@ from upsolve.train.loop import train
 from upsolve.train.reference_scorer import probe
 from upsolve.types import Task
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks by the old name
-
 
 def recipe_for(model, dropout):
     return Recipe.model_validate(

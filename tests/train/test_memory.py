@@ -72,7 +72,6 @@ WAYS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize(("bf16", "rank", "checkpointing"), WAYS)
 def test_the_plan_is_what_pytorch_counts(bf16, rank, checkpointing):
     """Two micro-batches and a step of AdamW."""
@@ -187,7 +186,6 @@ def test_what_a_recipe_adds():
         assert rows["key-value cache"] == (held * 210 * 32, f"{held} sequences of 210 tokens{fewer}")
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
     shape = shape_of(tiny_model, ModelConfig())
     assert (shape.layers, shape.hidden, shape.heads, shape.keys, shape.mlp) == (2, 32, 4, 16, 64)

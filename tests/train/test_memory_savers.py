@@ -29,10 +29,6 @@ from upsolve.train.loop import train
 from upsolve.train.pack import pack
 from upsolve.train.reference_scorer import choose_scorer, padded_scores, sample_of
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.is_gradient_checkpointing:FutureWarning"
-)  # peft asks transformers by its old name
-
 
 def batch_of(sizes=(5, 9, 7)):
     attempts = tuple(EncodedAttempt(tuple(range(3, 3 + size)), np.ones(size, np.float32)) for size in sizes)

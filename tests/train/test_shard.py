@@ -48,10 +48,6 @@ PPO = {
 }
 STOP = 2
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.is_gradient_checkpointing:FutureWarning"
-)  # peft asks transformers by its old name
-
 
 class StoppedError(Exception):
     """A run is stopped here."""

@@ -16,6 +16,7 @@ from upsolve.errors import ModelError, one_line
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.prompt import PLAIN
+from upsolve.policy.quiet import choose_accelerator, peft_calls
 from upsolve.policy.tokens import Codec
 
 __all__ = [
@@ -67,7 +68,8 @@ def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
     from peft import PeftConfig, PeftModel
 
     base = load_model(str(PeftConfig.from_pretrained(folder).base_model_name_or_path), dtype=dtype, offline=offline)
-    merged: Any = PeftModel.from_pretrained(base, folder)
+    with peft_calls():
+        merged: Any = PeftModel.from_pretrained(base, folder)
     return merged.merge_and_unload()
 
 
@@ -127,7 +129,8 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
         target_modules=targets,
         task_type="CAUSAL_LM",
     )
-    adapted: Any = get_peft_model(model, settings)
+    with peft_calls():
+        adapted: Any = get_peft_model(model, settings)
     for layer in adapter_layers(adapted):
         layer.cast_input_dtype_enabled = (
             not config.bf16
@@ -256,5 +259,6 @@ def trainable(model: Any) -> list[torch.nn.Parameter]:
 
 def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
     """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT."""
+    choose_accelerator()
     model.save_pretrained(folder)
     codec.tokenizer.save_pretrained(folder)
