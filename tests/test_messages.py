@@ -97,7 +97,7 @@ WORDS = [
     mistake("archive query unjudged ''", "sql", "select"),
 ]
 RECIPES = [
-    mistake("train none.yaml", "none.yaml", "no such recipe; recipes that come with upsolve"),
+    mistake("train none.yaml", "none.yaml", "no such recipe; name a file, or a recipe that `upsolve recipes` lists"),
     mistake("train rlooo", "rlooo", "did you mean rloo"),
     mistake("train folder", "folder", "--archive folder"),
     mistake("train lr.yaml", "lr.yaml", "did you mean optim.lr?"),

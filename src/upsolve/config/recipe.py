@@ -115,7 +115,7 @@ def recipe_file(name: str | Path) -> Path:
     """Return the file of a recipe: a path, or the name of a recipe that comes with the package.
 
     Raises:
-        ConfigError: there is no such file and no such name; lists the names that are close, or all of them.
+        ConfigError: there is no such file and no such name; names those that are close, or the command that lists all.
     """
     path = Path(name)
     if path.is_file():
@@ -125,7 +125,7 @@ def recipe_file(name: str | Path) -> Path:
         return recipes[str(name)]
     stem = str(name).removesuffix(".yaml").rpartition("/")[2]
     close = [key for key in recipes if key.rpartition("/")[2] == stem] or get_close_matches(stem, recipes, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"recipes that come with upsolve: {', '.join(recipes)}"
+    hint = f"did you mean {' or '.join(close)}?" if close else "name a file, or a recipe that `upsolve recipes` lists"
     raise ConfigError(f"{name}: no such recipe; {hint}")
 
 
