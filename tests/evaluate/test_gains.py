@@ -2,10 +2,12 @@
 
 import pytest
 
+from upsolve.config import load_recipe
 from upsolve.evaluate.gains import RunResult, gains, worth_of_verdicts
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
-from upsolve.report.tables import runs_table, worth_table
+from upsolve.report.seeds import without_seeds
+from upsolve.report.several import runs_table, seeds_table, worth_table
 
 
 def sweep(passed, first=0, temperature=1.0):
@@ -32,6 +34,34 @@ def test_imitation_is_the_control_of_a_run_that_learns_from_failed_attempts():
     imitation = RunResult("sft", "as_judged", BASE, sweep([3] * 40), imitates=True)
     found = {(one.method, one.control): one.paired.difference.mean for one in worth_of_verdicts([METHOD, imitation, PLACEBO])}
     assert found == pytest.approx({("rloo", "placebo"): 0.25, ("sft", "placebo"): -0.125, ("rloo", "sft"): 0.375})
+
+
+def test_runs_that_differ_in_seeds_alone_count_as_one():
+    """Gains of 4/8 and 2/8 for rloo, 2/8 and 0 for its control: 3/8 and 1/8 over seeds; a repeated run and another recipe stay apart."""
+    rloo = [
+        RunResult(f"rloo {seed}", "as_judged", BASE, sweep([6 - 2 * seed] * 40), settings="r", seeds=str(seed))
+        for seed in (0, 1)
+    ]
+    placebo = [
+        RunResult(f"p {seed}", "shuffled", BASE, sweep([4 - 2 * seed] * 40), settings="p", seeds=str(seed)) for seed in (0, 1)
+    ]
+    (worth,) = worth_of_verdicts([*rloo, *placebo])
+    assert (worth.method, worth.control) == ("rloo 0, 2 seeds", "p 0, 2 seeds")
+    assert worth.paired.difference.mean == pytest.approx(0.25)
+    table = seeds_table([*rloo, *placebo])
+    assert table.rows[0][:4] == ("rloo 0, 2 seeds", "+37.5 [+37.5, +37.5]", "+25.0", "+50.0") and len(table.rows) == 2
+    assert seeds_table([rloo[0], rloo[0], METHOD, PLACEBO]) is None
+
+
+def test_the_identity_of_a_recipe_leaves_out_its_seeds_but_not_that_of_the_split():
+    def identity(name, *settings):
+        return without_seeds(load_recipe(name, [*settings]).model_dump(mode="json"))
+
+    assert identity("rloo") == identity("rloo", "seed=1", "data.seed=1", "sample.seed=2")
+    assert (
+        len({identity("rloo"), identity("rloo", "data.split_seed=1"), identity("rloo", "optim.lr=1.0e-6"), identity("topr")})
+        == 4
+    )
 
 
 def test_tables_of_runs():

@@ -82,26 +82,30 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, including runs of controls such as `placebo`.")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts."""
-    from upsolve.report.tables import runs_table, worth_table
+    """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts.
+
+    Runs that differ in seeds alone are also shown as one, with the mean over seeds.
+    """
+    from upsolve.report.several import runs_table, seeds_table, worth_table
 
     results = [run_result(folder) for folder in runs]
     try:
         if as_json:
             print_json(compared(results))
             return
-        worth = worth_table(results)
-        show(runs_table(results))
-        show(worth)
+        tables = [runs_table(results), seeds_table(results), worth_table(results)]
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
+    for table in tables:
+        if table:
+            show(table)
 
 
 def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
-    """Return the gain of every run, and its gain beyond every control, as plain data."""
+    """Return the gain of every run, of the runs of several seeds together, and the gains beyond every control, as plain data."""
     from upsolve.cli.figures import change_figures
     from upsolve.evaluate.capability import capability
-    from upsolve.evaluate.gains import worth_of_verdicts
+    from upsolve.evaluate.gains import methods_of, worth_of_verdicts
 
     rows = [(run, capability(run.before, run.after)) for run in results]
     return {
@@ -112,6 +116,15 @@ def compared(results: "Sequence[RunResult]") -> dict[str, Any]:
                 **change_figures(change),
             }
             for run, change in rows
+        ],
+        "seeds": [
+            {
+                "runs": [run.name for run in method.runs],
+                "gain": asdict(method.paired.difference),
+                "p_value": method.paired.p_value,
+            }
+            for method in methods_of(results)
+            if len(method.runs) > 1
         ],
         "worth": [
             {
@@ -134,6 +147,7 @@ def run_result(folder: Path) -> "RunResult":
     from upsolve.config import load_recipe
     from upsolve.evaluate.gains import RunResult
     from upsolve.evaluate.runs import load_sweep
+    from upsolve.report.seeds import seeds_of, without_seeds
 
     if missing := [name for name in ("base.json", "trained.json") if not (folder / name).exists()]:
         raise ConfigError(f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`")
@@ -141,7 +155,16 @@ def run_result(folder: Path) -> "RunResult":
     recipe = load_recipe(own)
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
     before, after = (load_sweep(folder / f"{part}.json") for part in ("base", "trained"))
-    return RunResult(name, recipe.reward.verdicts, before, after, imitates=recipe.advantage.record.selects)
+    settings = recipe.model_dump(mode="json")
+    return RunResult(
+        name,
+        recipe.reward.verdicts,
+        before,
+        after,
+        imitates=recipe.advantage.record.selects,
+        settings=without_seeds(settings),
+        seeds=seeds_of(settings),
+    )
 
 
 @app.command()

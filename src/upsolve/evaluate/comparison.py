@@ -10,7 +10,7 @@ from upsolve.evaluate.power import detectable
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import temperature_name
 
-__all__ = ["DECIDABLE", "Comparison", "compare", "drops", "interval_text"]
+__all__ = ["DECIDABLE", "Comparison", "compare", "drops", "interval_text", "points"]
 
 Outcome = Literal["gain", "loss", "undecided", "too few tasks"]
 DECIDABLE = 6

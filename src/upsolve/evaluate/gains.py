@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
-from upsolve.evaluate.intervals import Paired, paired_difference
+from upsolve.evaluate.intervals import Paired, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep
 
-__all__ = ["RunResult", "Worth", "gains", "worth_of_verdicts"]
+__all__ = ["Method", "RunResult", "Worth", "gains", "methods_of", "worth_of_verdicts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,34 @@ class RunResult:
     """The trained model."""
     imitates: bool = False
     """Whether it was trained on passed attempts alone: the control that tells what the failed attempts are worth."""
+    settings: str = ""
+    """Content id of its recipe without name and seeds; empty: unknown."""
+    seeds: str = ""
+    """The seeds of its recipe."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """Runs of one recipe that differ in seeds alone."""
+
+    runs: tuple[RunResult, ...]
+    """One run for each set of seeds, at least one."""
+
+    @property
+    def name(self) -> str:
+        """Name of the first run, with the number of seeds if there are several."""
+        first, count = self.runs[0].name, len(self.runs)
+        return first if count == 1 else f"{first}, {count} seeds"
+
+    @cached_property
+    def gains(self) -> Mapping[str, float]:
+        """Gain of each task, its mean over seeds. ValueError: the runs are over different tasks."""
+        return over_seeds([gains(run) for run in self.runs])
+
+    @cached_property
+    def paired(self) -> Paired:
+        """The mean gain, with its interval over tasks."""
+        return paired_difference(dict.fromkeys(self.gains, 0.0), self.gains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +61,7 @@ class Worth:
     """The gain of a run beyond that of a control run."""
 
     method: str
-    """Name of the run that was trained on the judge's verdicts."""
+    """Name of the run, or of the runs of several seeds, that was trained on the judge's verdicts."""
     control: str
     """Name of the control run: of changed verdicts or, of a run that learns from failed attempts, of imitation."""
     paired: Paired
@@ -45,6 +74,19 @@ def gains(run: RunResult) -> Mapping[str, float]:
     return {name: after[name] - before[name] for name in before if name in after}
 
 
+def methods_of(runs: Sequence[RunResult]) -> tuple[Method, ...]:
+    """Return the runs, those of one recipe with different seeds together; runs of equal seeds stay apart."""
+    groups: list[list[RunResult]] = []
+    for run in runs:
+        for group in groups:
+            if run.settings and run.settings == group[0].settings and run.seeds not in {other.seeds for other in group}:
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+    return tuple(Method(tuple(group)) for group in groups)
+
+
 def check_shared(runs: Sequence[RunResult]) -> None:
     """Raise ValueError for a run that shares no task with the first one."""
     shared = gains(runs[0]).keys() if runs else ()
@@ -55,6 +97,7 @@ def check_shared(runs: Sequence[RunResult]) -> None:
 
 def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
     """Compare the gain of every run with that of every control, over the tasks that have a gain in both.
+    Runs that differ in seeds alone count as one, with the mean over seeds of each task's gain.
 
     Controls are runs on other verdicts than the judge's and, of runs that do not imitate, runs that do.
 
@@ -62,15 +105,15 @@ def worth_of_verdicts(runs: Sequence[RunResult]) -> tuple[Worth, ...]:
         ValueError: two runs share no task.
     """
     check_shared(runs)
-    judged = [run for run in runs if run.verdicts == "as_judged"]
-    controls = [run for run in runs if run.verdicts != "as_judged"]
-    imitated = [pair for pair in product(judged, judged) if pair[1].imitates and not pair[0].imitates]
+    methods = methods_of(runs)
+    judged = [method for method in methods if method.runs[0].verdicts == "as_judged"]
+    controls = [method for method in methods if method.runs[0].verdicts != "as_judged"]
+    imitated = [pair for pair in product(judged, judged) if pair[1].runs[0].imitates and not pair[0].runs[0].imitates]
     results: list[Worth] = []
     for method, control in (*product(judged, controls), *imitated):
-        method_gains, control_gains = gains(method), gains(control)
-        shared = [name for name in method_gains if name in control_gains]
+        shared = [name for name in method.gains if name in control.gains]
         paired = paired_difference(
-            {name: control_gains[name] for name in shared}, {name: method_gains[name] for name in shared}
+            {name: control.gains[name] for name in shared}, {name: method.gains[name] for name in shared}
         )
         results.append(Worth(method.name, control.name, paired))
     return tuple(results)

@@ -23,6 +23,7 @@ from upsolve.report.content import ReportContent
 from upsolve.report.examples import pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import markdown_of
+from upsolve.report.seeds import seeds_of
 from upsolve.train.groups import rewards_of, select
 from upsolve.train.monitor import limits_of
 from upsolve.train.run_folder import Trained, load_trained
@@ -93,18 +94,6 @@ def run_content(
         facts={**facts, "seeds": seeds_of(recipe.model_dump(mode="json"))},
         examples=pick_examples(folder, sweeps, split.tasks[recipe.evaluate.split]) if split else (),
     )
-
-
-def seeds_of(settings: Mapping[str, Any]) -> str:
-    """Return the seeds of a recipe, by key."""
-    stages = {f"{name}.": stage for name, stage in settings.items() if isinstance(stage, dict)}
-    found = {
-        prefix + key: value
-        for prefix, stage in {"": settings, **stages}.items()
-        for key, value in stage.items()
-        if key == "seed" or key.endswith("_seed")
-    }
-    return ", ".join(f"{key} {value}" for key, value in found.items())
 
 
 def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: HeldOut, trained: Trained) -> dict[str, str]:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upsolve.evaluate.capability import Capability, capability
-from upsolve.evaluate.comparison import DECIDABLE, Comparison, interval_text
+from upsolve.evaluate.comparison import DECIDABLE, Comparison
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
-from upsolve.evaluate.gains import RunResult, worth_of_verdicts
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.power import tasks_needed
@@ -22,12 +21,11 @@ __all__ = [
     "change_table",
     "difficulties",
     "pass_table",
+    "percent",
     "profile_table",
     "result_tables",
     "reward_tables",
-    "runs_table",
     "temperature_table",
-    "worth_table",
 ]
 
 ERRORS = 8
@@ -65,40 +63,6 @@ def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int], *, further: bool =
     tables += [change_table(sweeps[0].best, other.best) for other in sweeps[1:]]
     tables.append(profile_table([sweep.hot for sweep in sweeps]))
     return tables
-
-
-def runs_table(runs: Sequence[RunResult]) -> Table:
-    """Return pass@1 in percent of the base model (that of the first run) and of each run's trained model, with the conclusion about each."""
-    changes = [capability(run.before, run.after) for run in runs]
-    first = runs[0].before
-    rows = [("base", *pass_cells(first), "", "")]
-    rows += [
-        (run.name, *pass_cells(run.after), change.best.change, change.conclusion)
-        for run, change in zip(runs, changes, strict=True)
-    ]
-    header = ("run", "best temperature", "greedy", temperature_name(first.hot.temperature), "to its base, each at its best", "")
-    return Table(f"pass@1 on {len(first.best.scores)} tasks, %", header, tuple(rows))
-
-
-def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
-    """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, as text."""
-    best, greedy, hot = (
-        list(task_pass_at_k(evaluation.scores, 1).values()) if evaluation else []
-        for evaluation in (sweep.best, sweep.greedy, sweep.hot)
-    )
-    cells = [percent(sum(values) / len(values)) if values else "–" for values in (best, greedy, hot)]
-    return f"{cells[0]} ({temperature_name(sweep.best.temperature)})", cells[1], cells[2]
-
-
-def worth_table(runs: Sequence[RunResult]) -> Table:
-    """Return gain(method) - gain(control) in percentage points for every run and every control; without a control, what to run."""
-    rows = [
-        (worth.method, worth.control, interval_text(worth.paired.difference), f"{worth.paired.p_value:.4f}")
-        for worth in worth_of_verdicts(runs)
-    ]
-    header = ("run", "control", "gain beyond the control, points", "p")
-    title = "Gain beyond controls: pass@1, each model at its best temperature"
-    return Table(title, header, tuple(rows) or (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),))
 
 
 def percent(value: float | None) -> str:

@@ -1,0 +1,64 @@
+"""Tables of several runs: pass@1 of each, gains over seeds, and gains beyond controls."""
+
+from collections.abc import Sequence
+
+from upsolve.evaluate.capability import capability
+from upsolve.evaluate.comparison import interval_text, points
+from upsolve.evaluate.gains import Method, RunResult, methods_of, worth_of_verdicts
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.report.tables import Table, percent
+
+__all__ = ["runs_table", "seeds_table", "worth_table"]
+
+
+def runs_table(runs: Sequence[RunResult]) -> Table:
+    """Return pass@1 in percent of the base model (that of the first run) and of each run's trained model, with the conclusion about each."""
+    changes = [capability(run.before, run.after) for run in runs]
+    first = runs[0].before
+    rows = [("base", *pass_cells(first), "", "")]
+    rows += [
+        (run.name, *pass_cells(run.after), change.best.change, change.conclusion)
+        for run, change in zip(runs, changes, strict=True)
+    ]
+    header = ("run", "best temperature", "greedy", temperature_name(first.hot.temperature), "to its base, each at its best", "")
+    return Table(f"pass@1 on {len(first.best.scores)} tasks, %", header, tuple(rows))
+
+
+def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
+    """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, as text."""
+    best, greedy, hot = (
+        list(task_pass_at_k(evaluation.scores, 1).values()) if evaluation else []
+        for evaluation in (sweep.best, sweep.greedy, sweep.hot)
+    )
+    cells = [percent(sum(values) / len(values)) if values else "–" for values in (best, greedy, hot)]
+    return f"{cells[0]} ({temperature_name(sweep.best.temperature)})", cells[1], cells[2]
+
+
+def seeds_table(runs: Sequence[RunResult]) -> Table | None:
+    """Return the gain of every recipe of which there are several seeds: the mean over seeds of each task's gain, its interval over tasks, and
+    the smallest and largest gain of a seed; None without such recipes.
+    """
+    several = [method for method in methods_of(runs) if len(method.runs) > 1]
+    if not several:
+        return None
+    rows = tuple((method.name, interval_text(method.paired.difference), *seed_cells(method)) for method in several)
+    title = "Gain over the base, mean over seeds: pass@1, each model at its best temperature"
+    return Table(title, ("runs", "gain, points", "smallest", "largest", "p"), rows)
+
+
+def seed_cells(method: Method) -> tuple[str, str, str]:
+    """Return the smallest and the largest gain of a seed, and the p-value of the mean over seeds, as text."""
+    by_seed = [Method((run,)).paired.difference.mean for run in method.runs]
+    return points(min(by_seed)), points(max(by_seed)), f"{method.paired.p_value:.4f}"
+
+
+def worth_table(runs: Sequence[RunResult]) -> Table:
+    """Return gain(method) - gain(control) in percentage points for every run and every control; without a control, what to run."""
+    rows = [
+        (worth.method, worth.control, interval_text(worth.paired.difference), f"{worth.paired.p_value:.4f}")
+        for worth in worth_of_verdicts(runs)
+    ]
+    header = ("run", "control", "gain beyond the control, points", "p")
+    title = "Gain beyond controls: pass@1, each model at its best temperature"
+    return Table(title, header, tuple(rows) or (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),))
