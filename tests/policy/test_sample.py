@@ -1,11 +1,15 @@
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from upsolve.config import SampleConfig
+from upsolve.policy import sample as sample_module
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.kv_cache import attempts_that_fit
+from upsolve.policy.lookup import Lookup
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample, token_bytes_of
 from upsolve.policy.sampling import sample_tokens
@@ -109,3 +113,59 @@ def test_generate_gives_the_attempts_of_batched_decoding(tiny_model):
         assert replace(attempt, **numbers) == twin
         assert attempt.token_logps == pytest.approx(twin.token_logps, abs=1e-4)
         assert attempt.entropy == pytest.approx(twin.entropy, abs=1e-4)
+
+
+def test_tokens_that_followed_before_are_proposed():
+    lookup = Lookup((1, 2, 3, 4, 5, 1, 2))
+    assert lookup.draft(2) == [3, 4] and lookup.draft(9) == [3, 4, 5, 1, 2]
+    lookup.append(9)
+    assert lookup.draft(4) == []
+    for token in (7, 2, 3):
+        lookup.append(token)
+    assert lookup.draft(1) == [4]
+
+
+class Oracle(Lookup):
+    """Proposes the attempt that is known to be sampled, with a wrong token now and then."""
+
+    known: ClassVar[dict[tuple[int, ...], list[list[int]]]] = {}
+    used: ClassVar[list[int]] = []
+
+    def __init__(self, prompt):
+        super().__init__(prompt)
+        self.prompt = tuple(prompt)
+
+    def draft(self, most):
+        so_far = self.ids[len(self.prompt) :]
+        ids = next((ids for ids in self.known[self.prompt] if ids[: len(so_far)] == so_far and len(ids) > len(so_far)), [])
+        draft = [token if at % 5 else 3 for at, token in enumerate(ids)][len(so_far) :][:most]
+        self.used.append(len(draft))
+        return draft
+
+
+@pytest.mark.parametrize("batch", [2, 4, 16])
+def test_proposals_leave_the_samples_as_they_are(tiny_model, monkeypatch, batch):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    config = CONFIG.model_copy(update={"batch": batch, "temperature": 1.0, "top_p": 1.0})
+    plain = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=config)}
+    for task in TASKS:
+        Oracle.known[codec.prompt(task).ids_P] = [list(a.token_ids) for a in plain.values() if a.task_id == task.task_id]
+    steps = []
+    step = sample_module.decode_step
+    monkeypatch.setattr(sample_module, "decode_step", lambda *given: steps.append(given[2].shape[1]) or step(*given))
+    for lookup in (Lookup, Oracle):
+        monkeypatch.setattr(sample_module, "Lookup", lookup)
+        steps.clear()
+        again = list(sample(model, codec, TASKS, config=config.model_copy(update={"lookup": 6})))
+        assert {attempt.token_ids for attempt in again} == plain.keys() and len(again) == 9
+        for attempt in again:
+            twin = plain[attempt.token_ids]
+            assert attempt.token_logps == pytest.approx(twin.token_logps, abs=1e-4)
+            assert attempt.entropy == pytest.approx(twin.entropy, abs=1e-4)
+    assert max(steps) == 7 and sum(steps) > len(steps)
+    assert len(steps) < 0.6 * sum(attempt.tokens for attempt in again) / min(batch, 9)
+
+
+def test_only_the_own_engine_looks_up():
+    with pytest.raises(ValidationError, match="only the engine transformers looks up tokens, not vllm"):
+        SampleConfig(engine="vllm", lookup=4)

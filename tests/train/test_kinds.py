@@ -137,7 +137,10 @@ def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
 def test_batched_decoding_gives_what_the_model_gives(kind):
-    """Slots of different length, longer than any window: two share a prompt, one is free, and one goes on alone, after a prompt in its place."""
+    """Slots of different length, longer than any window: two share a prompt, one is free, and one goes on alone, after a prompt in its place.
+
+    Several tokens of a slot at once, of which some are taken back.
+    """
     model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
     own = model(torch.tensor([ids])).logits[0].log_softmax(-1)
     before = model.config._attn_implementation
@@ -148,13 +151,14 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
         cache.begin(slot, cache.add(prefill(model, cache, ids[: positions[slot] + 1])))
     cache.begin(3, 0)
 
-    def assert_next_tokens(slots):
-        logp = head_of(model).logits(decode_step(model, cache, torch.tensor(ids)[positions])).log_softmax(-1)
-        assert (logp - own[positions])[slots].abs().max() < TOLERANCE
-        positions[slots] += 1
+    def assert_next_tokens(slots, new=1):
+        places = positions[:, None] + torch.arange(new)
+        logp = head_of(model).logits(decode_step(model, cache, torch.tensor(ids)[places])).log_softmax(-1)
+        assert (logp - own[places])[slots].abs().max() < TOLERANCE
+        positions[slots] += new
 
-    for _ in range(5):
-        assert_next_tokens(busy)
+    for new in (1, 3, 1):
+        assert_next_tokens(busy, new)
     cache.end(0)
     cache.end(3)
     for _ in range(5):
@@ -166,7 +170,10 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
         assert_next_tokens([0, 1])
     cache.keep([1])
     positions = positions[1:2]
-    assert_next_tokens([0])
+    assert_next_tokens([0], new=4)
+    cache.drop(0, 3)
+    positions -= 3
+    assert_next_tokens([0], new=2)
 
 
 @pytest.mark.parametrize("kind", ODD)

@@ -265,7 +265,19 @@ class SampleConfig(RecordConfig):
     batch: int = Field(default=128, ge=1)
     """Most sequences decoded at once, fewer where their keys and values would take more than half of the free memory; ``server``: concurrent
     requests; unused by ``vllm``."""
+    lookup: int = Field(default=0, ge=0)
+    """Most tokens that are proposed at once by looking up the last ones in prompt and attempt, where they pay off: faster where attempts repeat their
+    prompts and few are decoded at once, with the same samples; engine ``transformers`` only."""
     server: ServerConfig = ServerConfig()
     vllm: VllmConfig = VllmConfig()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Options of your own engine; ``server`` and ``vllm`` have the keys above."""
+
+    @model_validator(mode="after")
+    def checked_lookup(self) -> Self:
+        """Refuse proposals where another engine samples."""
+        if self.lookup and self.engine != "transformers":
+            raise ValueError(
+                f"lookup: {self.lookup}: only the engine transformers looks up tokens, not {self.engine}; set it to 0"
+            )
+        return self

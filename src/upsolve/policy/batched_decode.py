@@ -4,7 +4,7 @@ Each slot of the batch decodes one attempt. When the attempt ends, its slot star
 for the longest attempt. A prompt is prefilled, stored and read once for all its attempts. The model's code is not patched: the attention is
 registered with transformers.
 
-Legend: B slots, H key-value heads, R query heads per key-value head, P prompt tokens, L sampled tokens, D head size, V vocabulary,
+Legend: B slots, Q new tokens of a slot, H key-value heads, R query heads per key-value head, P prompt tokens, L sampled tokens, D head size, V vocabulary,
 N positions compared.
 """
 
@@ -43,18 +43,19 @@ def slot_attention(
     if cache is None or cache.step is None:
         return prompt_attention(module, query, key, value, **options)
     step, (prompt_key, prompt_value) = cache.step, cache.prompts_at(cast("int", module.layer_idx))
-    slots, heads, _, size = query.shape
-    grouped = query.reshape(slots, key.shape[1], heads // key.shape[1], size) * options["scaling"]
+    slots, heads, new, size = query.shape
+    grouped = query.reshape(slots, key.shape[1], heads // key.shape[1] * new, size) * options["scaling"]
     to_prompt = step.by_slot(torch.matmul(step.by_prompt(grouped), prompt_key.transpose(-1, -2)))
     scores = torch.cat([to_prompt, torch.matmul(grouped, key.transpose(-1, -2))], -1)  # faster than SDPA's CPU kernel
     if cap := options.get("softcap"):
         scores = cap * torch.tanh(scores / cap)
-    bias, window = step.bias_BE, options.get("sliding_window")
+    bias, window = step.bias_BQE, options.get("sliding_window")
     if window is not None and window < scores.shape[-1]:
-        bias = bias.masked_fill(step.key_position_BE <= step.position_B[:, None] - window, -torch.inf)
-    to_prompt, to_sampled = (scores + bias[:, None, None]).softmax(-1).split(step.tokens, -1)
+        bias = bias.masked_fill(step.key_position_BE[:, None] <= step.position_BQ[:, :, None] - window, -torch.inf)
+    visible = scores.unflatten(2, (-1, new)) + bias[:, None, None]
+    to_prompt, to_sampled = visible.flatten(2, 3).softmax(-1).split(step.tokens, -1)
     out = step.by_slot(torch.matmul(step.by_prompt(to_prompt), prompt_value)) + torch.matmul(to_sampled, value)
-    return out.reshape(slots, 1, heads, value.shape[3]), None
+    return out.reshape(slots, heads, new, value.shape[3]).transpose(1, 2), None
 
 
 def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, None]:
@@ -89,16 +90,12 @@ def prefill(model: Any, cache: BatchedCache, ids: tuple[int, ...], prefix: Promp
     return cache.prefilled
 
 
-def decode_step(model: Any, cache: BatchedCache, tokens_B: Tensor) -> Tensor:
-    """Feed one token per slot and return the last hidden states [B, D]."""
-    with cache.decoding() as step:
+def decode_step(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
+    """Feed the next tokens of each slot and return the last hidden states [B, Q, D]."""
+    with cache.decoding(tokens_BQ.shape[1]) as step:
         return model.get_decoder()(
-            input_ids=tokens_B[:, None],
-            position_ids=step.position_B[:, None],
-            past_key_values=cache,
-            use_cache=False,
-            slot_cache=cache,
-        ).last_hidden_state[:, 0]
+            input_ids=tokens_BQ, position_ids=step.position_BQ, past_key_values=cache, use_cache=False, slot_cache=cache
+        ).last_hidden_state
 
 
 @torch.inference_mode()
@@ -121,7 +118,7 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
         model.set_attn_implementation(ATTENTION)
         cache = BatchedCache(1, model.device)
         cache.begin(0, cache.add(prefill(model, cache, ids[: half + 1])))
-        hidden = torch.cat([decode_step(model, cache, token) for token in probe[0, half:].split(1)])
+        hidden = torch.cat([decode_step(model, cache, tokens)[0] for tokens in probe[:, half:].split(1, dim=1)])
         distance = total_variation(head_of(model).logits(hidden), own_NV)
     except (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"

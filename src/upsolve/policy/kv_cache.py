@@ -2,7 +2,7 @@
 
 Decoding reads the whole cache for every token, so that memory limits its speed. A prompt is therefore stored and read once for all its attempts.
 
-Legend: B slots, T prompts, S largest number of slots of a prompt, H key-value heads, R query heads per key-value head, P prompt tokens,
+Legend: B slots, Q new tokens of a slot, T prompts, S largest number of slots of a prompt, H key-value heads, R query heads per key-value head, P prompt tokens,
 L sampled tokens, E = P + L keys, D head size.
 """
 
@@ -55,13 +55,13 @@ class Step:
     place_B: Tensor
     """int64 [B]: index of each slot in ``slot_TS``; 0 for a free slot."""
     sampled_B: Tensor
-    """int64 [B]: number of sampled tokens before the new one."""
-    position_B: Tensor
-    """int64 [B]: position of the new token."""
+    """int64 [B]: number of sampled tokens before the new ones."""
+    position_BQ: Tensor
+    """int64 [B, Q]: positions of the new tokens."""
     key_position_BE: Tensor
-    """int64 [B, E]: position of each key; keys after the new token are not visible."""
-    bias_BE: Tensor
-    """[B, E], in the dtype of the keys: 0 where the key is visible, else -inf."""
+    """int64 [B, E]: position of each key; keys after a new token are not visible to it."""
+    bias_BQE: Tensor
+    """[B, Q, E], in the dtype of the keys: 0 where the key is visible, else -inf."""
     tokens: tuple[int, int]
     """P and L."""
 
@@ -106,9 +106,11 @@ class BatchedCache:
                 key, value = (torch.cat(parts, dim=2) for parts in zip(before, (key, value), strict=True))
             self.prefilled[layer] = (key, value)
             return key, value
-        slots, (keys, values) = torch.arange(len(key), device=self.device), self.sampled[layer]
-        keys[slots, :, self.step.sampled_B] = key[:, :, 0]
-        values[slots, :, self.step.sampled_B] = value[:, :, 0]
+        slots, new = torch.arange(len(key), device=self.device)[:, None], torch.arange(key.shape[2], device=self.device)
+        keys, values = self.sampled[layer]
+        places_BQ = self.step.sampled_B[:, None] + new
+        keys[slots, :, places_BQ] = key.transpose(1, 2)
+        values[slots, :, places_BQ] = value.transpose(1, 2)
         return keys, values
 
     def prompts_at(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -138,6 +140,10 @@ class BatchedCache:
         """Start an attempt after a stored prompt in a slot."""
         self.prompt_of[slot], self.sampled_tokens[slot] = prompt, 0
 
+    def drop(self, slot: int, tokens: int) -> None:
+        """Forget the last tokens of a slot."""
+        self.sampled_tokens[slot] -= tokens
+
     def end(self, slot: int) -> None:
         """Free a slot."""
         self.begin(slot, FREE)
@@ -153,18 +159,20 @@ class BatchedCache:
         self.sampled_tokens = [self.sampled_tokens[slot] for slot in slots]
 
     @contextmanager
-    def decoding(self) -> Generator[Step]:
-        """Make room for one more token of every slot; within the context the model decodes it."""
-        tokens = max(self.sampled_tokens) + 1
+    def decoding(self, new: int) -> Generator[Step]:
+        """Make room for ``new`` more tokens of every slot; within the context the model decodes them."""
+        tokens = max(self.sampled_tokens) + new
         for layer, (keys, values) in self.sampled.items():
             self.sampled[layer] = (grown(keys, len(keys), tokens), grown(values, len(values), tokens))
-        self.step = self.next_step()
+        self.step = self.next_step(new)
         yield self.step
         self.step = None
-        self.sampled_tokens = [n + (prompt != FREE) for n, prompt in zip(self.sampled_tokens, self.prompt_of, strict=True)]
+        self.sampled_tokens = [
+            n + new * (prompt != FREE) for n, prompt in zip(self.sampled_tokens, self.prompt_of, strict=True)
+        ]
 
-    def next_step(self) -> Step:
-        """Return the next step."""
+    def next_step(self, new: int) -> Step:
+        """Return the next step, which decodes ``new`` tokens of every slot."""
         prompt_B, sampled_B, prompt_T = (
             np.array(numbers) for numbers in (self.prompt_of, self.sampled_tokens, self.prompt_tokens)
         )
@@ -180,10 +188,10 @@ class BatchedCache:
         tokens, length_B1 = (prompts.shape[2], sampled.shape[2]), prompt_T[prompt_B][:, None]
         in_prompt, after = np.arange(tokens[0])[None], np.arange(tokens[1])[None]
         keys_BE = np.concatenate([np.where(in_prompt < length_B1, in_prompt, NOWHERE), length_B1 + after], 1)
-        position_B = length_B1[:, 0] + sampled_B
-        arrays = (slot_TS, place_B, sampled_B, position_B, keys_BE)
+        position_BQ = length_B1 + sampled_B[:, None] + np.arange(new)
+        arrays = (slot_TS, place_B, sampled_B, position_BQ, keys_BE)
         slots, places, before, positions, key_positions = (torch.from_numpy(array).to(self.device) for array in arrays)
-        hidden = key_positions > positions[:, None]
+        hidden = key_positions[:, None] > positions[:, :, None]
         bias = torch.zeros(hidden.shape, dtype=sampled.dtype, device=self.device).masked_fill(hidden, -torch.inf)
         return Step((len(prompt_T), most), slots, places, before, positions, key_positions, bias, tokens)
 

@@ -13,6 +13,7 @@ from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decod
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.head import head_of
 from upsolve.policy.kv_cache import BatchedCache, PromptKV, attempts_that_fit, token_bytes
+from upsolve.policy.lookup import Lookup
 from upsolve.policy.request import Request, requests
 from upsolve.policy.sampling import DecodeState
 from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
@@ -22,6 +23,8 @@ __all__ = ["LocalModel", "sample", "token_bytes_of"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
+POSITIONS = 128
+"""Most tokens of a decoding step that are worth proposals: with more, computing them takes longer than the steps that they save."""
 Job = tuple[Request, EncodedPrompt]
 """A request and its prompt."""
 
@@ -149,7 +152,7 @@ class Decoder:
                 request, prompt = job
                 self.cache.begin(index, self.stored(prompt.ids_P))
                 self.tokens_B[index] = prompt.ids_P[-1]
-                self.state.begin(index, request)
+                self.state.begin(index, request, Lookup(prompt.ids_P) if self.state.config.lookup else None)
         busy = self.state.busy
         if busy and len(busy) * 2 <= len(self.state.slots):
             self.cache.keep(busy)
@@ -157,9 +160,26 @@ class Decoder:
             self.state.slots = [self.state.slots[index] for index in busy]
 
     def step(self) -> list[Attempt]:
-        """Decode one token per slot and return the attempts that ended."""
-        product_BV = self.head.product(decode_step(self.model, self.cache, self.tokens_B))
-        self.tokens_B, ended = self.state.take(product_BV, self.head.finished)
+        """Decode a token per slot, or more where proposed tokens are right, and return the attempts that ended."""
+        busy = self.state.busy
+        room = POSITIONS // max(len(busy), 1) - 1
+        drafts = self.state.drafts(max(min(self.state.config.lookup, room), 0))
+        new = 1 + max(map(len, drafts))
+        proposed = torch.tensor([draft + [0] * (new - 1 - len(draft)) for draft in drafts], dtype=torch.long)
+        inputs_BQ = torch.cat([self.tokens_B[:, None], proposed.to(self.tokens_B.device)], dim=1)
+        hidden_BQD = decode_step(self.model, self.cache, inputs_BQ)
+        product_BQV = self.head.product(hidden_BQD.flatten(0, 1)).unflatten(0, inputs_BQ.shape)
+        self.tokens_B, ended = self.state.take(product_BQV[:, 0], self.head.finished)
+        tokens = self.tokens_B.tolist()
+        sampled = {slot: tokens[slot] for slot in busy}
+        for at in range(1, new):
+            right = [slot for slot, token in sampled.items() if self.state.slots[slot] and drafts[slot][at - 1 : at] == [token]]
+            for slot in sampled.keys() - right:
+                self.cache.drop(slot, new - at)
+            if not right:
+                break
+            tokens_K, more = self.state.take(product_BQV[right, at], self.head.finished, right)
+            self.tokens_B[right], ended, sampled = tokens_K, ended + more, dict(zip(right, tokens_K.tolist(), strict=True))
         for index, slot in enumerate(self.state.slots):
             if slot is None:
                 self.cache.end(index)

@@ -3,7 +3,7 @@
 Legend: B slots of the batch, one attempt each, V vocabulary, N most likely tokens in which the nucleus is searched.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from upsolve.config import SampleConfig
+from upsolve.policy.lookup import Lookup
 from upsolve.policy.request import Request
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
@@ -77,6 +78,16 @@ class Slot:
     """Log-probabilities of the sampled tokens, nats."""
     entropy: float = 0.0
     """Sum over tokens of the entropy of the next-token distribution, nats."""
+    lookup: Lookup | None = None
+    """Proposes the next tokens (``sample.lookup``)."""
+
+    def add(self, token: int, logp: float, entropy: float) -> None:
+        """Append a sampled token."""
+        self.ids.append(token)
+        self.logps.append(min(logp, 0.0))
+        self.entropy += entropy
+        if self.lookup:
+            self.lookup.append(token)
 
 
 class DecodeState:
@@ -98,9 +109,13 @@ class DecodeState:
         """True where a slot is free, bool [B]."""
         return torch.tensor([slot is None for slot in self.slots], device=self.stops_V.device)
 
-    def begin(self, index: int, request: Request) -> None:
+    def begin(self, index: int, request: Request, lookup: Lookup | None = None) -> None:
         """Start an attempt in a slot."""
-        self.slots[index] = Slot(request.task, Random(request.seed))
+        self.slots[index] = Slot(request.task, Random(request.seed), lookup=lookup)
+
+    def drafts(self, most: int) -> list[list[int]]:
+        """Return the tokens, at most ``most``, that are proposed for each slot."""
+        return [slot.lookup.draft(most) if slot and slot.lookup else [] for slot in self.slots]
 
     def draw(self, logits_NV: Tensor, uniform_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return sampled tokens [N], and their log-probability and the entropy at temperature 1, nats, from float32 logits."""
@@ -109,30 +124,34 @@ class DecodeState:
         tokens_N = sample_tokens(logits_NV, uniform_N, temperature=self.config.temperature, top_p=self.config.top_p)
         return tokens_N, logp_NV.gather(-1, tokens_N[:, None])[:, 0], entropy_N
 
-    def take(self, scores_BV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float) -> tuple[Tensor, list[Attempt]]:
-        """Sample a token per slot; return the tokens [B] and the attempts that ended, whose slots become free.
+    def take(
+        self, scores_KV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float, chosen: Sequence[int] | None = None
+    ) -> tuple[Tensor, list[Attempt]]:
+        """Sample a token for each of K slots; return the tokens [K] and the attempts that ended, whose slots become free.
 
-        ``logits`` returns the float32 logits [N, V] of some rows of ``scores_BV``.
+        Args:
+            scores_KV: their next-token scores.
+            logits: returns the float32 logits [N, V] of some rows of ``scores_KV``.
+            chosen: indices of the slots; None: all.
         """
-        noise = [0.0 if slot is None else slot.noise.getrandbits(24) / 2**24 for slot in self.slots]  # float32 holds 24 bits
-        uniform_B = torch.tensor(noise, device=scores_BV.device)
-        rows = ROWS if scores_BV.device.type == "cpu" else len(noise)
-        parts = zip(scores_BV.split(rows), uniform_B.split(rows), strict=True)
+        indices = range(len(self.slots)) if chosen is None else chosen
+        slots = [self.slots[index] for index in indices]
+        noise = [0.0 if slot is None else slot.noise.getrandbits(24) / 2**24 for slot in slots]  # float32 holds 24 bits
+        uniform_K = torch.tensor(noise, device=scores_KV.device)
+        rows = ROWS if scores_KV.device.type == "cpu" else len(noise)
+        parts = zip(scores_KV.split(rows), uniform_K.split(rows), strict=True)
         drawn = [self.draw(logits(scores_NV), uniform_N) for scores_NV, uniform_N in parts]
-        tokens_B, logp_B, entropy_B = (torch.cat(column) for column in zip(*drawn, strict=True))
-        chosen, entropy = logp_B.tolist(), entropy_B.tolist()
+        tokens_K, logp_K, entropy_K = (torch.cat(column) for column in zip(*drawn, strict=True))
+        columns = (tokens_K, logp_K, entropy_K, self.stops_V[tokens_K])
         ended: list[Attempt] = []
-        for index, (token, stops) in enumerate(zip(tokens_B.tolist(), self.stops_V[tokens_B].tolist(), strict=True)):
-            slot = self.slots[index]
+        for index, slot, token, logp, entropy, stops in zip(indices, slots, *(c.tolist() for c in columns), strict=True):
             if slot is None:
                 continue
-            slot.ids.append(token)
-            slot.logps.append(min(chosen[index], 0.0))
-            slot.entropy += entropy[index]
+            slot.add(token, logp, entropy)
             if stops or len(slot.ids) >= self.config.max_tokens:
                 ended.append(self.finish(slot, truncated=not stops))
                 self.slots[index] = None
-        return tokens_B, ended
+        return tokens_K, ended
 
     def finish(self, slot: Slot, *, truncated: bool) -> Attempt:
         """Return the attempt of a slot."""
