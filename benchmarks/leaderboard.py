@@ -9,8 +9,8 @@ Domains:
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
-many steps on its samples at tasks of the other half. Models and samples are made once per seed. ``grpo`` starts from the same model and trains
-online on all training tasks, for ten rounds of eight groups. The cost of a cell is all that was done for its model: sampling, training, and the training of the
+many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second. Models and samples are
+made once per seed. ``grpo`` starts from the same model and trains online on all training tasks, for ten rounds of eight groups. The cost of a cell is all that was done for its model: sampling, training, and the training of the
 model that it starts from, in tokens, which do not depend on what else the machine does; seconds follow from the rates of an idle machine, which
 `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
@@ -146,6 +146,7 @@ METHODS = {
     "sft half": Method("sft"),
     "own ssd": Method("ssd", start="sft half", own=True, rate="continue"),
     "own rft": Method("rft", start="sft half", own=True, rate="continue"),
+    "own rft twice": Method("rft", start="own rft", own=True, rate="continue"),
     "own topr": Method("topr", start="sft half", own=True, rate="continue"),
     "own rloo": Method("rloo", start="sft half", own=True, rate="refine"),
     "own maxrl": Method("maxrl", start="sft half", own=True, rate="refine"),
