@@ -20,7 +20,7 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.plan.advice import RULES, worth_it
 from upsolve.plan.planning import plan_archive
 
-ARMS = ("sft", "rloo", "ssd", "own rft", "own rloo", "own ssd", "sft, verdicts shuffled")
+ARMS = ("sft", "rloo", "exp_advantage", "topr", "ssd", "own rft", "own rloo", "own ssd", "sft, verdicts shuffled")
 MARK = "<!-- arms -->"
 
 
@@ -31,11 +31,11 @@ def shuffled_archive(work):
         copy = path if path.exists() else copy_archive(open_archive(work.recipe("sft").data.archive), path).path
         wrong, chance = [], random.Random(work.seed)
         for group in Archive(copy).groups():
-            scored = [attempt.attempt_id for attempt in group.attempts if attempt.attempt_id in group.verdicts]
+            scored = [(a.attempt_id, verdict) for a, verdict in zip(group.attempts, group.verdicts, strict=True) if verdict]
             others = chance.sample(scored, len(scored))
             wrong += [
-                replace(group.verdicts[other], attempt_id=own, judge="recorded:shuffled")
-                for own, other in zip(scored, others, strict=True)
+                replace(verdict, attempt_id=own, judge="recorded:shuffled")
+                for (own, _), (_, verdict) in zip(scored, others, strict=True)
             ]
         Archive(copy).append(verdicts=wrong)
         (path / "shuffled").touch()
@@ -45,15 +45,16 @@ def shuffled_archive(work):
 def planned(work, name):
     """Return the advice of a plan for an arm and the name of its rule, computed once."""
     file = work.at(name) / "plan.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
         method = METHODS[name]
         settings = [s for s in settings_of(work, name) if not s.startswith("reward.verdicts")]
         if "verdicts shuffled" in name:
-            settings += [f"data.archive={shuffled_archive(work)}", "data.judge=[recorded]"]
+            settings += [f"data.archive={shuffled_archive(work)}", "data.judge=recorded:shuffled"]
         plan = plan_archive(work.recipe(method.recipe, *settings))
         rule = next((rule.__name__ for rule in RULES if rule(plan)), worth_it.__name__)
         file.write_text(json.dumps({"rule": rule, "advice": plan.advice}))
-    return json.loads(file.read_text())
+    return json.loads(file.read_text().replace(str(work.folder), "WORK"))
 
 
 def arm(work, name):

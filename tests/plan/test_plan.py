@@ -177,7 +177,7 @@ GOOD = Plan(
         ({"leaks": Leaks({"test split": 0, "bench": 9}, {"test split": 25, "bench": 164}, ())}, "9 of 164 tasks of bench"),
         ({"cost": replace(GOOD.cost, peak_bytes=2**34)}, "does not fit: 16.0 GiB are needed and 8.0 are free"),
         ({"base": (BasePass("all", 12, share(11, 12), share(20, 24)),)}, "Add harder tasks"),
-        ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "surer model rather than a more capable one"),
+        ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "may become surer, not more capable"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12))}, "Imitate first"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12)), "imitates": True}, "Train:"),
         ({"likelihood": None, "base": (), "cost": None, "model": ""}, "Nothing in the archive speaks against training: 60 groups"),

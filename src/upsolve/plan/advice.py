@@ -102,8 +102,8 @@ def surer(plan: Plan) -> str:
     if not greedy.value - sampled.value >= GAP:
         return ""
     return (
-        f"Expect a surer model rather than a more capable one: the attempts are as likely as its own samples, and greedy decoding passes "
-        f"{greedy.value:.0%} already where temperature 1 passes {sampled.value:.0%}; attempts that it would not write itself teach more."
+        "Train beside the control without verdicts (`upsolve run ssd`): the attempts are as likely as the model's own samples, and greedy "
+        f"decoding passes {greedy.value:.0%} where temperature 1 passes {sampled.value:.0%}, so the model may become surer, not more capable."
     )
 
 
