@@ -2,6 +2,7 @@
 
 import pytest
 
+from upsolve.cli.recipes import seeded
 from upsolve.config import load_recipe
 from upsolve.evaluate.gains import RunResult, gains, worth_of_verdicts
 from upsolve.evaluate.records import Evaluation, TaskScore
@@ -57,6 +58,7 @@ def test_the_identity_of_a_recipe_leaves_out_its_seeds_but_not_that_of_the_split
     def identity(name, *settings):
         return without_seeds(load_recipe(name, [*settings]).model_dump(mode="json"))
 
+    assert identity("grpo") == without_seeds(seeded(load_recipe("grpo"), 1).model_dump(mode="json"))
     assert identity("rloo") == identity("rloo", "seed=1", "data.seed=1", "sample.seed=2")
     assert (
         len({identity("rloo"), identity("rloo", "data.split_seed=1"), identity("rloo", "optim.lr=1.0e-6"), identity("topr")})
