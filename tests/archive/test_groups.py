@@ -1,8 +1,10 @@
 """Groups of large archives are read from a sorted table in the cache folder and are equal to those of small ones."""
 
 import json
+import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -10,14 +12,19 @@ import pytest
 
 from upsolve.archive import groups as module
 from upsolve.archive import sorting
+from upsolve.archive.agreement import agreements
+from upsolve.archive.database import connect
 from upsolve.archive.groups import Groups, Lazy, pick, task_ids
+from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
-from upsolve.archive.preference import is_judge, preferred
+from upsolve.archive.preference import OUTCOMES, is_judge, preferred
+from upsolve.archive.schema import TABLES
 from upsolve.archive.source import Source
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive
 from upsolve.archive.unjudged import unjudged
 from upsolve.config import DataConfig
+from upsolve.errors import ArchiveError
 from upsolve.records import are_plain
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
@@ -85,6 +92,39 @@ def test_groups_are_those_of_the_records_in_memory_and_from_a_file(tmp_path, mon
     assert [found[i] for i in (3, 0, 6, 3)] == [expected[i] for i in (3, 0, 6, 3)]
     with pytest.raises(IndexError):
         found[7]
+
+
+def test_queries_choose_the_verdicts_that_groups_have(tmp_path):
+    """On three hundred programs with up to five verdicts each, of four judges, with and without numbers of tests."""
+    draw, archive = random.Random(0), Archive.create(tmp_path / "archive")
+    attempts = [Attempt(f"t/{n % 4}", f"x = {n}", author="ab"[n % 2]) for n in range(300)]
+    archive.append(tasks=[Task(f"t/{n}", "Do.", official=n == 0) for n in range(3)], attempts=attempts)
+    judges = ("recorded:ci", "recorded:old", "upsolve-1", "upsolve-2")
+    for _ in range(3):
+        chosen = draw.choices(attempts, k=200)
+        archive.append(
+            verdicts=[
+                Verdict(a.attempt_id, draw.choice([*Status]), total=draw.randrange(4), judge=draw.choice(judges))
+                for a in chosen
+            ]
+        )
+    groups = archive.groups()
+    found = {v.attempt_id: v.status.value for group in groups for v in group.verdicts if v}
+    with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
+        asked = {row[0]: row[2] for row in connection.sql(OUTCOMES).fetchall() if row[1] != "t/3"}  # a task without a row
+    info = archive_info(archive)
+    assert asked == found and len(found) > 150 and info.statuses == Counter(found.values())
+    assert info.mixed_tasks == 3 and info.unjudged == 300 - len(found)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("ask", [archive_info, agreements, Archive.groups, lambda archive: archive.query("select 1")])
+def test_a_damaged_part_is_named(tmp_path, ask):
+    archive = mixed_archive(tmp_path / "archive")
+    part = archive.parts("verdicts")[1]
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(ArchiveError, match=f"{part.name}.*; move a damaged part out of the archive"):
+        ask(archive)
 
 
 @pytest.mark.usefixtures("large")

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from upsolve.archive.schema import TABLES
+from upsolve.errors import ArchiveError, one_line
 from upsolve.files import is_remote
 
 __all__ = ["MEMORY_LIMIT", "connect", "register_parts"]
@@ -25,6 +26,9 @@ def connect(parts: Mapping[str, Iterable[Path]], *, places: bool = False) -> "Ge
     Args:
         parts: name of a table in ``schema.TABLES`` -> its files, oldest first.
         places: whether the views have a column ``place``, which increases in the order in which the rows were written.
+
+    Raises:
+        ArchiveError: a file is damaged, or a query fails otherwise.
     """
     with TemporaryDirectory(prefix="upsolve-duckdb-") as folder:
         config: dict[str, Any] = {
@@ -32,10 +36,13 @@ def connect(parts: Mapping[str, Iterable[Path]], *, places: bool = False) -> "Ge
             "memory_limit": MEMORY_LIMIT,
             "temp_directory": folder,
         }
-        with duckdb.connect(":memory:", config=config) as connection:
-            for name, files in parts.items():
-                register_parts(connection, name, files, table=name, places=places)
-            yield connection
+        try:
+            with duckdb.connect(":memory:", config=config) as connection:
+                for name, files in parts.items():
+                    register_parts(connection, name, files, table=name, places=places)
+                yield connection
+        except duckdb.Error as error:
+            raise ArchiveError(f"{one_line(error)}; move a damaged part out of the archive to read the rest") from error
 
 
 def register_parts(

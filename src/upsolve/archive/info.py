@@ -1,11 +1,12 @@
 """Statistics of an archive."""
 
-from collections import Counter
 from dataclasses import dataclass
 
+from upsolve.archive.contradictions import register_contradictions
+from upsolve.archive.database import connect
+from upsolve.archive.preference import OUTCOMES
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
-from upsolve.types import Group, Status
 
 __all__ = ["ArchiveInfo", "archive_info", "missing_signal"]
 
@@ -44,50 +45,56 @@ class ArchiveInfo:
     """Size of the parts on disk, bytes."""
 
 
-DISTINCT = f"(select distinct {', '.join(name for name in TABLES['attempts'].names if name != 'count')} from attempts)"  # noqa: S608  names of ours
-COUNTS = f"""
-select (select count(distinct task_id) from tasks) as tasks,
-    (select count(*) from {DISTINCT}) as attempts,
-    (select count(distinct attempt_id) from attempts) as programs,
-    (select coalesce(sum("count"), 0)::bigint from attempts) as seen,
-    (select count(distinct (attempt_id, judge)) from verdicts) as verdicts
+ENTRIES = f"""
+create temp table entries as
+select attempt_id, task_id, author, sum("count")::bigint as seen from attempts
+group by attempt_id, task_id, author, hash({", ".join(name for name in TABLES["attempts"].names if name != "count")})
 """  # noqa: S608  names of ours
+"""A row for each distinct attempt."""
+JUDGED = f"""
+create temp table judged as
+select task_id, status, count(*) as n from entries join ({OUTCOMES}) using (attempt_id, task_id)
+where task_id in (select task_id from tasks) group by task_id, status
+"""  # noqa: S608
+COUNTS = """
+select (select count(distinct task_id) from tasks) as tasks, (select count(*) from entries) as attempts,
+    (select count(distinct attempt_id) from entries) as programs, (select coalesce(sum(seen), 0)::bigint from entries) as seen,
+    (select count(distinct (attempt_id, judge)) from verdicts) as verdicts,
+    (select count(*) from entries) - (select coalesce(sum(n), 0)::bigint from judged) as unjudged,
+    (select count(*) from (select task_id from judged where status <> 'unscored' group by task_id
+        having bool_or(status = 'passed') and not bool_and(status = 'passed'))) as mixed_tasks
+"""
 FREQUENCIES = {
+    "statuses": "select status, sum(n)::bigint as n from judged group by status order by n desc, status",
     "judges": "select judge, count(distinct attempt_id) as n from verdicts group by judge order by n desc, judge",
     "sources": "select source, count(distinct task_id) as n from tasks group by source order by n desc, source",
     "contradictions": "select kind, count(*) as n from contradictions group by kind order by n desc, kind",
-    "authors": f"select author, count(*) as n from {DISTINCT} group by author order by n desc, author limit 10",  # noqa: S608
+    "authors": "select author, count(*) as n from entries group by author order by n desc, author limit 10",
 }
 
 
 def archive_info(archive: Archive) -> ArchiveInfo:
-    """Count tasks, attempts and verdicts; memory does not grow with the number of attempts."""
-    statuses, mixed = Counter[str](), 0
-    for group in archive.groups():
-        statuses.update(verdict.status.value for verdict in group.verdicts if verdict is not None)
-        mixed += is_mixed(group)
-    counts: dict[str, int] = archive.query(COUNTS).to_pylist()[0]
-    frequencies: dict[str, dict[str, int]] = {
-        name: dict(zip(*archive.query(sql).to_pydict().values(), strict=True)) for name, sql in FREQUENCIES.items()
-    }
+    """Count tasks, attempts and verdicts by queries of DuckDB, without reading the programs as Python objects."""
+    parts = {name: archive.parts(name) for name in TABLES}
+    with connect(parts, places=True) as connection:
+        register_contradictions(connection, parts)
+        connection.execute(ENTRIES)
+        connection.execute(JUDGED)
+        counts: dict[str, int] = connection.sql(COUNTS).to_arrow_table().to_pylist()[0]
+        frequencies: dict[str, dict[str, int]] = {
+            name: dict(connection.sql(sql).fetchall()) for name, sql in FREQUENCIES.items()
+        }
+    size = sum(part.stat().st_size for files in parts.values() for part in files)
     return ArchiveInfo(
         **counts,
-        unjudged=counts["attempts"] - statuses.total(),
-        contradicting=sum(frequencies["contradictions"].values()),
-        mixed_tasks=mixed,
-        statuses=dict(statuses.most_common()),
+        statuses=frequencies["statuses"],
         judges=frequencies["judges"],
         sources=frequencies["sources"],
         authors=frequencies["authors"],
         contradictions=frequencies["contradictions"],
-        bytes=sum(part.stat().st_size for name in TABLES for part in archive.parts(name)),
+        contradicting=sum(frequencies["contradictions"].values()),
+        bytes=size,
     )
-
-
-def is_mixed(group: Group) -> bool:
-    """Return whether a group holds an attempt that passed and one that did not."""
-    scored = [v.status for v in group.verdicts if v is not None and v.status is not Status.UNSCORED]
-    return not missing_signal(len(group.attempts), len(scored), scored.count(Status.PASSED))
 
 
 def missing_signal(attempts: int, scored: int, passed: int) -> str:

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 from upsolve.types import Status, Task, Verdict
 
-__all__ = ["OWN", "is_judge", "is_recorded", "preferred"]
+__all__ = ["OUTCOMES", "OWN", "RANK", "choice", "is_judge", "is_recorded", "preferred"]
 
 PREFIX = "upsolve"
 """Beginning of the names of upsolve's own judges."""
 OWN = f"starts_with(judge, '{PREFIX}')"
 """Condition in SQL that the column ``judge`` names one of them; otherwise the verdict is recorded (``is_recorded``)."""
+RANK = "((status <> 'unscored')::hugeint << 62) + place"
+"""Expression in SQL that is largest for the last scored verdict, or for the last one if none is scored."""
 
 OUTCOME_FINDINGS = frozenset({"traceback", "compile", "flaky"})
 """Kinds of findings about a run of the attempt; all others are about its code and do not depend on the judge."""
@@ -46,6 +48,21 @@ def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
     return with_analyses(imported[-1], verdicts)
 
 
+def choice(total: str = "{}.total") -> str:
+    """Return an expression in SQL for what ``preferred`` chooses among the columns ``own``, ``imported`` and ``latest``.
+
+    They are the last scored outcomes by upsolve's judges and by others, and the last outcome of all; ``official`` is that of the task.
+
+    Args:
+        total: the number of tests of an outcome, which stands for ``{}``.
+    """
+    own, imported = total.format("own"), total.format("imported")
+    enough = f"coalesce(official, false) or ({imported} > 0 and {imported} <= {own})"
+    return (
+        f"case when imported is null then coalesce(own, latest) when own is not null and ({enough}) then own else imported end"
+    )
+
+
 def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
     """Return a verdict, with the analyses of another one if it has none."""
     analysed = next((other for other in reversed(others) if other.analyses), None)
@@ -53,3 +70,23 @@ def with_analyses(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
         return verdict
     about_code = tuple(finding for finding in analysed.findings if finding.kind not in OUTCOME_FINDINGS)
     return replace(verdict, analyses=analysed.analyses, findings=(*verdict.findings, *about_code))
+
+
+STATUSES = ", ".join(f"'{status}'" for status in Status)
+OUTCOMES = f"""
+with by_judge as (
+    select attempt_id, {OWN} as own, min(place) as first, max_by(coalesce(total, 0) * 16 + list_position([{STATUSES}], status), {RANK}) as outcome,
+        max({RANK}) >> 62 as scored
+    from verdicts group by attempt_id, judge
+), by_program as (
+    select attempt_id, max_by(outcome, first) as latest, max_by(outcome, first) filter (own and scored > 0) as own,
+        max_by(outcome, first) filter (not own and scored > 0) as imported
+    from by_judge group by attempt_id
+)
+select attempt_id, task_id, [{STATUSES}][{choice("({} // 16)")} % 16] as status
+from by_program join (select distinct attempt_id, task_id from attempts) using (attempt_id)
+    left join (select task_id, bool_or(official) as official from tasks group by task_id) using (task_id)
+"""  # noqa: S608  names of ours
+"""A query for ``attempt_id``, ``task_id`` and the ``status`` of the verdict that ``preferred`` chooses, for each program with a verdict, over
+views with a column ``place`` (``archive.database.connect``). An outcome is a number, 16 times the number of tests and that of its status,
+because DuckDB keeps texts and structs in memory while it aggregates them."""

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import duckdb
-
 from upsolve.archive.database import connect
 from upsolve.archive.parts import ROWS
+from upsolve.archive.preference import RANK
 from upsolve.archive.schema import TABLES
-from upsolve.errors import ArchiveError
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict
 
@@ -26,7 +24,7 @@ select {COLUMNS["attempts"]}, total as "count" from attempts join (
 """  # noqa: S608
 VERDICTS = f"""
 select {COLUMNS["verdicts"]} from verdicts join (
-    select max_by(place, ((status <> 'unscored')::hugeint << 62) + place) as place, min(place) as first
+    select max_by(place, {RANK}) as place, min(place) as first
     from verdicts group by attempt_id, judge
 ) using (place) order by first
 """  # noqa: S608
@@ -42,10 +40,7 @@ def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attem
     Raises:
         ArchiveError: a part is damaged.
     """
-    try:
-        with connect(parts, places=True) as connection:
-            for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS), (Verdict, VERDICTS)):
-                for batch in connection.sql(sql).to_arrow_reader(ROWS):
-                    yield from (from_row(kind, row) for row in batch.to_pylist())
-    except duckdb.Error as error:
-        raise ArchiveError(f"{error}; move a damaged part out of the archive to read the rest") from error
+    with connect(parts, places=True) as connection:
+        for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS), (Verdict, VERDICTS)):
+            for batch in connection.sql(sql).to_arrow_reader(ROWS):
+                yield from (from_row(kind, row) for row in batch.to_pylist())

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsolve.archive.database import connect
+from upsolve.archive.preference import RANK
 from upsolve.archive.schema import TABLES
 from upsolve.types import Task
 
@@ -32,7 +33,7 @@ with some_attempts as (
 ), firsts as (
     select min(place) as place, sum("count")::bigint as "count" from some_attempts group by attempt_id, hash({ATTEMPT})
 ), chosen as (
-    select max_by(place, ((status <> 'unscored')::hugeint << 62) + place) as place, min(place) as first
+    select max_by(place, {RANK}) as place, min(place) as first
     from some_verdicts group by attempt_id, judge
 ), judged as (
     select verdicts.attempt_id, chosen.first, {VERDICT} as verdict from some_verdicts as verdicts join chosen using (place)

@@ -3,8 +3,6 @@
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +10,18 @@ import duckdb
 import pyarrow as pa
 
 from upsolve.archive.database import connect, register_parts
-from upsolve.archive.preference import preferred
+from upsolve.archive.preference import OUTCOMES
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
-from upsolve.errors import ArchiveError
-from upsolve.types import Status, Task, Verdict
+from upsolve.types import Task
 
 __all__ = ["Contents", "open_contents"]
 
 BATCH = 2048
 """Rows that are read together."""
-LAST = """
-select stored.task_id, attempt_id, judge, last.status, last.total
-from (
-    select attempt_id, judge, min(place) as place,
-        max_by({status: status, total: total}, ((status <> 'unscored')::hugeint << 62) + place) as last
-    from verdicts group by attempt_id, judge
-) join (select distinct task_id, attempt_id from attempts) stored using (attempt_id)
-order by attempt_id, place
-"""
-"""The last scored verdict of each judge on each attempt, or the last one if none is scored."""
+LABELS = f"""
+create table labels as select attempt_id, status = 'passed' as passed from ({OUTCOMES}) where status <> 'unscored'
+"""  # noqa: S608  a query of ours
 
 
 class Contents:
@@ -45,8 +35,7 @@ class Contents:
         self.archive, self.connection = archive, connection
         for name in TABLES:
             add_views(connection, name, archive.parts(name))
-        connection.register("found_labels", self.label())
-        connection.execute("create table labels as select * from found_labels")
+        connection.execute(LABELS)
 
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query. The rows of one query must be read before the next query starts."""
@@ -66,18 +55,6 @@ class Contents:
         """Yield the place and the record of each task; of rows with one task id, the first."""
         places = self.rows("select min(place), task_id from tasks group by task_id order by 1")
         return ((place, self.stored_tasks[task_id]) for place, task_id in [*places])
-
-    def label(self) -> Any:
-        """Return the table of labels: whether each attempt passed by its preferred verdict."""
-        official = dict(self.rows("select task_id, official from tasks"))
-        ids, passes = list[str](), list[bool]()
-        for (task_id, attempt_id), rows in groupby(self.rows(LAST), key=itemgetter(0, 1)):
-            verdicts = [Verdict(attempt_id, Status(row[3]), total=row[4] or 0, judge=row[2]) for row in rows]
-            verdict = preferred(verdicts, Task(task_id, "", official=bool(official.get(task_id))))
-            if verdict and verdict.status is not Status.UNSCORED:
-                ids.append(attempt_id)
-                passes.append(verdict.status is Status.PASSED)
-        return pa.table({"attempt_id": pa.array(ids, pa.string()), "passed": pa.array(passes, pa.bool_())})
 
     def remove(self, table: str, places: Iterable[int]) -> None:
         """Hide rows from later checks; a task with its attempts."""
@@ -102,8 +79,5 @@ def open_contents(archive: Archive) -> Generator[Contents]:
     Raises:
         ArchiveError: a part is damaged, or a check's query is invalid.
     """
-    try:
-        with connect({}) as connection:
-            yield Contents(archive, connection)
-    except duckdb.Error as error:
-        raise ArchiveError(f"{archive.path}: cannot be examined: {error}; move a damaged part out of the archive") from error
+    with connect({}) as connection:
+        yield Contents(archive, connection)

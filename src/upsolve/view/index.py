@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from upsolve.archive.database import connect
-from upsolve.archive.preference import OWN
+from upsolve.archive.preference import OWN, RANK, choice
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
@@ -43,8 +43,7 @@ with judged as (
         list_distinct(list_transform(coalesce(findings, []), lambda f: f.kind || ':' || f.rule)) as rules
     from verdicts
 ), by_judge as (
-    select attempt_id, judge, min(place) as first, max(((status <> 'unscored')::hugeint << 62) + place) as rank,
-        max_by({OUTCOME}, ((status <> 'unscored')::hugeint << 62) + place) as outcome
+    select attempt_id, judge, min(place) as first, max({RANK}) as rank, max_by({OUTCOME}, {RANK}) as outcome
     from judged group by attempt_id, judge
 ), by_program as (
     select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) as latest,
@@ -58,9 +57,7 @@ with judged as (
     from attempts group by {KEYS}
 ), chosen as (
     select merged.*, coalesce(task.difficulty, '') as difficulty, verdicts, analysed_rules,
-        case when imported is null then coalesce(own, latest)
-             when own is not null and (coalesce(task.official, false) or (imported.total > 0 and imported.total <= own.total)) then own
-             else imported end as outcome
+        {choice()} as outcome
     from merged left join by_program using (attempt_id) left join task_heads as task using (task_id)
 )
 select place, attempt_id, task_id, language, author, created, parent_id, tokens, truncated, count, sampled, difficulty,
@@ -123,7 +120,7 @@ class Index:
         """Open the index, or start to build it; that of a small archive is complete when this returns.
 
         Raises:
-            duckdb.Error: a part of a small archive is damaged.
+            ArchiveError: a part of a small archive is damaged.
         """
         self.parts, self.on_error = parts_of(archive), on_error
         self.state = archive_state(self.parts)
@@ -175,7 +172,7 @@ class Index:
         """Build the index in the background; an error is kept and reported."""
         try:
             self.build()
-        except (duckdb.Error, OSError) as error:
+        except (ArchiveError, duckdb.Error, OSError) as error:
             self.error = f"the index cannot be built: {error}"
             self.on_error(self.error)
 
