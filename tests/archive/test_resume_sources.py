@@ -8,6 +8,7 @@ from killing import import_words, kill_after_parts, stored
 from repositories import commit, git
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.schema import TABLES
 from upsolve.archive.sources.registry import SOURCES
 from upsolve.archive.store import Archive
 
@@ -61,7 +62,23 @@ def junit(folder):
     return folder / "reports", {"repository": str(place)}, "upsolve.archive.history.changes.COMMITS"
 
 
-MADE = {"evalplus": (evalplus, 2), "spider": (spider, 2), "junit": (junit, 1)}
+def sarif(folder):
+    """Eight commits to a file with a finding on each, and a file that cannot be read."""
+    place, found = folder / "kit", folder / "reports"
+    place.mkdir()
+    found.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    (found / "bad.sarif").write_text("{}")
+    for number in range(8):
+        name = commit(place, f"Add {number}", {"kit/text.py": ADD.format(number)})
+        where = {"artifactLocation": {"uri": "kit/text.py"}, "region": {"startLine": 2}}
+        result = {"ruleId": f"rule-{number}", "locations": [{"physicalLocation": where}]}
+        text = json.dumps({"runs": [{"tool": {"driver": {"name": "lint"}}, "results": [result]}]})
+        (found / f"{name}.sarif").write_text(text)
+    return found, {"repository": str(place)}, "upsolve.archive.history.changes.COMMITS"
+
+
+MADE = {"evalplus": (evalplus, 2), "spider": (spider, 2), "junit": (junit, 1), "sarif": (sarif, 1)}
 """Source -> what makes its files, and the size of a share."""
 
 
@@ -84,6 +101,10 @@ def test_the_units_of_a_source_yield_what_it_yields(made):
     assert len(units) >= 3 and whole == [row for unit in units for row in source.read(unit.path, **{**options, **unit.options})]
 
 
+def parts_of(archive):
+    return [part for table in TABLES for part in archive.parts(table)]
+
+
 def test_a_killed_import_reads_only_the_shares_that_are_missing(made, tmp_path):
     name, path, options, setup = made
     words = import_words(tmp_path, name, path, tmp_path / "killed", setup=setup, options=options)
@@ -91,9 +112,9 @@ def test_a_killed_import_reads_only_the_shares_that_are_missing(made, tmp_path):
     killed, whole = Archive(tmp_path / "killed"), Archive.create(tmp_path / "whole")
     journals = [*killed.path.glob("imports/*/[0-9][0-9][0-9][0-9][0-9].json")]
     done = {journal.stem for journal in journals if json.loads(journal.read_text())["done"]}
-    before = {part: part.stat().st_mtime_ns for part in killed.parts("tasks") if part.stem[9:14] in done}
+    before = {part: part.stat().st_mtime_ns for part in parts_of(killed) if part.stem[9:14] in done}
     report = ingest(killed, name, path, max_rejected=1, **options)
     again = ingest(whole, name, path, max_rejected=1, **options)
     assert stored(killed) == stored(whole) and killed.meta() == whole.meta()
     assert (report.read, report.added, report.bad) == (again.read, again.added, again.bad) and report.bad
-    assert before and before.items() <= {part: part.stat().st_mtime_ns for part in killed.parts("tasks")}.items()
+    assert before and before.items() <= {part: part.stat().st_mtime_ns for part in parts_of(killed)}.items()
