@@ -80,11 +80,11 @@ test-adapters: install .venv-adapters/.installed
 	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm' $(ARGS) tests/adapters tests/train/test_trackers.py \
 	  tests/archive/test_export_readers.py tests/evaluate/test_evalplus.py
 
-# The packages of .venv are seen through a .pth file. verl and OpenRLHF pin versions that nobody else takes, and need GPUs for the rest;
-# EvalPlus also requires the clients of model providers.
+# The packages of .venv are seen through a .pth file, and upsolve, which .venv knows by another such file. verl and OpenRLHF pin versions that
+# nobody else takes, and need GPUs for the rest; EvalPlus also requires the clients of model providers.
 .venv-adapters/.installed: Makefile
 	$(BIN)/python -m venv .venv-adapters
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	{ $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; echo $(CURDIR)/src; } \
 	  > $$(.venv-adapters/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth
 	.venv-adapters/bin/python -m pip install --disable-pip-version-check inspect-ai==0.3.285 verifiers==0.4.0 skyrl-gym==0.4.0 lm-eval==0.4.13 \
 	  wandb==0.31.0 trackio==0.43.0 tensordict hydra-core codetiming orjson pylatexenc \
