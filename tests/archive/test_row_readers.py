@@ -2,24 +2,26 @@
 
 import gzip
 import json
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from upsolve.archive import rows
+from upsolve.archive.sources import table
 from upsolve.errors import SourceError
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
 
 
 def write(path, kind):
-    table = pa.Table.from_pylist(ROWS)
+    made = pa.Table.from_pylist(ROWS)
     if kind == "parquet":
-        pq.write_table(table, path)
+        pq.write_table(made, path)
     elif kind == "arrow":
-        with pa.ipc.new_stream(path, table.schema) as stream:
-            stream.write_table(table, max_chunksize=1)
+        with pa.ipc.new_stream(path, made.schema) as stream:
+            stream.write_table(made, max_chunksize=1)
     elif kind == "json":
         path.write_text(json.dumps(ROWS))
     else:
@@ -67,3 +69,17 @@ def test_files_below_a_folder_and_unknown_ones(tmp_path):
     (tmp_path / "one.json").write_text('[7, {"a": 1}]')
     (first, second) = rows.json_array(tmp_path / "one.json")
     assert first[1].reason == "not a JSON object" and second == (2, {"a": 1})
+
+
+def test_a_table_is_read_without_keeping_the_texts_of_its_tasks(tmp_path):
+    """Four hundred tasks of 25 kB each: 10 MB of prompts."""
+    with (tmp_path / "in.jsonl").open("w") as out:
+        out.writelines(json.dumps({"prompt": f"{number} " * 5000, "code": "x"}) + "\n" for number in range(1000, 1400))
+    next(table.read(tmp_path / "in.jsonl"))  # what it imports is not measured
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in table.read(tmp_path / "in.jsonl"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 800 and peak < 8_000_000

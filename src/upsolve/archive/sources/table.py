@@ -6,6 +6,7 @@ in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_i
 
 import csv
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -57,8 +58,8 @@ class Reader:
     """Prefix of task ids, and the tasks' source."""
     words: Mapping[str, Status]
     """Word of a status -> status."""
-    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
-    """Tasks yielded so far, by id."""
+    tasks: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    """Hash and language of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
     built: dict[str, Task] = field(default_factory=dict[str, Task])
     """The task of the last row by its cells: rows of a task often follow one another."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
@@ -75,11 +76,12 @@ class Reader:
         self.refuse_lost(cells, row)
         if old is None:
             yield task
-        elif "prompt" in cells and old != task:
+        elif "prompt" in cells and old[0] != hash(task):
             raise ValueError(f"task {task.task_id} has different content in an earlier row")
         if "code" in cells or "answer" in cells:
             yield from self.attempt(cells, rest, task)
-        self.tasks.setdefault(task.task_id, task)
+        if old is None:
+            self.tasks[task.task_id] = hash(task), sys.intern(task.language)
         self.built = {about: task}
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -90,13 +92,13 @@ class Reader:
             raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
 
     def task(self, cells: Mapping[str, Any]) -> Task:
-        """Return the task of a row; one with an id and no prompt is the task of an earlier row."""
+        """Return the task of a row; of one with an id and no prompt, id and language of the task of an earlier row."""
         name = str(cells.get("task_id", ""))
         full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
         if "prompt" not in cells:
             if full not in self.tasks:
                 raise ValueError(f"no prompt, and no earlier row has the task {name!r}")
-            return self.tasks[full]
+            return Task(full, "", language=self.tasks[full][1])
         fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
         names = Names(frozenset({str(cells.get("entry_point", ""))}))
         tests = [to_test(test) for test in tests_of(cells.get("tests", ()), names)]
