@@ -10,9 +10,9 @@ Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
 many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second. Models and samples are
-made once per seed. ``grpo`` starts from the same model and trains online on all training tasks, for ten rounds of eight groups. The cost of a cell is all that was done for its model: sampling, training, and the training of the
-model that it starts from, in tokens, which do not depend on what else the machine does; seconds follow from the rates of an idle machine, which
-`--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
+made once per seed. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for ten rounds of eight groups. The cost of a
+cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
+what else the machine does; seconds follow from the rates of an idle machine, which `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
 cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last
@@ -234,11 +234,8 @@ def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
-    if method.start:
-        settings += [
-            "monitor.max_negative_gap=1",
-            "monitor.eval_every=5",
-        ]  # a sign of collapse ends the run with the last weights
+    if method.start:  # a sign of collapse ends the run with the last weights
+        settings += ["monitor.max_negative_gap=1", "monitor.eval_every=5"]
     elif method.recipe not in IMITATION:
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
     if name == "sft half":
@@ -387,8 +384,8 @@ PLACEBO = {
 
 
 def placebo_of(name):
-    """Return the name of a method's control; '' for ``sft half``, which has none on the same tasks."""
-    return "" if name == "sft half" else PLACEBO[METHODS[name].rate]
+    """Return the name of a method's control; '' for ``sft half`` and ``own rft twice``, which have none of the same tasks and stages."""
+    return "" if name in ("sft half", "own rft twice") else PLACEBO[METHODS[name].rate]
 
 
 def table(domain):

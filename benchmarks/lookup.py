@@ -6,13 +6,12 @@ other processes on the machine disturb less than wall time. Writes results/looku
 """
 
 import argparse
-import json
 import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from machine import machine
+from machine import machine, publish
 
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, SampleConfig
@@ -64,7 +63,7 @@ def main():
         }
         for (batch, lookup), runs in rates.items()
     ]
-    RESULT.write_text(json.dumps({"machine": machine(), "tasks": len(tasks), "rows": rows}, indent=1) + "\n")
+    publish({"machine": machine(), "tasks": len(tasks), "rows": rows}, RESULT)
 
 
 if __name__ == "__main__":

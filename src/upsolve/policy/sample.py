@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from upsolve.config import SampleConfig
 from upsolve.policy.allocator import available_bytes
@@ -72,7 +73,7 @@ def sample(
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model in this process as a ``Sampler``, which others can read, too."""
+    """A ``Sampler`` of a model in this process; its model and tokenizer also serve other uses, such as log-probabilities."""
 
     model: Any
     """A causal language model of transformers, in the dtype to sample in."""
@@ -162,15 +163,29 @@ class Decoder:
     def step(self) -> list[Attempt]:
         """Decode a token per slot, or more where proposed tokens are right, and return the attempts that ended."""
         busy = self.state.busy
-        room = POSITIONS // max(len(busy), 1) - 1
-        drafts = self.state.drafts(max(min(self.state.config.lookup, room), 0))
-        new = 1 + max(map(len, drafts))
-        proposed = torch.tensor([draft + [0] * (new - 1 - len(draft)) for draft in drafts], dtype=torch.long)
-        inputs_BQ = torch.cat([self.tokens_B[:, None], proposed.to(self.tokens_B.device)], dim=1)
+        drafts = self.state.drafts(min(self.state.config.lookup, max(POSITIONS // len(busy), 1) - 1))
+        inputs_BQ = self.inputs(drafts)
         hidden_BQD = decode_step(self.model, self.cache, inputs_BQ)
         product_BQV = self.head.product(hidden_BQD.flatten(0, 1)).unflatten(0, inputs_BQ.shape)
         self.tokens_B, ended = self.state.take(product_BQV[:, 0], self.head.finished)
-        tokens = self.tokens_B.tolist()
+        if inputs_BQ.shape[1] > 1:
+            ended += self.take_proposed(product_BQV, drafts, busy)
+        for index, slot in enumerate(self.state.slots):
+            if slot is None:
+                self.cache.end(index)
+        return ended
+
+    def inputs(self, drafts: Sequence[list[int]]) -> Tensor:
+        """Return the next inputs [B, Q]: the current token of each slot, and its proposed tokens, padded with token 0."""
+        longest = max(map(len, drafts))
+        padded = [draft + [0] * (longest - len(draft)) for draft in drafts]
+        proposed = torch.tensor(padded, dtype=torch.long, device=self.tokens_B.device)
+        return torch.cat([self.tokens_B[:, None], proposed], dim=1)
+
+    def take_proposed(self, product_BQV: Tensor, drafts: Sequence[list[int]], busy: Sequence[int]) -> list[Attempt]:
+        """Sample on where a proposed token is the one that was sampled; return the attempts that ended."""
+        ended: list[Attempt] = []
+        new, tokens = product_BQV.shape[1], self.tokens_B.tolist()
         sampled = {slot: tokens[slot] for slot in busy}
         for at in range(1, new):
             right = [slot for slot, token in sampled.items() if self.state.slots[slot] and drafts[slot][at - 1 : at] == [token]]
@@ -179,8 +194,6 @@ class Decoder:
             if not right:
                 break
             tokens_K, more = self.state.take(product_BQV[right, at], self.head.finished, right)
-            self.tokens_B[right], ended, sampled = tokens_K, ended + more, dict(zip(right, tokens_K.tolist(), strict=True))
-        for index, slot in enumerate(self.state.slots):
-            if slot is None:
-                self.cache.end(index)
+            self.tokens_B[right], sampled = tokens_K, dict(zip(right, tokens_K.tolist(), strict=True))
+            ended += more
         return ended

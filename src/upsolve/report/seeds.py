@@ -1,9 +1,10 @@
 """The seeds of a recipe, and what is the same in runs that differ in seeds alone."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from upsolve.train.run_folder import flat
 from upsolve.types import content_id
 
 __all__ = ["seeds_of", "without_seeds"]
@@ -12,26 +13,17 @@ __all__ = ["seeds_of", "without_seeds"]
 def without_seeds(settings: Mapping[str, Any]) -> str:
     """Return a content id of a recipe without its name and its seeds, except that of the split: equal in runs of one method with other seeds."""
     kept = {
-        key: value for key, value in keys_of(settings) if key not in ("name", *seed_keys(settings)) or key == "data.split_seed"
+        key: value for key, value in flat(settings).items() if key == "data.split_seed" or not (key == "name" or is_seed(key))
     }
     return content_id(json.dumps(kept, sort_keys=True))
 
 
 def seeds_of(settings: Mapping[str, Any]) -> str:
     """Return the seeds of a recipe, by key."""
-    values = dict(keys_of(settings))
-    return ", ".join(f"{key} {values[key]}" for key in seed_keys(settings))
+    return ", ".join(f"{key} {value}" for key, value in flat(settings).items() if is_seed(key))
 
 
-def seed_keys(settings: Mapping[str, Any]) -> list[str]:
-    """Return the keys of a recipe that are seeds, such as ``source.rollout.seed``."""
-    return [key for key, _ in keys_of(settings) if (last := key.rpartition(".")[2]) == "seed" or last.endswith("_seed")]
-
-
-def keys_of(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a recipe with those of the stages above them, and their values."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from keys_of(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
+def is_seed(key: str) -> bool:
+    """Return whether a key of a recipe is a seed, such as ``source.rollout.seed``."""
+    last = key.rpartition(".")[2]
+    return last == "seed" or last.endswith("_seed")

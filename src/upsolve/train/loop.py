@@ -76,8 +76,6 @@ def prepare(parts: Parts, number: int) -> Round:
     stored = Lazy(judged.stored, parts.reward)
     formed = parts.form(samples, stored, judged)  # advantage: of the groups and attempts that `select` keeps
     encoded, left_out = parts.encode(number, formed.groups)
-    steps, scores = parts.pack(
-        number, encoded
-    )  # pack: with the scores under the frozen start, or under the policy as it is now
+    steps, scores = parts.pack(number, encoded)  # pack, with the scores under the frozen start or under the policy as it is now
     metrics = round_metrics(judged.sampled, scores, seconds=time.monotonic() - started)
     return Round(number, steps, scores, len(encoded), formed.left_out + left_out, formed.flagged, metrics)

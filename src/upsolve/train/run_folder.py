@@ -27,6 +27,7 @@ __all__ = [
     "changed_keys",
     "claim",
     "claim_run",
+    "flat",
     "listed",
     "load_trained",
     "remove_leftovers",
