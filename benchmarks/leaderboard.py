@@ -9,7 +9,8 @@ Domains:
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
-many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second. Models and samples are
+many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second; ``all shuffled``: with the
+verdicts of every stage shuffled. Models and samples are
 made once per seed. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for ten rounds of eight groups. The cost of a
 cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
 what else the machine does; seconds follow from the rates of an idle machine, which `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
@@ -153,6 +154,13 @@ METHODS = {
     "own dpo": Method("dpo", start="sft half", own=True, rate="refine"),
     "own rft, shuffled": Method("rft", ("reward.verdicts=shuffled",), start="sft half", own=True, rate="continue"),
     "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft half", own=True, rate="refine"),
+    "sft half, shuffled": Method("sft", ("reward.verdicts=shuffled",)),
+    "own rft, all shuffled": Method(
+        "rft", ("reward.verdicts=shuffled",), start="sft half, shuffled", own=True, rate="continue"
+    ),
+    "own rft twice, all shuffled": Method(
+        "rft", ("reward.verdicts=shuffled",), start="own rft, all shuffled", own=True, rate="continue"
+    ),
     "grpo": Method("grpo", start="sft half", rate="refine"),
 }
 """In the order of the table."""
@@ -238,7 +246,7 @@ def settings_of(work, name):
         settings += ["monitor.max_negative_gap=1", "monitor.eval_every=5"]
     elif method.recipe not in IMITATION:
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
-    if name == "sft half":
+    if name.startswith("sft half"):
         settings.append(f"select.groups={HALF[work.domain]}")
     if method.start:
         settings.append(f"model.name={trained(work, method.start).folder}")
@@ -381,11 +389,13 @@ PLACEBO = {
     "refine": "own rloo, shuffled",
 }
 """The control that a method is compared with, by its learning rate."""
+STAGED = {"sft half": "sft half, shuffled", "own rft twice": "own rft twice, all shuffled"}
+"""The control of methods whose tasks or stages are others."""
 
 
 def placebo_of(name):
-    """Return the name of a method's control; '' for ``sft half`` and ``own rft twice``, which have none of the same tasks and stages."""
-    return "" if name in ("sft half", "own rft twice") else PLACEBO[METHODS[name].rate]
+    """Return the name of the control with a method's tasks and stages."""
+    return STAGED.get(name) or PLACEBO[METHODS[name].rate]
 
 
 def table(domain):
