@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -19,9 +20,10 @@ from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
 from upsolve.archive.preference import OUTCOMES, is_judge, preferred
 from upsolve.archive.schema import TABLES
+from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.source import Source
 from upsolve.archive.split import split_archive
-from upsolve.archive.store import Archive
+from upsolve.archive.store import Archive, open_archive
 from upsolve.archive.unjudged import unjudged
 from upsolve.config import DataConfig
 from upsolve.errors import ArchiveError
@@ -125,6 +127,23 @@ def test_a_damaged_part_is_named(tmp_path, ask):
     part.write_bytes(part.read_bytes()[:-9])
     with pytest.raises(ArchiveError, match=f"{part.name}.*; move a damaged part out of the archive"):
         ask(archive)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_a_part_with_a_damaged_page_is_named(tmp_path, seed):
+    shutil.copytree(SHIPPED["embedded"], tmp_path / "archive")
+    archive, draw = Archive(tmp_path / "archive"), random.Random(seed)
+    part = archive.parts("attempts")[0]
+    content = bytearray(part.read_bytes())
+    start = draw.randrange(4, len(content) - 204)
+    content[start : start + 200] = draw.randbytes(200)
+    part.write_bytes(content)
+    try:
+        answer = archive.query("select count(*) as n, sum(len(code)), max(task_id), max(author) from attempts")
+    except ArchiveError as error:
+        assert part.name in str(error)
+    else:
+        assert answer["n"].to_pylist() == [open_archive("embedded").table("attempts", ["code"]).num_rows]
 
 
 @pytest.mark.usefixtures("large")

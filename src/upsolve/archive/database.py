@@ -2,12 +2,14 @@
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 
+from upsolve.archive.parts import read_part
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError, one_line
 from upsolve.files import is_remote
@@ -42,7 +44,14 @@ def connect(parts: Mapping[str, Iterable[Path]], *, places: bool = False) -> "Ge
                     register_parts(connection, name, files, table=name, places=places)
                 yield connection
         except duckdb.Error as error:
+            name_damaged(parts, error)
             raise ArchiveError(f"{one_line(error)}; move a damaged part out of the archive to read the rest") from error
+
+
+def name_damaged(parts: Mapping[str, Iterable[Path]], error: Exception) -> None:
+    """Raise ArchiveError with the name of the damaged part if DuckDB's error is of no kind, and so names no file ("Out of buffer")."""
+    for part in chain.from_iterable(parts.values()) if type(error) is duckdb.Error else ():
+        read_part(part)
 
 
 def register_parts(

@@ -165,13 +165,18 @@ class Groups(Sequence[Group]):
 
 
 def open_groups(
-    parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task], *, judge: str = "", labels: bool = False, turns: int = 0
+    parts: Mapping[str, Sequence[Path]],
+    tasks: Callable[[], Sequence[Task]],
+    *,
+    judge: str = "",
+    labels: bool = False,
+    turns: int = 0,
 ) -> Sequence[Group]:
     """Return the groups of an archive: a list if it is small, else ``Groups`` over a file in the cache folder.
 
     Args:
         parts: name of a table -> its files, oldest first.
-        tasks: all tasks, in the order of import.
+        tasks: reads all tasks, in the order of import; called when the table is built, which then does not need memory beside them.
         judge: whose verdicts count (``Archive.groups``).
         labels: estimate the probabilities that labels are right (``Group.label_right``).
         turns: most earlier attempts that each attempt comes with (``Group.turns``).
@@ -179,14 +184,14 @@ def open_groups(
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
     if not files or sum(file.stat().st_size for file in files) <= SMALL_BYTES:
-        blocks = [*sorted_blocks(parts, tasks)]
-        return [*Groups(blocks, count_rows(blocks), tasks, judge=judge, labels=known, turns=turns)]
+        blocks = [*sorted_blocks(parts)]
+        return [*Groups(blocks, count_rows(blocks), tasks(), judge=judge, labels=known, turns=turns)]
     folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
     state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
     if not (folder / f"{state}.json").exists():
-        write_blocks(folder, state, sorted_blocks(parts, tasks))
+        write_blocks(folder, state, sorted_blocks(parts))
     counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
-    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks, judge=judge, labels=known, turns=turns)
+    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks(), judge=judge, labels=known, turns=turns)
 
 
 class MappedBlocks(Sequence[Any]):

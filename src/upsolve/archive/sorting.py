@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from upsolve.archive.database import connect
+from upsolve.archive.parts import read_part
 from upsolve.archive.preference import RANK
 from upsolve.archive.schema import TABLES
-from upsolve.types import Task
 
 __all__ = ["BLOCK_ROWS", "SORTED", "sorted_blocks"]
 
@@ -49,21 +49,23 @@ SOME_ROWS, SOME_CHARACTERS = 500_000, 1 << 28
 """Most attempts, and characters of code, that one query sorts, unless a single task has more."""
 
 
-def sorted_blocks(parts: Mapping[str, Sequence[Path]], tasks: Sequence[Task]) -> Iterator[Any]:
+def sorted_blocks(parts: Mapping[str, Sequence[Path]]) -> Iterator[Any]:
     """Yield the record batches of the attempts with the list of their verdicts, at least one; all but the last have ``BLOCK_ROWS`` rows."""
     with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True) as connection:
         connection.execute("set preserve_insertion_order = false")  # needs less memory
         rest: Any = None
-        for batch in chain.from_iterable(sorted_rows(connection, chosen) for chosen in shares_of(connection, tasks)):
+        for batch in chain.from_iterable(sorted_rows(connection, chosen) for chosen in shares_of(connection, parts["tasks"])):
             table = pa.Table.from_batches([batch] if rest is None else [rest, batch])
             *full, rest = table.combine_chunks().to_batches(BLOCK_ROWS) or [batch]
             yield from full
         yield rest
 
 
-def shares_of(connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task]) -> list[Any]:
-    """Return the order of the tasks in tables of consecutive tasks that are sorted together."""
-    order = pa.table({"number": range(len(tasks)), "task_id": [task.task_id for task in tasks]}, schema=ORDER)
+def shares_of(connection: "duckdb.DuckDBPyConnection", parts: Sequence[Path]) -> list[Any]:
+    """Return the order of the tasks of some parts in tables of consecutive tasks that are sorted together."""
+    ids = pa.chunked_array([chunk for part in parts for chunk in read_part(part, ["task_id"])["task_id"].chunks], pa.string())
+    names = ids.unique()
+    order = pa.table([pa.array(range(len(names))), names], schema=ORDER)
     connection.register("task_order", order)
     starts, rows, size = [0], 0, 0
     for number, attempts, characters in connection.sql(SIZES).fetchall():
@@ -71,7 +73,7 @@ def shares_of(connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task]) ->
             starts.append(number)
             rows, size = 0, 0
         rows, size = rows + attempts, size + characters
-    return [order.slice(start, stop - start) for start, stop in pairwise([*starts, len(tasks)])]
+    return [order.slice(start, stop - start) for start, stop in pairwise([*starts, len(names)])]
 
 
 def sorted_rows(connection: "duckdb.DuckDBPyConnection", order: Any) -> Iterator[Any]:

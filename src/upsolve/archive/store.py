@@ -225,7 +225,7 @@ class Archive:
             turns: most earlier attempts, found by ``parent_id``, that each attempt comes with (``Group.turns``).
         """
         parts = {name: self.parts(name) for name in TABLES}
-        return open_groups(parts, self.tasks(), judge=judge, labels=labels, turns=turns)
+        return open_groups(parts, self.tasks, judge=judge, labels=labels, turns=turns)
 
     def query(self, sql: str) -> Any:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.
@@ -244,7 +244,7 @@ class Archive:
             try:
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
-            except duckdb.Error as error:
+            except duckdb.DatabaseError as error:  # of a kind: others are of a damaged part
                 raise ArchiveError(f"query: {one_line(error)}") from error
 
     def ingested(self) -> list[str]:
