@@ -1,6 +1,8 @@
 """Shared by all commands: the application, the types of options, the printing of tables."""
 
 import json
+import re
+import textwrap
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,10 +32,16 @@ __all__ = [
     "Settings",
     "app",
     "print_json",
+    "printable",
     "show",
     "show_results",
+    "show_rows",
 ]
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but tab and newline."""
+NARROW = 16
+"""Characters of a line of a cell that a table has room for, or its rows are printed as lists."""
 USAGE: Any = typer.BadParameter.__mro__[1]
 """The class of all errors in the words of a command; typer exports this subclass alone."""
 
@@ -107,15 +115,37 @@ def options(
 
 
 def show(table: "Table") -> None:
-    """Print a table."""
+    """Print a table; its cells are text, whatever marks of Rich or control characters they hold."""
     from rich.console import Console
     from rich.table import Column
     from rich.table import Table as RichTable
 
     drawn = RichTable(*(Column(name, overflow="fold") for name in table.header), title=table.title)
     for row in table.rows:
-        drawn.add_row(*row)
-    Console().print(drawn)
+        drawn.add_row(*map(printable, row))
+    Console(markup=False, emoji=False).print(drawn)
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters as escapes, such as ``\\x1b``, so that programs and names cannot command the terminal."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def show_rows(table: "Table") -> None:
+    """Print the rows of a table; where they are too wide, each as a list of its values, without those that are missing or empty."""
+    from rich.console import Console
+
+    lines = [max(max(map(len, cell.split("\n"))) for cell in column) for column in zip(table.header, *table.rows, strict=True)]
+    if sum(3 + min(NARROW, longest) for longest in lines) < Console().width:
+        show(table)
+        return
+    typer.echo(table.title)
+    for number, row in enumerate(table.rows, 1):
+        typer.echo(f"\nrow {number}")
+        for name, cell in zip(table.header, row, strict=True):
+            if cell not in ("None", "", "[]"):
+                text = printable(cell)
+                typer.echo(f"  {name}: {text}" if "\n" not in text else f"  {name}:\n{textwrap.indent(text, '    ')}")
 
 
 def print_json(data: Any) -> None:

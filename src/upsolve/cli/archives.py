@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from upsolve.cli.app import ArchivePath, AsJson, app, print_json, show
+from upsolve.cli.app import ArchivePath, AsJson, app, print_json, printable, show, show_rows
 from upsolve.cli.progress import bars
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def ingest(
     if as_json:
         print_json(report.facts())
     else:
-        typer.echo(report.text())
+        typer.echo(printable(report.text()))
     if report.too_many:
         raise typer.Exit(1)
 
@@ -182,9 +182,10 @@ def agreement_row(pair: "Agreement") -> tuple[str, ...]:
 def query(
     archive: ArchivePath,
     sql: Annotated[str, typer.Argument(help="SQL over the views tasks, attempts, verdicts.")],
+    rows: Annotated[int, typer.Option(min=0, help="Most rows to print; 0: all. With --json, all are printed.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Query an archive in SQL."""
+    """Query an archive in SQL. Rows that are too wide for the terminal are printed as lists of their values."""
     if not sql.strip():
         raise typer.BadParameter("SQL: empty; such as 'select * from tasks limit 5'")
     from upsolve.archive.store import open_archive
@@ -194,5 +195,8 @@ def query(
     if as_json:
         print_json({"rows": answer.to_pylist()})
         return
-    rows = tuple(tuple(str(value) for value in row.values()) for row in answer.to_pylist())
-    show(Table(f"{len(rows)} rows", tuple(answer.column_names), rows))
+    shown = answer.slice(0, rows or None)
+    cells = tuple(tuple(str(value) for value in row.values()) for row in shown.to_pylist())
+    show_rows(Table(f"{answer.num_rows:,} rows", tuple(answer.column_names), cells))
+    if len(cells) < answer.num_rows:
+        typer.echo(f"the first {len(cells):,} of {answer.num_rows:,} rows; --rows 0 prints all")

@@ -24,7 +24,7 @@ from upsolve.cli import (
     training,
     viewing,
 )
-from upsolve.cli.app import app
+from upsolve.cli.app import app, printable
 from upsolve.errors import UpsolveError
 from upsolve.extras import needs_extras
 
@@ -112,5 +112,5 @@ def stop_message(error: BaseException | None) -> str:
 
 def fail(message: str) -> None:
     """Print an error and exit."""
-    typer.echo(f"upsolve: {message}", err=True)
+    typer.echo(printable(f"upsolve: {message}"), err=True)
     sys.exit(2)
