@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 
 import typer
@@ -48,6 +49,7 @@ COMMANDS = (
 """Modules that add their commands to the application when imported."""
 INTERRUPTED = 130
 """Exit code after SIGINT or SIGTERM."""
+AS_PYTHON = warnings.formatwarning
 STOPPED = "stopped; finished work is kept, and the same command resumes"
 RIGHTS, ROOM, OTHER = "check its owner and permissions", "free some space", "choose another path"
 USER_ERRORS = {
@@ -70,6 +72,7 @@ def main() -> None:
     SIGTERM (Slurm, Docker, ``timeout``) is the same clean stop as SIGINT: finished work is kept, and the same command resumes.
     """
     signal.signal(signal.SIGTERM, interrupt)
+    warnings.formatwarning = warning_line
     share_cores()
     try:
         with needs_extras():
@@ -85,6 +88,13 @@ def main() -> None:
             raise
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
         fail(f"{names or 'cannot write'}: {os.strerror(error.errno)}; {USER_ERRORS[error.errno]}")
+
+
+def warning_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+    """Return a warning to the user as one line; others, such as those of deprecated functions, as Python prints them."""
+    if category is UserWarning:
+        return printable(f"warning: {message}\n")
+    return AS_PYTHON(message, category, filename, lineno, line)
 
 
 def share_cores() -> None:

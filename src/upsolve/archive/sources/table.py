@@ -1,22 +1,23 @@
-"""Importer for any table (JSONL, CSV or Parquet): each row is an attempt with its task and, if recorded, its outcome.
+"""Importer for any table (CSV, JSON, Parquet, Arrow, SQLite): each row is an attempt with its task and, if recorded, its outcome.
 
 A map names the column of each field (``FIELDS``); without a map, columns have the names of the fields. Other columns are kept as JSON
 in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
 """
 
-import csv
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.asserts import Names, parse_asserts
+from upsolve.archive.cells import TABLES, nested_columns, nested_value, table_rows, without
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
-from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files, json_lines, parquet_rows
+from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.errors import SourceError, one_line
 from upsolve.records import from_row
@@ -45,7 +46,10 @@ FIELDS = (*TASK_FIELDS, *ATTEMPT_FIELDS, *OUTCOME_FIELDS)
 output (``{"inputs": [...], "outputs": [...]}``), or tests as in upsolve's JSONL."""
 NAMED_ONLY = ("answer",)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer."""
-SUFFIXES = {".csv": ",", ".tsv": "\t"}
+KEYS = ("task_id", "prompt", "code", "answer", "status", "passed")
+"""Fields whose columns, if named, the first rows of JSON must have."""
+HEAD = 1000
+"""Rows whose columns are checked before any is read."""
 
 
 @dataclass
@@ -64,12 +68,24 @@ class Reader:
     """The task of the last row by its cells: rows of a task often follow one another."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
     """Name of an attempt in the table (``id``) -> ``attempt_id``."""
+    used: set[str] = field(default_factory=set[str])
+    """Fields that had a value in a row."""
+
+    def __post_init__(self) -> None:
+        self.taken = {*self.columns.values()}
+        self.nested = {column: tuple(column.split(".")) for column in self.taken if "." in column}
+
+    def value(self, row: Mapping[str, Any], column: str) -> Any:
+        """Return the value of a column, whose name may be a path into objects."""
+        return nested_value(row, self.nested[column]) if column in self.nested and column not in row else row.get(column)
 
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
-        cells = {name: row[column] for name, column in self.columns.items() if row.get(column) not in (None, "")}
-        taken = set(self.columns.values())
-        rest = {column: value for column, value in row.items() if column not in taken and value not in (None, "")}
+        cells = {name: value for name, column in self.columns.items() if (value := self.value(row, column)) not in (None, "")}
+        self.used |= cells.keys()
+        rest = {column: value for column, value in row.items() if column not in self.taken and value not in (None, "")}
+        for column, path in self.nested.items():
+            rest = rest if column in row else without(rest, path)
         about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
         task = self.built.get(about) or self.task(cells)
         old = self.tasks.get(task.task_id)
@@ -86,7 +102,7 @@ class Reader:
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
-        empty = [self.columns[name] for name in ("code", "answer") if self.columns.get(name) in row]
+        empty = [self.columns[name] for name in ("code", "answer") if self.columns.get(name, "").split(".")[0] in row]
         lost = [name for name in ABOUT_ATTEMPT if name in cells]
         if empty and lost and not {"code", "answer"} & {*cells}:
             raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
@@ -96,6 +112,10 @@ class Reader:
         name = str(cells.get("task_id", ""))
         full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
         if "prompt" not in cells:
+            if not name:
+                raise ValueError(
+                    f"neither a prompt ({self.columns['prompt']!r}) nor the id of a task ({self.columns['task_id']!r})"
+                )
             if full not in self.tasks:
                 raise ValueError(f"no prompt, and no earlier row has the task {name!r}")
             return Task(full, "", language=self.tasks[full][1])
@@ -149,14 +169,18 @@ def lines(value: Any) -> str:
     return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
 
 
-def read(path: Path, *, name: str = "", imports: Imports = Imports.NONE, **columns: str) -> Iterator[Row]:
+def read(
+    path: Path, *, name: str = "", imports: Imports = Imports.NONE, encoding: str = "", query: str = "", **columns: str
+) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
     Args:
-        path: ``.jsonl``, ``.jsonl.gz``, ``.csv``, ``.tsv`` or ``.parquet``.
+        path: a file whose name ends as one of ``TABLES``, or a folder of such files.
         name: prefix of task ids; default: the name of the file or folder.
         imports: what attempts find imported.
-        columns: field=column; ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status);
+        encoding: of CSV files, if it is not UTF-8.
+        query: SQL for a SQLite file.
+        columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status);
             columns given here override those of the map.
 
     Raises:
@@ -164,7 +188,7 @@ def read(path: Path, *, name: str = "", imports: Imports = Imports.NONE, **colum
     """
     if path.is_dir():
         for unit in split(path, name=name):
-            yield from read(unit.path, imports=imports, **{**columns, **unit.options})
+            yield from read(unit.path, imports=imports, encoding=encoding, query=query, **{**columns, **unit.options})
         return
     file = columns.pop("map", "")
     plan = read_map(Path(file)) if file else {}
@@ -174,20 +198,18 @@ def read(path: Path, *, name: str = "", imports: Imports = Imports.NONE, **colum
         words = {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
     except ValueError as error:
         raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
-    known, found = set(mapped.values()), header(path)
-    if missing := [f"{key}={column}" for key, column in named.items() if found and column not in found]:
-        raise SourceError(f"{path}: no column for {missing[0]} of {file or 'the options'}; its columns are {', '.join(found)}")
-    if found and not known & {*found} & {mapped["prompt"], mapped["task_id"]}:
-        raise SourceError(
-            f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {', '.join(found)}"
-        )
+    numbered = iter(table_rows(path, encoding=encoding, query=query))
+    head = [*islice(numbered, HEAD)]
+    check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
     reader = Reader(mapped, name or path.name.partition(".")[0], words)
-    yield from prepared(build_each(path, rows(path), reader.records), imports)
+    yield from prepared(build_each(path, chain(head, numbered), reader.records), imports)
+    if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
+        warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
 
 
 def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
     """Return the files as units; the tasks of a folder's files are named after the folder."""
-    files = data_files(path, suffixes=(".jsonl", ".jsonl.gz", ".csv", ".tsv", ".parquet"))
+    files = data_files(path, suffixes=[ending for ending in TABLES if ending != ".json"])
     return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
 
 
@@ -206,58 +228,27 @@ def read_map(file: Path) -> dict[str, Any]:
     return plan
 
 
-def rows(path: Path) -> Iterable[tuple[int, dict[str, Any] | BadRow]]:
-    """Return the rows of a file with their numbers."""
-    if path.suffix == ".parquet":
-        return parquet_rows(path)
-    return csv_rows(path, SUFFIXES[path.suffix]) if path.suffix in SUFFIXES else json_lines(path)
-
-
-def header(path: Path) -> list[str]:
-    """Return the columns of a file that has the same ones in every row; none of JSON lines, and of a file that cannot be read."""
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        with suppress(OSError, ValueError):  # the reader of rows says what is wrong
-            return list(pq.read_schema(path).names)
-    if path.suffix in SUFFIXES:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text, suppress(csv.Error):
-            return next(csv.reader(text, delimiter=SUFFIXES[path.suffix]), [])
-    return []
-
-
-def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of a CSV file; one that is not UTF-8, or with too many or too few cells, is a ``BadRow``."""
-    csv.field_size_limit(2**27)
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-            table = csv.DictReader(text, delimiter=delimiter)
-            for row in table:
-                if None in row or None in row.values():
-                    yield table.line_num, BadRow(str(path), table.line_num, cells_of(row), ascii(row)[:500])
-                    continue
-                try:
-                    "".join(map(str, row.values())).encode()
-                    yield table.line_num, row
-                except UnicodeEncodeError:
-                    yield table.line_num, BadRow(str(path), table.line_num, "not UTF-8", ascii(row)[:500])
-    except (OSError, csv.Error) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
-
-
-def cells_of(row: Mapping[Any, Any]) -> str:
-    """Return why a row has not as many cells as the header."""
-    columns = [name for name in row if name is not None]
-    cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
-    return f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a comma not in quotes?"
+def check_columns(
+    path: Path, head: Iterable[dict[str, Any] | BadRow], named: Mapping[str, str], mapped: Mapping[str, str], *, source: str
+) -> None:
+    """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
+    found = [*dict.fromkeys(name for row in head if isinstance(row, dict) for name in nested_columns(row))]
+    needed = KEYS if ".json" in path.suffixes or ".jsonl" in path.suffixes else FIELDS
+    known, shown = {*found}, ", ".join(found)
+    if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
+        raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
+    if found and not {mapped["prompt"], mapped["task_id"]} & known:
+        raise SourceError(f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}")
 
 
 SOURCE = Source(
     read,
-    "a .jsonl, .csv, .tsv or .parquet file with one attempt per row, or a folder of such files",
+    "a CSV, JSON, Parquet, Arrow or SQLite file with one attempt per row, or a folder of such files",
     (
         Option("map", str, "YAML file with the tables `columns` (field: column) and `statuses` (word: status)"),
         Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
+        Option("encoding", str, "encoding of CSV files, such as latin-1 (default: UTF-8)"),
+        Option("query", str, "SQL that selects the rows of a SQLite file"),
         IMPORTS,
         *(Option(name, str, f"column that holds {name}") for name in FIELDS),
     ),

@@ -1,0 +1,133 @@
+"""Rows of tables as people have them: CSV with any delimiter and encoding, JSON, Parquet, Arrow, SQLite; and the values in them."""
+
+import codecs
+import csv
+import gzip
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.rows import DATA_SUFFIXES, BadRow, rows_of_file
+from upsolve.errors import SourceError
+
+__all__ = ["TABLES", "nested_columns", "nested_value", "table_rows", "without"]
+
+CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+DATABASES = (".db", ".sqlite", ".sqlite3")
+TABLES = (*CSV, *DATABASES, *DATA_SUFFIXES)
+"""Endings of the names of files that ``table_rows`` reads."""
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+Numbered = tuple[int, dict[str, Any] | BadRow]
+
+
+def table_rows(path: Path, *, encoding: str = "", query: str = "") -> Iterable[Numbered]:
+    """Return the rows of a file with their numbers.
+
+    Args:
+        path: a file whose name ends as one of ``TABLES``.
+        encoding: of a CSV file; empty: UTF-8, or UTF-16 if it starts with such a byte order mark.
+        query: SQL whose rows are read; a SQLite file needs one.
+
+    Raises:
+        SourceError: the file cannot be read, its ending is unknown, or an argument does not fit it.
+    """
+    if encoding and not path.name.endswith(CSV):
+        raise SourceError(f"{path}: option encoding: only {', '.join(CSV)} files have one; JSON is UTF-8")
+    if bool(query) != path.name.endswith(DATABASES):
+        needs = (
+            "is a database: --query 'select ...' says which rows to read" if not query else "option query is for SQLite files"
+        )
+        raise SourceError(f"{path}: {needs}")
+    if query:
+        return sqlite_rows(path, query)
+    return csv_rows(path, encoding) if path.name.endswith(CSV) else rows_of_file(path)
+
+
+def csv_rows(path: Path, encoding: str) -> Iterator[Numbered]:
+    """Yield the rows of a CSV file; one in another encoding, or with too many or too few cells, is a ``BadRow``."""
+    csv.field_size_limit(2**27)
+    try:
+        with opened(path, encoding) as text:
+            delimiter = delimiter_of(text, tabs=".tsv" in path.suffixes)
+            text.seek(0)
+            table = csv.DictReader(text, delimiter=delimiter)
+            for row in table:
+                if None in row or None in row.values():
+                    yield (
+                        table.line_num,
+                        BadRow(str(path), table.line_num, cells_of(row, DELIMITERS[delimiter]), ascii(row)[:500]),
+                    )
+                    continue
+                try:
+                    "".join(map(str, row.values())).encode()
+                    yield table.line_num, row
+                except UnicodeEncodeError:
+                    reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
+                    yield table.line_num, BadRow(str(path), table.line_num, reason, ascii(row)[:500])
+    except (OSError, EOFError, csv.Error, LookupError, UnicodeError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def opened(path: Path, encoding: str) -> TextIOWrapper:
+    """Open a CSV file, compressed or not; LookupError for an unknown encoding."""
+    codecs.lookup(encoding or "utf-8")
+    binary = gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
+    if not encoding:
+        encoding = "utf-16" if binary.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        binary.seek(0)
+    return TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline="")
+
+
+def delimiter_of(text: TextIOWrapper, *, tabs: bool) -> str:
+    """Return the delimiter that gives the header the most cells, a comma in doubt."""
+    cells: dict[str, int] = {}
+    for delimiter in "\t" if tabs else DELIMITERS:
+        text.seek(0)
+        cells[delimiter] = len(next(csv.reader(text, delimiter=delimiter), []))
+    return max(cells, key=lambda delimiter: cells[delimiter])
+
+
+def cells_of(row: Mapping[Any, Any], delimiter: str) -> str:
+    """Return why a row has not as many cells as the header."""
+    columns = [name for name in row if name is not None]
+    cells = sum(row[name] is not None for name in columns) + len(row.get(None, ()))
+    return f"{cells} cells, and the header has {len(columns)}; is a quote missing, or a {delimiter} not in quotes?"
+
+
+def sqlite_rows(path: Path, query: str) -> Iterator[Numbered]:
+    """Yield the rows of a query of a SQLite file, which is opened for reading alone."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            answer = connection.execute(query)
+            names = [column[0] for column in answer.description or ()]
+            for number, row in enumerate(answer, start=1):
+                yield number, dict(zip(names, row, strict=True))
+    except sqlite3.Error as error:
+        raise SourceError(f"{path}: {error}") from error
+
+
+def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the names of the values of a row, those in objects with dots: ``meta``, ``meta.user``."""
+    for name, value in row.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from nested_columns(value, f"{prefix}{name}.")
+
+
+def nested_value(row: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path of names, such as ``("meta", "user")``; None if there is none."""
+    for name in path:
+        row = row.get(name) if isinstance(row, Mapping) else None
+    return row
+
+
+def without(row: Any, path: Sequence[str]) -> Any:
+    """Return a copy of a row without the value at a path, and without objects that are then empty."""
+    first, *rest = path
+    if not isinstance(row, Mapping) or first not in row:
+        return row
+    inner = without(row[first], rest) if rest else None
+    return {name: inner if name == first else value for name, value in row.items() if name != first or inner}

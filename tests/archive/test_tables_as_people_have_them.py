@@ -1,0 +1,136 @@
+"""`upsolve ingest table` reads tables as people have them: any delimiter and encoding, nested JSON, arrays, databases."""
+
+import gzip
+import json
+import sqlite3
+
+import pytest
+
+from upsolve.archive.ingest import ingest
+from upsolve.archive.store import Archive
+from upsolve.errors import SourceError
+from upsolve.types import Status
+
+ROWS = [
+    {"Frage": "Café, add", "Lösung": "x = 1\ny = 2", "Urteil": "AC", "wer": "ann"},
+    {"Frage": "Café, add", "Lösung": "x = 2", "Urteil": "WA", "wer": "bob"},
+]
+COLUMNS = {"prompt": "Frage", "code": "Lösung", "status": "Urteil", "author": "wer"}
+
+
+def csv_of(delimiter):
+    lines = [ROWS[0].keys(), *(row.values() for row in ROWS)]
+    return "".join(delimiter.join(f'"{cell}"' for cell in line) + "\r\n" for line in lines)
+
+
+def stored(tmp_path, file, **options):
+    """Import a table; return author, code and outcome of its attempts."""
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", file, max_rejected=1, **options)
+    (group,) = archive.groups()
+    assert report.bad == 0 and group.task.prompt == "Café, add"
+    return [(a.author, a.code, v.status) for a, v in zip(group.attempts, group.verdicts, strict=True)]
+
+
+EXPECTED = [("ann", "x = 1\ny = 2", Status.PASSED), ("bob", "x = 2", Status.FAILED)]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize(
+    ("encoding", "given"), [("utf-8", {}), ("utf-8-sig", {}), ("utf-16", {}), ("latin-1", {"encoding": "latin-1"})]
+)
+def test_csv_in_any_dialect(tmp_path, delimiter, encoding, given):
+    file = tmp_path / "log.csv"
+    file.write_bytes(csv_of(delimiter).replace("\r\n", "\n").encode(encoding))
+    assert stored(tmp_path, file, **COLUMNS, **given) == EXPECTED
+
+
+def test_compressed_csv_and_tsv_whose_cells_hold_commas(tmp_path):
+    file = tmp_path / "log.tsv.gz"
+    file.write_bytes(gzip.compress(csv_of("\t").replace('"', "").replace("x = 1\ny = 2", "x = 1").encode()))
+    assert stored(tmp_path, file, **COLUMNS)[0] == ("ann", "x = 1", Status.PASSED)
+
+
+def test_an_array_of_json(tmp_path):
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps(ROWS, indent=1))
+    assert stored(tmp_path, file, **COLUMNS) == EXPECTED
+
+
+def test_values_in_objects_are_named_with_dots_and_the_rest_is_kept(tmp_path):
+    file = tmp_path / "log.jsonl"
+    rows = [
+        {"task": {"text": r["Frage"], "kind": "sum"}, "out": {"src": r["Lösung"]}, "ok": r["Urteil"], "by": r["wer"]}
+        for r in ROWS
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"prompt": "task.text", "code": "out.src", "status": "ok", "author": "by"}
+    assert stored(tmp_path, file, **columns) == EXPECTED
+    attempts = Archive(tmp_path / "archive").attempts()
+    assert [json.loads(attempt.extra) for attempt in attempts] == 2 * [{"task": {"kind": "sum"}}]
+
+
+def test_an_empty_program_in_an_object_is_not_lost(tmp_path):
+    file = tmp_path / "log.jsonl"
+    rows = [{"q": "add", "out": {"src": code}, "ok": "AC"} for code in ("", "x = 1")]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1, prompt="q", code="out.src", status="ok")
+    assert report.bad == 1 and "out.src is empty, but the row has status" in report.text()
+
+
+@pytest.fixture
+def database(tmp_path):
+    file = tmp_path / "judge.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.execute("create table submission (frage, code, urteil, wer)")
+        connection.executemany("insert into submission values (?, ?, ?, ?)", [tuple(row.values()) for row in ROWS])
+    connection.close()
+    return file
+
+
+def test_a_query_of_a_database(tmp_path, database):
+    columns = {"prompt": "frage", "status": "urteil", "author": "wer"}
+    assert stored(tmp_path, database, query="select * from submission", **columns) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "is a database: --query"),
+        ({"query": "select * from submissions"}, "no such table: submissions"),
+        ({"query": "delete from submission"}, "readonly"),
+        ({"query": "select * from submission", "encoding": "utf-8"}, "option encoding: only .csv"),
+    ],
+)
+def test_mistakes_with_databases(tmp_path, database, options, said):
+    with pytest.raises(SourceError, match=said):
+        ingest(Archive.create(tmp_path / "a"), "table", database, prompt="frage", **options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"prompt": "question"}, "no column for prompt=question of the options; its columns are q, q.text, a, meta"),
+        ({"prompt": "q.text", "code": "b"}, "no column for code=b"),
+        ({"code": "a"}, "which column holds the prompt"),
+    ],
+)
+def test_columns_that_json_lacks(tmp_path, columns, said):
+    file = tmp_path / "log.jsonl"
+    file.write_text('{"q": {"text": "add"}, "a": "x = 1", "meta": 1}\n')
+    with pytest.raises(SourceError, match=said):
+        ingest(Archive.create(tmp_path / "a"), "table", file, **columns)
+
+
+def test_a_named_column_without_a_value_is_said(tmp_path):
+    file = tmp_path / "log.jsonl"
+    file.write_text('{"q": "add", "a": "x = 1"}\n')
+    with pytest.warns(UserWarning, match="log.jsonl: no row has a value for error=err"):
+        ingest(Archive.create(tmp_path / "a"), "table", file, prompt="q", code="a", error="err")
+
+
+def test_an_encoding_that_does_not_exist(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text("prompt,code\na,b\n")
+    with pytest.raises(SourceError, match=r"log.csv: cannot be read: unknown encoding: latin-one"):
+        ingest(Archive.create(tmp_path / "a"), "table", file, encoding="latin-one")
