@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from upsolve.archive.parts import FORMAT, is_merged
+from upsolve.archive.parts import FORMAT, is_merged, rows_in
 from upsolve.archive.places import fresh, locked
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
@@ -159,12 +159,6 @@ def batches(run: Iterable[Path]) -> Iterator[Any]:
         where = {"source": remote.path, "filesystem": remote.fs} if is_remote(part) else {"source": str(part)}
         rows = ds.dataset(**where, schema=TABLES[part.parent.name], format="parquet")
         yield from rows.to_batches(batch_size=ROWS // 8, batch_readahead=1, fragment_readahead=1, use_threads=False)
-
-
-def rows_in(part: Path) -> int:
-    """Return the number of rows of a part."""
-    remote: Any = part
-    return int((pq.read_metadata(remote.path, filesystem=remote.fs) if is_remote(part) else pq.read_metadata(part)).num_rows)
 
 
 def replace_parts(archive: Archive, name: str, run: Sequence[Path]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, overload
 import pyarrow as pa
 
 from upsolve.archive.labels import Labels, read_labels
+from upsolve.archive.parts import rows_in
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import TABLES
 from upsolve.archive.sorting import BLOCK_ROWS, SORTED, sorted_blocks
@@ -25,8 +26,8 @@ from upsolve.types import Attempt, Group, Task, Verdict, content_id
 
 __all__ = ["Groups", "Lazy", "MappedBlocks", "open_groups", "pick", "stored_at", "task_ids"]
 
-SMALL_BYTES = 1 << 24
-"""Largest size of the parts of an archive that is held in memory."""
+SMALL_BYTES, SMALL_ROWS = 1 << 24, 50_000
+"""Largest size of the parts, and most attempts, of an archive that is held in memory."""
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -183,7 +184,8 @@ def open_groups(
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
-    if not files or sum(file.stat().st_size for file in files) <= SMALL_BYTES:
+    small = sum(file.stat().st_size for file in files) <= SMALL_BYTES and sum(map(rows_in, parts["attempts"])) <= SMALL_ROWS
+    if small or not files:
         blocks = [*sorted_blocks(parts)]
         return [*Groups(blocks, count_rows(blocks), tasks(), judge=judge, labels=known, turns=turns)]
     folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))

@@ -14,7 +14,7 @@ from upsolve.errors import ArchiveError
 from upsolve.files import commit_file, is_remote
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["FORMAT", "ROWS", "is_merged", "read_part", "rows_of", "write_part", "write_records"]
+__all__ = ["FORMAT", "ROWS", "is_merged", "read_part", "rows_in", "rows_of", "write_part", "write_records"]
 
 FORMAT: Mapping[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24}
 """How Parquet files are written; tasks share long inputs."""
@@ -58,7 +58,7 @@ def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:
             return pq.read_table(remote.path, filesystem=remote.fs, schema=schema)
         return pq.read_table(part, schema=schema)
     except (OSError, pa.ArrowException) as error:
-        raise ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest") from error
+        raise damaged(part, error) from error
 
 
 def rows_of(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
@@ -66,6 +66,22 @@ def rows_of(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for part in parts:
         for batch in read_part(part).to_batches(ROWS):
             yield from batch.to_pylist()
+
+
+def rows_in(part: Path) -> int:
+    """Return the number of rows of a part, from its metadata; raises as ``read_part``."""
+    remote: Any = part
+    try:
+        return int(
+            (pq.read_metadata(remote.path, filesystem=remote.fs) if is_remote(part) else pq.read_metadata(part)).num_rows
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(part, error) from error
+
+
+def damaged(part: Path, error: Exception) -> ArchiveError:
+    """Return the error of a part that cannot be read."""
+    return ArchiveError(f"{part}: damaged ({error}); move it out of the archive to read the rest")
 
 
 def is_merged(part: Path) -> bool:
