@@ -15,6 +15,8 @@ from upsolve.cli.main import main
         (["power", "--tasks", "200"], "detectable"),
         (["plan", "embedded", "--no-model", "--judged", "2"], "advice"),
         (["doctor", "--quick"], "checks"),
+        (["ingest", "table", "--sources"], "sources"),
+        (["archive", "export", "--as", "sft", "--formats"], "exports"),
         (["archive", "query", "embedded", "select count(*) as n, timestamp '2026-01-01' as t from tasks"], "rows"),
     ],
 )

@@ -194,6 +194,7 @@ IMPORTS = [
     mistake("ingest mine.py:SOURCE rows.jsonl new", "mine", "must be in this folder or installed"),
     mistake("view none", "none", "name an archive, the folder of a run, or a log"),
     mistake("view text.txt", "text.txt", "--source"),
+    mistake("ingest tabel --sources", "'tabel'", "did you mean table"),
     mistake("view rows.jsonl --source jsnol", "--source jsnol", "upsolve ingest --sources"),
     mistake("view unjudged --static page.txt", "page.txt", ".html"),
     mistake("view unjudged --logps", "--logps", "leave it out"),

@@ -1,6 +1,8 @@
 """Recorded outcomes in common notations -> verdicts."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upsolve.archive.preference import is_recorded
@@ -23,19 +25,19 @@ BY_STATUS: Mapping[Status, str] = {
 WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
 """Status as written by other judges, in lower case with spaces -> ours."""
 
-OUTCOME_FIELDS = (
-    "status",
-    "passed",
-    "total",
-    "outcomes",
-    "error",
-    "error_type",
-    "wall_seconds",
-    "cpu_seconds",
-    "memory_bytes",
-    "judge",
-)
-"""Fields of an attempt's row about its outcome; ``error`` is the message."""
+OUTCOME_FIELDS: Mapping[str, str] = {
+    "status": "outcome: AC, Wrong Answer, passed, 1, true, ...",
+    "passed": "whether it passed, or number of tests that passed",
+    "total": "number of tests",
+    "outcomes": "outcomes of single tests: a list, or words between commas",
+    "error": "error message",
+    "error_type": "name of the error, such as IndexError",
+    "wall_seconds": "time on the clock, seconds",
+    "cpu_seconds": "processor time, seconds",
+    "memory_bytes": "peak memory, bytes",
+    "judge": "name of the judge",
+}
+"""Field of an attempt's row about its outcome -> what it is."""
 
 
 def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
@@ -52,7 +54,10 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
 def recorded_verdict(
     attempt_id: str, row: Mapping[str, Any], judge: str, words: Mapping[str, Status] = WORDS
 ) -> Verdict | None:
-    """Return the verdict that an attempt's row records; None where it has neither ``status`` nor ``outcomes``.
+    """Return the verdict that an attempt's row records; None where it records nothing.
+
+    The outcome is ``status``; else that of ``outcomes``, the outcomes of single tests; else that of ``passed``: a word or bool, or a number of
+    tests, all of which passed if it is ``total``. A row that has another field, such as ``error``, is ``unscored``.
 
     Args:
         attempt_id: the attempt.
@@ -61,21 +66,57 @@ def recorded_verdict(
         words: word of a status -> status.
 
     Raises:
-        ValueError: a status is unknown, or a value has another type.
+        ValueError: a status is unknown, a value has another type, or two values contradict each other.
     """
     values = {name: row[name] for name in OUTCOME_FIELDS if row.get(name) not in (None, "")}
-    outcomes = [status_of(value, words) for value in values.pop("outcomes", ())]
-    if "status" in values:
-        status = status_of(values.pop("status"), words)
-    elif outcomes:
-        status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
-    else:
+    named = {"judge": judge_name(values.pop("judge", judge))}
+    if not values:
         return None
+    outcomes = [status_of(value, words) for value in words_of(values.pop("outcomes", ()))]
+    status = status_in(values, outcomes, words)
     counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}
     message = str(values.pop("error", ""))[:500]
-    named = {"judge": judge_name(values.pop("judge", judge))}
     fields = {**named, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
     return from_row(Verdict, {**fields, "attempt_id": attempt_id})
+
+
+def status_in(values: dict[str, Any], outcomes: Sequence[Status], words: Mapping[str, Status]) -> Status:
+    """Return the status that values record, and remove ``status`` from them, and ``passed`` where it is no number of tests."""
+    given = status_of(values.pop("status"), words) if "status" in values else None
+    told = None
+    if "passed" in values and not is_count(values["passed"], counted=given is not None or outcomes or "total" in values):
+        told = status_of(values.pop("passed"), words)
+    if given and told and (given is Status.PASSED) != (told is Status.PASSED):
+        raise ValueError(f"status says {given.value}, passed says {told.value}")
+    if given or told:
+        return given or told or Status.UNSCORED
+    if outcomes:
+        return next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
+    if "passed" in values and float(values.get("total", 0)) > 0:
+        return Status.PASSED if float(values["passed"]) == float(values["total"]) else Status.FAILED
+    return Status.UNSCORED
+
+
+def is_count(value: Any, *, counted: object) -> bool:
+    """Return whether ``passed`` is a number of tests; without the number of all, 0 and 1 are words.
+
+    Raises:
+        ValueError: it is another number, and the number of all tests is not known.
+    """
+    if isinstance(value, bool) or not str(value).replace(".", "", 1).strip().isdigit():
+        return False
+    if not counted and float(value) not in (0, 1):
+        raise ValueError(f"passed is {value}: a number of tests needs their total")
+    return bool(counted)
+
+
+def words_of(value: Any) -> Sequence[Any]:
+    """Return the outcomes of single tests: a list, such a list in JSON, or words between commas, semicolons or bars, or else spaces."""
+    if not isinstance(value, str):
+        return list(value)
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return re.split(r"\s*[,;|]\s*", value.strip(" ,;|")) if re.search("[,;|]", value) else value.split()
 
 
 def judge_name(name: Any) -> Any:

@@ -1,7 +1,7 @@
 """Commands around an archive: ingest, archive info and query."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -49,12 +49,12 @@ def ingest(
     executor: Annotated[
         Literal["local", "ray"], typer.Option(help="Where they run: this machine, or a Ray cluster.")
     ] = "local",
-    sources: Annotated[bool, typer.Option("--sources", help="List the sources with their options.")] = False,
+    sources: Annotated[bool, typer.Option("--sources", help="List the sources; with SOURCE, its options.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import tasks, attempts and recorded verdicts. Repeat the command to resume an interrupted import; nothing is stored twice."""
     if sources:
-        list_records("source", "path")
+        list_records("source", "path", source, as_json=as_json)
         return
     if not path or not archive:
         raise typer.BadParameter("ingest needs SOURCE PATH ARCHIVE")
@@ -109,17 +109,32 @@ def loose_options(words: list[str]) -> dict[str, str]:
     return pairs(spelled)
 
 
-def list_records(kind: str, label: str) -> None:
-    """Print the sources or export formats with their options; ``label`` is the attribute that describes a record."""
-    from upsolve.plugins import find, names
+def list_records(kind: str, label: str, name: str = "", *, as_json: bool = False) -> None:
+    """Print the sources or export formats, or the options of one; ``label`` is the attribute that describes a record."""
+    from upsolve.plugins import names
     from upsolve.report.tables import Table
 
-    rows: list[tuple[str, ...]] = []
-    for name in names(kind):
-        record = find(kind, name)
-        rows.append((name, getattr(record, label), ""))
-        rows += [("", "", f"--{option.name.replace('_', '-')}: {option.help}") for option in record.options]
-    show(Table(f"{kind}s", (kind, label, "options"), tuple(rows)))
+    records = {one: record_of(kind, one) for one in ([name] if name else names(kind))}
+    if as_json:
+        options = {one: {option.name: option.help for option in record.options} for one, record in records.items()}
+        print_json(
+            {f"{kind}s": [{"name": one, label: getattr(records[one], label), "options": options[one]} for one in records]}
+        )
+    elif name:
+        rows = [(f"--{option.name.replace('_', '-')}", option.help) for option in records[name].options]
+        show(Table(f"{name}: {getattr(records[name], label)}", ("option", "value"), tuple(rows)))
+    else:
+        show(Table(f"{kind}s", (kind, label), tuple((one, getattr(record, label)) for one, record in records.items())))
+
+
+def record_of(kind: str, name: str) -> Any:
+    """Return a source or export format by its name; a name that is not known is a mistake of the user."""
+    from upsolve.plugins import find
+
+    try:
+        return find(kind, name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @archive_app.command("info")

@@ -79,19 +79,22 @@ def export(
     context: typer.Context,
     archive: Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")] = "",
     out: Annotated[Path | None, typer.Argument(help="New folder or, for some formats, a file.")] = None,
-    form: Annotated[str, typer.Option("--as", help="Format (`--formats` lists them), or my_format.py:EXPORT.")] = "jsonl",
+    form: Annotated[
+        str, typer.Option("--as", help="Format (`--formats` lists them), or my_format.py:EXPORT.", show_default="jsonl")
+    ] = "",
     recipe: Annotated[str, typer.Option(help="Recipe: splits, rewards, selection, advantages and pairs.")] = "",
     settings: Settings = None,
     split: Annotated[str, typer.Option(help="Only this split of the recipe: train, dev or test.")] = "",
     epoch: Annotated[int | None, typer.Option(min=0, help="Groups or pairs as training samples them in this epoch.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the format, key=value; --key value is the same.")] = None,
-    formats: Annotated[bool, typer.Option("--formats", help="List the formats with their options.")] = False,
+    formats: Annotated[bool, typer.Option("--formats", help="List the formats; with --as, the options of one.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write an archive as a data set for other trainers, as a sample file of a benchmark, or as JSON lines."""
     if formats:
-        list_records("export", "help")
+        list_records("export", "help", form, as_json=as_json)
         return
+    form = form or "jsonl"
     if not archive or out is None:
         raise typer.BadParameter("export needs ARCHIVE OUT")
     from upsolve.archive.store import open_archive

@@ -25,25 +25,32 @@ from upsolve.types import Attempt, Status, Task, content_id
 
 __all__ = ["FIELDS", "SOURCE", "read"]
 
-TASK_FIELDS = (
-    "task_id",
-    "prompt",
-    "tests",
-    "entry_point",
-    "difficulty",
-    "reference",
-    "setup",
-    "compare",
-    "checker",
-    "limit_seconds",
-    "limit_bytes",
-)
-ATTEMPT_FIELDS = ("code", "answer", "language", "author", "created", "id", "parent")
+TASK_FIELDS: Mapping[str, str] = {
+    "task_id": "name of the task; without it, rows with the same prompt have the same task",
+    "prompt": "statement",
+    "tests": 'asserts, {"inputs": [...], "outputs": [...]}, or tests as in upsolve\'s JSONL',
+    "entry_point": "function that the tests call",
+    "difficulty": "difficulty",
+    "reference": "right program",
+    "setup": "code that runs before the attempt",
+    "compare": "how outputs are compared",
+    "checker": "code of check(input, expected, output)",
+    "limit_seconds": "processor time of one test, seconds",
+    "limit_bytes": "memory, bytes",
+}
+ATTEMPT_FIELDS: Mapping[str, str] = {
+    "code": "program",
+    "answer": "whole response of a model, with its program in a fence",
+    "language": "language of program and task",
+    "author": "user or model",
+    "created": "time, ISO 8601",
+    "id": "name of the attempt in this table",
+    "parent": "id, in an earlier row, of the attempt that this one repairs",
+}
 ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
 """Fields that say something about an attempt, beside its program."""
-FIELDS = (*TASK_FIELDS, *ATTEMPT_FIELDS, *OUTCOME_FIELDS)
-"""What a column can hold. ``id`` and ``parent`` are the table's own names of attempts; ``tests`` are asserts, pairs of input and
-output (``{"inputs": [...], "outputs": [...]}``), or tests as in upsolve's JSONL."""
+FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **OUTCOME_FIELDS}
+"""What a column can hold -> what that is."""
 NAMED_ONLY = ("answer",)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer."""
 KEYS = ("task_id", "prompt", "code", "answer", "status", "passed")
@@ -250,7 +257,7 @@ SOURCE = Source(
         Option("encoding", str, "encoding of CSV files, such as latin-1 (default: UTF-8)"),
         Option("query", str, "SQL that selects the rows of a SQLite file"),
         IMPORTS,
-        *(Option(name, str, f"column that holds {name}") for name in FIELDS),
+        *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
     ),
     split=split,
 )
