@@ -210,7 +210,7 @@ def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):
     assert [(attempt.code, attempt.language) for attempt in archive.attempts()] == [
         ("x", "python"),
         ("z", "python"),
-        ("z", "c++"),
+        ("z", "cpp"),
     ]
 
 

@@ -134,3 +134,55 @@ def test_an_encoding_that_does_not_exist(tmp_path):
     file.write_text("prompt,code\na,b\n")
     with pytest.raises(SourceError, match=r"log.csv: cannot be read: unknown encoding: latin-one"):
         ingest(Archive.create(tmp_path / "a"), "table", file, encoding="latin-one")
+
+
+@pytest.fixture
+def homework(tmp_path):
+    """A table whose rows name files, beside them."""
+    (tmp_path / "work" / "ann").mkdir(parents=True)
+    (tmp_path / "work" / "add.md").write_text("Café, add", encoding="utf-8")
+    (tmp_path / "work" / "ann" / "1.py").write_text("x = 1\ny = 2")
+    (tmp_path / "secret.py").write_text("x = 3")
+
+    def write(*rows):
+        file = tmp_path / "work" / "grades.csv"
+        file.write_text("\n".join(["statement,file,result,who", *rows]) + "\n")
+        return file
+
+    return write
+
+
+FILES = {"prompt_file": "statement", "code_file": "file", "status": "result", "author": "who"}
+
+
+def test_programs_and_statements_in_files_beside_the_table(tmp_path, homework):
+    file = homework("add.md,ann/1.py,passed,ann")
+    assert stored(tmp_path, file, **FILES) == EXPECTED[:1]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("add.md,bob/1.py,failed,bob", "file bob/1.py: No such file"),
+        ("add.md,../secret.py,failed,bob", "file ../secret.py: outside of"),
+        ("add.md,,failed,bob", "file is empty, but the row has author, status"),
+    ],
+)
+def test_files_that_cannot_be_read_set_one_row_aside(tmp_path, homework, row, said):
+    report = ingest(
+        Archive.create(tmp_path / "a"), "table", homework("add.md,ann/1.py,passed,ann", row), max_rejected=1, **FILES
+    )
+    assert report.bad == 1 and report.added["attempts"] == 1 and said in report.text()
+
+
+def test_calls_with_their_arguments_and_pairs_of_input_and_output(tmp_path):
+    file = tmp_path / "log.jsonl"
+    calls = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
+    pairs = [{"input": "1 2", "output": "3"}]
+    rows = [{"prompt": "call", "tests": calls, "code": "x"}, {"prompt": "print", "tests": json.dumps(pairs), "code": "y"}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    archive = Archive.create(tmp_path / "a")
+    ingest(archive, "table", file)
+    first, second = archive.tasks()
+    assert (first.entry_point, first.tests[0].kind, first.tests[0].expected) == ("add", "call", "3")
+    assert (second.tests[0].kind, second.tests[0].input, second.tests[0].expected) == ("stdio", "1 2", "3")

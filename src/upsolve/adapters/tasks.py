@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 from upsolve.archive.known import KnownTasks
-from upsolve.archive.sources.problems import of_outputs
 from upsolve.archive.sources.table import FIELDS, Reader
 from upsolve.errors import SourceError
 from upsolve.policy.prompt import extract_code
@@ -116,25 +115,6 @@ def task_of_cells(text: str) -> Task:
     """Return the task of the fields of a row."""
     cells: dict[str, Any] = json.loads(text)
     try:
-        tests = cells["tests"]
-        if isinstance(tests, str) and tests.lstrip().startswith("{"):
-            tests = json.loads(tests)
-        if isinstance(tests, dict) and tests.get("fn_name"):
-            cells |= of_outputs("", with_arguments(tests), str(cells.get("reference", "")))
         return Reader({name: name for name in cells}, "row", {}).task(cells)
     except (TypeError, ValueError) as error:
         raise SourceError(f"column tests: {error}: {str(cells['tests'])[:80]!r}") from error
-
-
-def with_arguments(tests: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``{"fn_name", "inputs", "outputs"}`` with values: a text holds an argument as JSON on each line, or an output as JSON or as text."""
-    inputs = [[*map(json.loads, one.splitlines())] if isinstance(one, str) else one for one in tests["inputs"]]
-    return {**tests, "inputs": inputs, "outputs": [value_of(one) for one in tests["outputs"]]}
-
-
-def value_of(output: Any) -> Any:
-    """Return an expected value: of a text the value that it is as JSON, or else the text."""
-    try:
-        return json.loads(output) if isinstance(output, str) else output
-    except ValueError:
-        return output

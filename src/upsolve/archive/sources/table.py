@@ -8,17 +8,18 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.asserts import Names, parse_asserts
 from upsolve.archive.cells import TABLES, nested_columns, nested_value, table_rows, without
 from upsolve.archive.contest import Imports, prepared
+from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
 from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
+from upsolve.archive.table_tests import fields_of_tests
 from upsolve.errors import SourceError, one_line
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
@@ -47,13 +48,20 @@ ATTEMPT_FIELDS: Mapping[str, str] = {
     "id": "name of the attempt in this table",
     "parent": "id, in an earlier row, of the attempt that this one repairs",
 }
+FILE_FIELDS: Mapping[str, str] = {
+    "prompt_file": "file with the statement, relative to the table",
+    "code_file": "file with the program, relative to the table",
+}
 ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
 """Fields that say something about an attempt, beside its program."""
-FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **OUTCOME_FIELDS}
+FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
 """What a column can hold -> what that is."""
-NAMED_ONLY = ("answer",)
+NAMED_ONLY = ("answer", *FILE_FIELDS)
 """Fields whose column must be named: a column ``answer`` often holds the expected answer."""
-KEYS = ("task_id", "prompt", "code", "answer", "status", "passed")
+NAMES = ("task_id", "prompt", "prompt_file")
+"""Fields by which tasks are told apart."""
+PROGRAMS = ("code", "answer", "code_file")
+KEYS = (*NAMES, *PROGRAMS, "status", "passed")
 """Fields whose columns, if named, the first rows of JSON must have."""
 HEAD = 1000
 """Rows whose columns are checked before any is read."""
@@ -69,8 +77,14 @@ class Reader:
     """Prefix of task ids, and the tasks' source."""
     words: Mapping[str, Status]
     """Word of a status -> status."""
+    languages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Word of a language, in lower case -> language."""
+    root: Path | None = None
+    """Folder of the files that rows name."""
+    any_language: bool = False
+    """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-    """Hash and language of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
+    """Hash (without the language) and language of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
     built: dict[str, Task] = field(default_factory=dict[str, Task])
     """The task of the last row by its cells: rows of a task often follow one another."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
@@ -90,6 +104,7 @@ class Reader:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
         cells = {name: value for name, column in self.columns.items() if (value := self.value(row, column)) not in (None, "")}
         self.used |= cells.keys()
+        cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
         rest = {column: value for column, value in row.items() if column not in self.taken and value not in (None, "")}
         for column, path in self.nested.items():
             rest = rest if column in row else without(rest, path)
@@ -99,20 +114,32 @@ class Reader:
         self.refuse_lost(cells, row)
         if old is None:
             yield task
-        elif "prompt" in cells and old[0] != hash(task):
+        elif "prompt" in cells and old[0] != hash(replace(task, language="")):
             raise ValueError(f"task {task.task_id} has different content in an earlier row")
         if "code" in cells or "answer" in cells:
             yield from self.attempt(cells, rest, task)
         if old is None:
-            self.tasks[task.task_id] = hash(task), sys.intern(task.language)
+            self.tasks[task.task_id] = hash(replace(task, language="")), sys.intern(task.language)
         self.built = {about: task}
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
-        empty = [self.columns[name] for name in ("code", "answer") if self.columns.get(name, "").split(".")[0] in row]
+        empty = [self.columns[name] for name in PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
         lost = [name for name in ABOUT_ATTEMPT if name in cells]
-        if empty and lost and not {"code", "answer"} & {*cells}:
+        if empty and lost and not {*PROGRAMS} & {*cells}:
             raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
+
+    def text(self, name: Any) -> str:
+        """Return the text of a file that a row names; ValueError if it is outside of the table's folder, cannot be read, or is not UTF-8."""
+        if self.root is None:
+            raise ValueError(f"file {name}: the table has no folder")
+        file = (self.root / str(name)).resolve()
+        if not file.is_relative_to(self.root):
+            raise ValueError(f"file {name}: outside of {self.root}")
+        try:
+            return file.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise ValueError(f"file {name}: {error.strerror}") from error
 
     def task(self, cells: Mapping[str, Any]) -> Task:
         """Return the task of a row; of one with an id and no prompt, id and language of the task of an earlier row."""
@@ -127,15 +154,30 @@ class Reader:
                 raise ValueError(f"no prompt, and no earlier row has the task {name!r}")
             return Task(full, "", language=self.tasks[full][1])
         fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
-        names = Names(frozenset({str(cells.get("entry_point", ""))}))
-        tests = [to_test(test) for test in tests_of(cells.get("tests", ()), names)]
-        language = str(cells.get("language", "python")).lower()
-        return from_row(Task, {**fields, "task_id": full, "tests": tests, "source": self.name, "language": language})
+        language = "" if self.any_language else self.language(cells) or "python"
+        about = {"task_id": full, "source": self.name, "language": language}
+        return from_row(Task, {**fields, **fields_of_tests(cells), **about})
+
+    def language(self, cells: Mapping[str, Any]) -> str:
+        """Return the language in a row, as upsolve calls it; empty if it says nothing."""
+        word = str(cells.get("language", "")).strip()
+        return self.languages.get(word.lower()) or language_in(word)
+
+    def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether a task has rows in several languages."""
+        found: dict[str, set[str]] = {}
+        for row in rows:
+            cells = {name: self.value(row, self.columns.get(name, name)) for name in (*NAMES, "language")}
+            if cells["language"]:
+                found.setdefault(repr([cells[name] for name in NAMES]), set()).add(self.language(cells))
+        return any(len(languages) > 1 for languages in found.values())
 
     def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
         """Yield the attempt of a row and its recorded verdict."""
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
-        fields["language"] = str(fields.get("language", task.language)).lower()
+        fields["language"] = self.language(cells) or task.language or "python"
+        if str(cells.get("language", "")).lower() not in ("", fields["language"]):
+            rest = {**rest, "language": cells["language"]}  # its version
         if "answer" in fields:
             fields.setdefault("code", code_in(fields["answer"], fields["language"]))
         fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
@@ -153,29 +195,6 @@ class Reader:
             yield verdict
 
 
-def to_test(test: Any) -> dict[str, Any]:
-    """Return a test as a row."""
-    return test if isinstance(test, dict) else {name: getattr(test, name) for name in ("kind", "input", "expected", "hidden")}
-
-
-def tests_of(value: Any, names: Names) -> list[Any]:
-    """Return the tests in a cell; ValueError if it has none of the known forms."""
-    if isinstance(value, str):
-        value = json.loads(value) if value.lstrip().startswith(("[", "{")) else value.strip().splitlines()
-    if isinstance(value, dict) and {"inputs", "outputs"} <= value.keys():
-        pairs = zip(value["inputs"], value["outputs"], strict=True)
-        return [{"kind": "stdio", "input": lines(a), "expected": lines(b), "hidden": True} for a, b in pairs]
-    if not isinstance(value, list | tuple):
-        raise ValueError("tests are a list of asserts or tests, or inputs and outputs")
-    asserts = [test for test in value if isinstance(test, str)]
-    return [*parse_asserts(asserts, names=names), *(test for test in value if not isinstance(test, str))]
-
-
-def lines(value: Any) -> str:
-    """Return the text of standard input or output, given as text or as a list of lines."""
-    return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
-
-
 def read(
     path: Path, *, name: str = "", imports: Imports = Imports.NONE, encoding: str = "", query: str = "", **columns: str
 ) -> Iterator[Row]:
@@ -187,7 +206,7 @@ def read(
         imports: what attempts find imported.
         encoding: of CSV files, if it is not UTF-8.
         query: SQL for a SQLite file.
-        columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status);
+        columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status) and ``languages`` (word: a language);
             columns given here override those of the map.
 
     Raises:
@@ -208,7 +227,10 @@ def read(
     numbered = iter(table_rows(path, encoding=encoding, query=query))
     head = [*islice(numbered, HEAD)]
     check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
-    reader = Reader(mapped, name or path.name.partition(".")[0], words)
+    languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
+    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages)
+    reader.root = path.parent.resolve()
+    reader.any_language = reader.mixed(row for _, row in head if isinstance(row, dict))
     yield from prepared(build_each(path, chain(head, numbered), reader.records), imports)
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
         warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
@@ -229,8 +251,10 @@ def read_map(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
     if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):
-        raise SourceError(f"{file}: a map has two tables, `columns` (field: column) and `statuses` (word: status)")
-    if unknown := {*plan} - {"columns", "statuses"} | {*plan.get("columns", {})} - {*FIELDS}:
+        raise SourceError(
+            f"{file}: a map has the tables `columns` (field: column), `statuses` (word: status) and `languages` (word: language)"
+        )
+    if unknown := {*plan} - {"columns", "statuses", "languages"} | {*plan.get("columns", {})} - {*FIELDS}:
         raise SourceError(f"{file}: unknown {', '.join(sorted(map(str, unknown)))}; columns can be {', '.join(FIELDS)}")
     return plan
 
@@ -244,7 +268,7 @@ def check_columns(
     known, shown = {*found}, ", ".join(found)
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
-    if found and not {mapped["prompt"], mapped["task_id"]} & known:
+    if found and not {mapped.get(name) for name in NAMES} & known:
         raise SourceError(f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}")
 
 
@@ -252,7 +276,7 @@ SOURCE = Source(
     read,
     "a CSV, JSON, Parquet, Arrow or SQLite file with one attempt per row, or a folder of such files",
     (
-        Option("map", str, "YAML file with the tables `columns` (field: column) and `statuses` (word: status)"),
+        Option("map", str, "YAML file with the tables `columns` (field: column), `statuses` and `languages` (word: ours)"),
         Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
         Option("encoding", str, "encoding of CSV files, such as latin-1 (default: UTF-8)"),
         Option("query", str, "SQL that selects the rows of a SQLite file"),

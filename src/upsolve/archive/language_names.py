@@ -1,0 +1,48 @@
+"""Names of languages as judges and sites write them -> names of upsolve."""
+
+import re
+from functools import lru_cache
+
+from upsolve.plugins import load
+
+__all__ = ["language_in"]
+
+MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
+OTHERS = {
+    "g++": "cpp",
+    "clang++": "cpp",
+    "clang": "c",
+    "gcc": "c",
+    "py3": "python",
+    "pypy": "python",
+    "cpython": "python",
+    "csharp": "c#",
+    "openjdk": "java",
+}
+"""Names that are no aliases of a language here, because tasks do not use them."""
+PYTHON_2 = re.compile(r"^(?:c?python|pypy|py)[ (-]*2")
+VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
+
+
+@lru_cache(maxsize=4096)
+def language_in(word: str) -> str:
+    """Return the language of a name such as ``C++17 (GCC 9.2.1)``, ``PyPy 3-64`` or ``Java 11``: without maker, compiler and version.
+
+    Python 2 is ``python2``, so that it is not judged as Python 3. An unknown name is returned in lower case.
+    """
+    name = word.strip().lower()
+    known = load("upsolve.verify.languages:languages")()
+    python = load("upsolve.verify.languages:PYTHON")
+    if PYTHON_2.search(name):
+        return "python2"
+    while (shorter := MAKERS.sub("", name)) != name:
+        name = shorter
+    first = re.match(r"[a-z#+]+", name)
+    for form in (name, re.split(r"[ (]", name)[0], first[0] if first else name):
+        if form in python:
+            return "python" if form else ""
+        if form in known:
+            return known[form].name
+        if form in OTHERS:
+            return OTHERS[form]
+    return VERSION.sub("", name)

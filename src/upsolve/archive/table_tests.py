@@ -1,0 +1,68 @@
+"""Tests as they stand in a cell of a table -> tests of a task."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from upsolve.archive.asserts import Names, parse_asserts
+from upsolve.archive.sources.problems import of_outputs
+
+__all__ = ["fields_of_tests"]
+
+
+def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a task that follow from its tests.
+
+    Args:
+        cells: ``tests`` as text or value: asserts, one a line; tests as in upsolve's JSONL; pairs ``{"input", "output"}``;
+            ``{"inputs": [...], "outputs": [...]}``, calls with ``"fn_name"``. Also ``entry_point`` and ``reference``, if known.
+
+    Raises:
+        ValueError: the tests have none of these forms.
+    """
+    value = cells.get("tests", ())
+    if isinstance(value, str):
+        value = json.loads(value) if value.lstrip().startswith(("[", "{")) else value.strip().splitlines()
+    if isinstance(value, dict) and value.get("fn_name"):
+        return of_outputs("", with_arguments(value), str(cells.get("reference", "")))
+    if isinstance(value, dict) and {"inputs", "outputs"} <= value.keys():
+        pairs = zip(value["inputs"], value["outputs"], strict=True)
+        return {"tests": [pair(*one) for one in pairs]}
+    if not isinstance(value, list | tuple):
+        raise ValueError("tests are a list of asserts or tests, or inputs and outputs")
+    asserts = [test for test in value if isinstance(test, str)]
+    names = Names(frozenset({str(cells.get("entry_point", ""))}))
+    parsed = [
+        {name: getattr(test, name) for name in ("kind", "input", "expected", "hidden")}
+        for test in parse_asserts(asserts, names=names)
+    ]
+    return {"tests": [*parsed, *(as_test(test) for test in value if not isinstance(test, str))]}
+
+
+def as_test(test: Any) -> Any:
+    """Return a pair of input and output as a test; others as they are."""
+    return pair(test["input"], test["output"]) if isinstance(test, dict) and {*test} == {"input", "output"} else test
+
+
+def pair(given: Any, expected: Any) -> dict[str, Any]:
+    """Return a test of standard input and output."""
+    return {"kind": "stdio", "input": lines(given), "expected": lines(expected), "hidden": True}
+
+
+def lines(value: Any) -> str:
+    """Return the text of standard input or output, given as text or as a list of lines."""
+    return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
+
+
+def with_arguments(tests: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{"fn_name", "inputs", "outputs"}`` with values: a text holds an argument as JSON on each line, or an output as JSON or as text."""
+    inputs = [[*map(json.loads, one.splitlines())] if isinstance(one, str) else one for one in tests["inputs"]]
+    return {**tests, "inputs": inputs, "outputs": [value_of(one) for one in tests["outputs"]]}
+
+
+def value_of(output: Any) -> Any:
+    """Return an expected value: of a text the value that it is as JSON, or else the text."""
+    try:
+        return json.loads(output) if isinstance(output, str) else output
+    except ValueError:
+        return output
