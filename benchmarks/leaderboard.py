@@ -394,8 +394,8 @@ STAGED = {"sft half": "sft half, shuffled", "own rft twice": "own rft twice, all
 
 
 def placebo_of(name):
-    """Return the name of the control with a method's tasks and stages."""
-    return STAGED.get(name) or PLACEBO[METHODS[name].rate]
+    """Return the name of the control with a method's tasks and stages; '' for a control."""
+    return "" if "shuffled" in name else STAGED.get(name) or PLACEBO[METHODS[name].rate]
 
 
 def table(domain):
