@@ -86,7 +86,10 @@ def test_every_task_without_a_group_has_its_reason():
     twice = replace(twice, attempts=tuple(replace(attempt, count=2) for attempt in twice.attempts))
     assert reason_of(twice, data, config, left_out=left_out) == ""
     assert reason_of(group(()), data, config, left_out=left_out) == "no attempt"
-    assert reason_of(group((p, f), author="b"), data, config, left_out=left_out) == "filtered by data.authors"
+    assert (
+        reason_of(group((p, f), author="b"), data, config, left_out=left_out)
+        == "no attempt by data.authors in the language of the task"
+    )
     assert left_out == {"no reward for unscored": 1}
     mine = group((p, f))
     beside = replace(mine, verdicts=tuple(replace(v, isolation="in_process") for v in mine.verdicts))

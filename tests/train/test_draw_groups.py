@@ -1,6 +1,9 @@
 """Groups that are sampled from stored attempts."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from upsolve.archive.outline import Outline
@@ -53,7 +56,8 @@ def sampled(seed, *, groups_per_task=3, group_size=4):
     verdicts = [Verdict(a.attempt_id, Status.PASSED if n % 3 == 0 else Status.FAILED) for n, a in enumerate(made)]
     few = reward(Group(Task("t", "prompt", ()), tuple(made), tuple(verdicts)), RewardConfig())
     place_N = np.arange(300)
-    outline = Outline(None, 0, place_N % 7 == 0, place_N % 11 > 0, (1 + place_N % 5).astype(np.int32), None)
+    stored, blank = SimpleNamespace(tasks=[Task("t", "prompt")]), pa.array([""] * 300).dictionary_encode()
+    outline = Outline(stored, 0, place_N % 7 == 0, place_N % 11 > 0, (1 + place_N % 5).astype(np.int32), blank, blank)
     data = DataConfig(group_size=group_size, groups_per_task=groups_per_task)
     random = np.random.default_rng(seed)
     return [*sample_mixed(few, group_size, groups_per_task, random), *sample_outline(outline, data, random)]

@@ -49,7 +49,8 @@ def test_an_outline_says_what_the_attempts_say(groups):
     assert found.scored_N.tolist() == scored and scored.count(False) > 30
     assert found.passed_N.tolist() == [v is not None and v.status is PASSED for v in group.verdicts]
     assert found.counts_N.tolist() == [attempt.count for attempt in group.attempts]
-    assert found.by(["b"]).tolist() == [attempt.author == "b" for attempt in group.attempts] and found.by([]).all()
+    of_b = found.usable(DataConfig(authors=("b",))).tolist()
+    assert of_b == [attempt.author == "b" for attempt in group.attempts] and found.usable(DataConfig()).all()
     assert found.read([299, 3, 256]) == group_of(group, [299, 3, 256])
     assert outline_of(groups, 1) is None and outline_of([*groups], 0) is None
     assert outline_of(pick(groups, [1, 0]), 1).read([7]) == group_of(group, [7])
@@ -62,7 +63,7 @@ def test_groups_are_drawn_as_from_all_attempts_and_others_are_read_whole(groups)
         [group for group in taken if len(group.attempts) == 4],
         [group for group in taken if len(group.attempts) > 4],
     )
-    assert [group.task.task_id for group in large] == ["large"] * 3 and others == [select(groups[n], ["a"]) for n in (1, 2)]
+    assert [group.task.task_id for group in large] == ["large"] * 3 and others == [select(groups[n], data) for n in (1, 2)]
     assert len({attempt for group in large for attempt in group.attempts}) == 12
     for group in large:
         assert {attempt.author for attempt in group.attempts} == {"a"}

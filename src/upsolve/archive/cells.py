@@ -4,22 +4,26 @@ import codecs
 import csv
 import gzip
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rows import DATA_SUFFIXES, BadRow, rows_of_file
 from upsolve.errors import SourceError
 
-__all__ = ["TABLES", "nested_columns", "nested_value", "table_rows", "without"]
+__all__ = ["TABLES", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DATABASES = (".db", ".sqlite", ".sqlite3")
 TABLES = (*CSV, *DATABASES, *DATA_SUFFIXES)
 """Endings of the names of files that ``table_rows`` reads."""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+HEAD, HEAD_SIZE = 1000, 1 << 20
+"""Most rows that are looked at before any is read, and about how many characters they may have."""
 Numbered = tuple[int, dict[str, Any] | BadRow]
 
 
@@ -44,6 +48,24 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "") -> Iterable[N
     if query:
         return sqlite_rows(path, query)
     return csv_rows(path, encoding) if path.name.endswith(CSV) else rows_of_file(path)
+
+
+def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
+    """Take the first rows, fewer if they are long."""
+    rows: deque[Numbered] = deque()
+    size = 0
+    for number, row in islice(numbered, HEAD):
+        rows.append((number, row))
+        size += len(str(row))
+        if size > HEAD_SIZE:
+            break
+    return rows
+
+
+def emptied(rows: deque[Any]) -> Iterator[Any]:
+    """Yield rows and let them go."""
+    while rows:
+        yield rows.popleft()
 
 
 def csv_rows(path: Path, encoding: str) -> Iterator[Numbered]:

@@ -1,11 +1,13 @@
 """Names of languages as judges and sites write them -> names of upsolve."""
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from upsolve.plugins import load
+from upsolve.types import Task
 
-__all__ = ["language_in"]
+__all__ = ["asking_for", "language_in", "same_language"]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
@@ -22,6 +24,16 @@ OTHERS = {
 """Names that are no aliases of a language here, because tasks do not use them."""
 PYTHON_2 = re.compile(r"^(?:c?python|pypy|py)[ (-]*2")
 VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
+
+
+def asking_for(task: Task, language: str) -> Task:
+    """Return a task that asks for a language if it accepts any; empty: the task as it is, whose prompt asks for Python."""
+    return task if task.language or not language else replace(task, language=language_in(language))
+
+
+def same_language(first: str, second: str) -> bool:
+    """Return whether two names are of one language; the empty name is Python's."""
+    return first == second or (language_in(first) or "python") == (language_in(second) or "python")
 
 
 @lru_cache(maxsize=4096)

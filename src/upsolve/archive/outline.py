@@ -1,10 +1,10 @@
-"""Outlines of large tasks: outcome, count and author of each attempt, so that groups are drawn before any program is read.
+"""Outlines of large tasks: outcome, count, author and language of each attempt, so that groups are drawn before any program is read.
 
-The outline of an archive is a file in the cache folder, beside its table of groups: 9 bytes an attempt, mapped into memory.
+The outline of an archive is a file in the cache folder, beside its table of groups: 13 bytes an attempt, mapped into memory.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from upsolve import __version__
 from upsolve.archive.groups import Groups, MappedBlocks, stored_at
+from upsolve.archive.language_names import asking_for, same_language
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.sorting import BLOCK_ROWS
+from upsolve.config import DataConfig
 from upsolve.files import commit_file
 from upsolve.types import Group, Status, Task, Verdict, content_id
 
@@ -45,17 +47,24 @@ class Outline:
     """Occurrences of each attempt."""
     authors: Any
     """Authors, a dictionary array of Arrow [N]."""
+    languages: Any
+    """Languages, likewise."""
 
-    def by(self, authors: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether each attempt is by one of some authors; all are if none is named."""
-        if not authors:
-            return np.ones(len(self.counts_N), bool)
-        known: list[str] = self.authors.dictionary.to_pylist()
-        return np.isin(self.authors.indices.to_numpy(), [number for number, name in enumerate(known) if name in authors])
+    def usable(self, data: DataConfig) -> NDArray[np.bool_]:
+        """Return whether each attempt is by one of ``data.authors``, or any if none is named, and in the language that the task asks for."""
+        asked = asking_for(self.groups.tasks[self.index], data.language).language
+        return chosen_in(self.authors, lambda name: not data.authors or name in data.authors) & chosen_in(
+            self.languages, lambda name: same_language(name, asked)
+        )
 
     def read(self, attempts: Sequence[int]) -> Group:
         """Read some of the attempts."""
         return self.groups.some(self.index, attempts)
+
+
+def chosen_in(names: Any, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Return whether each name of a dictionary array fits."""
+    return np.array([fits(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
 
 
 def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
@@ -69,13 +78,14 @@ def outline_of(groups: Sequence[Group], index: int) -> Outline | None:
         return None
     table = opened(stored, stored.blocks.path).slice(start, stop - start)
     outcome_N = table.column("outcome").to_numpy()
-    return Outline(stored, number, outcome_N == 2, outcome_N > 0, table.column("count").to_numpy(), table.column("author"))
+    counts_N, authors, languages = (table.column(name) for name in ("count", "author", "language"))
+    return Outline(stored, number, outcome_N == 2, outcome_N > 0, counts_N.to_numpy(), authors, languages)
 
 
 def opened(groups: Groups, path: Path) -> Any:
     """Return the outlines of all tasks; they are computed once for each state of the archive, judge, and version of the rules of preference."""
     if groups.outlines is None:
-        file = path.with_name(f"{path.stem}.{content_id(groups.judge, str(LARGE), __version__)[:8]}.outline")
+        file = path.with_name(f"{path.stem}.{content_id(groups.judge, str(LARGE), __version__, 'language')[:8]}.outline")
         if not file.exists():
             write(groups, file)
         groups.outlines = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
@@ -89,17 +99,23 @@ def write(groups: Groups, file: Path) -> None:
     outcomes = np.zeros(len(tasks), np.uint8)
     counts: list[Any] = []
     authors: list[Any] = []
+    languages: list[Any] = []
     for number in range(len(groups.blocks)):
         block, first = groups.blocks[number], number * BLOCK_ROWS
         counts.append(block.column("count").cast(pa.int32()))
         authors.append(block.column("author").dictionary_encode())
+        languages.append(block.column("language").dictionary_encode())
         of_rows = tasks[first : first + block.num_rows]
         if (sizes[of_rows] > LARGE).any():
             outcomes[first : first + block.num_rows] = outcomes_of(
                 block, [groups.tasks[task] for task in of_rows], groups.judge
             )
-    names = pa.chunked_array(authors).unify_dictionaries().combine_chunks()
-    columns = {"outcome": pa.array(outcomes), "count": pa.chunked_array(counts).combine_chunks(), "author": names}
+    names = {"author": pa.chunked_array(authors), "language": pa.chunked_array(languages)}
+    columns = {
+        "outcome": pa.array(outcomes),
+        "count": pa.chunked_array(counts).combine_chunks(),
+        **{column: array.unify_dictionaries().combine_chunks() for column, array in names.items()},
+    }
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     (batch,) = pa.table(columns).to_batches()
     with pa.ipc.new_file(temporary, batch.schema) as out:

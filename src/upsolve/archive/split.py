@@ -2,24 +2,23 @@
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.archive.groups import pick, task_ids
+from upsolve.archive.language_names import asking_for, language_in, same_language
+from upsolve.archive.leaks import report_leaks
 from upsolve.archive.shipped import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
-from upsolve.types import Group, Task, TestKind, content_id
+from upsolve.types import Group, Task, content_id
 
-__all__ = ["RECORDED", "Leak", "Split", "find_leaks", "split_archive", "split_tasks", "tasks_of"]
+__all__ = ["RECORDED", "Split", "split_archive", "split_tasks", "tasks_of"]
 
 RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 """Values of a field of tasks that name a split -> the split."""
-MOST_PAIRS = 1_000_000
-"""Most pairs of tasks whose prompts are compared by word trigrams."""
-Run = tuple[str, ...]
-"""Three consecutive words (a word trigram)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +29,6 @@ class Split:
     """Tasks of ``train``, ``dev`` and ``test``."""
     groups: dict[str, Sequence[Group]]
     """The same tasks with all their attempts; tasks without attempts only if requested. Those of a large archive are read when accessed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leak:
-    """Two tasks of different splits that are too similar."""
-
-    left: str
-    """Task id."""
-    right: str
-    """Task id."""
-    reason: str
-    """What they share."""
 
 
 def split_tasks(
@@ -152,67 +139,6 @@ def by_rank(names: Sequence[str], fractions: Mapping[str, float], seed: int) -> 
     return chosen
 
 
-def shingles(text: str, size: int = 3) -> set[Run]:
-    """Return the word trigrams of a text."""
-    words = text.lower().split()
-    return {tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1))}
-
-
-def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float = 0.8) -> list[Leak]:
-    """Return the pairs across two splits with the same reference, or prompts whose word trigrams overlap too much.
-
-    Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
-    compared. Above ``MOST_PAIRS`` pairs only equal prompts are found.
-    """
-    few = len(left) * len(right) <= MOST_PAIRS
-    leaks: list[Leak] = []
-    others = [(task, features_of(task, few=few)) for task in right]
-    by_reference = {task.reference: task for task in right if task.reference}
-    by_prompt = {words: task for task, words in others if words}
-    holders: dict[Run, list[int]] = {}
-    for index, (_, words) in enumerate(others):
-        for run in words:
-            holders.setdefault(run, []).append(index)
-    for task in left:
-        runs = features_of(task, few=few)
-        if twin := by_reference.get(task.reference):
-            leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
-        elif not few and (twin := by_prompt.get(runs)):
-            leaks.append(Leak(task.task_id, twin.task_id, "the same prompt"))
-        elif few:
-            leaks += [
-                Leak(task.task_id, other.task_id, "nearly the same prompt")
-                for other, other_runs in similar_prompts(runs, others, holders, threshold)
-                if len(runs & other_runs) >= threshold * len(runs | other_runs)
-            ]
-    return leaks
-
-
-def similar_prompts(
-    runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
-) -> list[tuple[Task, frozenset[Run]]]:
-    """Return the prompts that may overlap enough: those that share one of the k + 1 rarest runs, where k = (1 - threshold) * len(runs) is the
-    number of runs that may be missing in the other prompt."""
-    most_missing = int((1 - threshold) * len(runs) + 1e-9)
-    rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
-    return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
-
-
-def features_of(task: Task, *, few: bool) -> frozenset[Run]:
-    """Return the features by which a prompt is compared: its word trigrams, or all of its words if it is shorter."""
-    if any(test.kind is TestKind.SIMULATION for test in task.tests):
-        return frozenset()
-    return frozenset(shingles(task.prompt) if few else {tuple(task.prompt.lower().split())})
-
-
-def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
-    """Warn if training tasks are nearly identical to test tasks: the evaluation then partly measures memorisation."""
-    leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
-    if leaks:
-        shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])
-        warnings.warn(f"{len(leaks)} pairs of a training and a test task are too alike: {shown}", stacklevel=3)
-
-
 def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, labels: bool = False) -> Split:
     """Split an archive into training, dev and test tasks, with their groups.
 
@@ -226,18 +152,59 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
         ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split; ``data.split_by`` does not fit the tasks.
     """
     ranked = data.split == "ranked" or archive.path == EMBEDDED
-    tasks = tasks_of(archive.tasks(), data, ranked=ranked)
+    tasks = tasks_of(tasks_in(archive, data.language), data, ranked=ranked)
     report_leaks(tasks)
+    report_languages(archive, data.language)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
     groups = judged_groups(archive, data, labels=labels)
     tried = task_ids(groups)
     items: dict[str, list[int | Group]] = {split: [] for split in tasks}
     for index, task_id in enumerate(tried):
-        items[split_of[task_id]].append(index)
+        if task_id in split_of:
+            items[split_of[task_id]].append(index)
     if untried:
         known = {*tried}
         items["train"] += [Group(task, (), ()) for task in tasks["train"] if task.task_id not in known]
     return Split(tasks, {split: pick(groups, members) for split, members in items.items()})
+
+
+def tasks_in(archive: Archive, language: str) -> list[Task]:
+    """Return the tasks of an archive in a language, and those of any language, which then ask for it; all tasks without one.
+
+    Raises:
+        ConfigError: there is none; names the languages of the tasks.
+    """
+    tasks = archive.tasks()
+    chosen = [
+        asking_for(task, language) for task in tasks if not language or same_language(task.language or language, language)
+    ]
+    if tasks and not chosen:
+        known = ", ".join(sorted({task.language for task in tasks}))
+        raise ConfigError(
+            f"data.language: no task of {archive.path} is in {language}, or accepts any language; they are in {known}"
+        )
+    return chosen
+
+
+IN_LANGUAGES = """
+select tasks.language as asked, attempts.language as language, sum("count")::bigint as attempts
+from attempts join tasks using (task_id) group by all order by attempts desc
+"""
+
+
+def report_languages(archive: Archive, language: str) -> None:
+    """Warn of attempts that are in another language than their task asks for: they are not used."""
+    left: Counter[str] = Counter()
+    for row in archive.query(IN_LANGUAGES).to_pylist():
+        if not same_language(row["asked"] or language, row["language"]):
+            left[language_in(row["language"]) or "python"] += row["attempts"]
+    if left:
+        shown = ", ".join(f"{count:,} in {name}" for name, count in left.most_common(5))
+        warnings.warn(
+            f"{left.total():,} attempts are in another language than their task asks for, and are not used: {shown}; "
+            "data.language chooses what tasks of any language ask for (by default Python)",
+            stacklevel=3,
+        )
 
 
 def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[str, list[Task]]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.known import read_tasks
+from upsolve.archive.leaks import features_of, find_leaks, shingles
 from upsolve.archive.rows import BadRow, json_lines
 from upsolve.archive.shipped import SHIPPED
-from upsolve.archive.split import features_of, find_leaks, shingles
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import token_runs
 from upsolve.clean.contents import Contents

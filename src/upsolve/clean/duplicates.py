@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from upsolve.archive.split import features_of
+from upsolve.archive.leaks import features_of
 from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import token_runs
 from upsolve.clean.contents import Contents

@@ -123,6 +123,9 @@ class DataConfig(Strict):
     step. An epoch over more tasks has several rounds, each over a random part of the tasks."""
     authors: tuple[str, ...] = ()
     """Use only attempts of these authors; empty: all."""
+    language: str = ""
+    """Language that tasks of any language ask for, and the only one of the archive that is used; empty: all, and Python where a task accepts any.
+    Attempts in another language than the task asks for are not used."""
     turns: int = Field(default=0, ge=0)
     """Earlier attempts that the prompt of an attempt with a parent shows, each with the feedback of its verdict (docs/recipes.md); 0: none."""
     max_tokens: int = Field(default=2048, ge=16)

@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from upsolve.archive.known import read_tasks
+from upsolve.archive.leaks import find_leaks
 from upsolve.archive.shipped import SHIPPED
-from upsolve.archive.split import RECORDED, find_leaks, tasks_of
+from upsolve.archive.split import RECORDED, tasks_of
 from upsolve.config import DataConfig, EvalConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Task

@@ -121,9 +121,9 @@ def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, labe
     """
     if data is None:
         return [Part("train", archive.tasks(), archive.groups(labels=labels))]
-    found, authors = split_archive(archive, data, labels=labels), data.authors
+    found, chosen = split_archive(archive, data, labels=labels), data
     return [
-        Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, authors)))
+        Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, chosen)))
         for name in SPLITS
         if split in ("", name)
     ]

@@ -118,7 +118,7 @@ def choose_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Atte
     groups = split.groups["train"]
     chance = random.Random(data.seed)
     for index in chance.sample(range(len(groups)), len(groups)):
-        group = select(groups[index], data.authors)
+        group = select(groups[index], data)
         for good in (True, False):
             fit = [
                 attempt

@@ -9,7 +9,8 @@ from dataclasses import replace
 from itertools import chain
 
 from upsolve.archive.info import missing_signal
-from upsolve.archive.split import Split, find_leaks, split_archive
+from upsolve.archive.leaks import find_leaks
+from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, RewardConfig, VerifyConfig
 from upsolve.plan.findings import Groups, Leaks, Noise, Tests, share
@@ -62,11 +63,15 @@ def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
 
 def reason_of(group: Group, data: DataConfig, config: RewardConfig, *, left_out: Counter[str]) -> str:
     """Return why a task has no group with a passed and a failed attempt, "" if it has one; count attempts without a reward."""
-    chosen = select(group, data.authors)
+    chosen = select(group, data)
     if not group.attempts:
         return "no attempt"
     if not chosen.attempts:
-        return "filtered by data.authors"
+        return (
+            "no attempt by data.authors in the language of the task"
+            if data.authors
+            else "no attempt in the language of the task"
+        )
     if not any(map(scored, chosen.verdicts)):
         return "no scored attempt"
     rewarded = reward(chosen, config)

@@ -78,8 +78,8 @@ def run_content(
     if split is not None:
         online = recipe.source.rounds > 0
         groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
-        authors = () if online else recipe.data.authors
-        rewarded = rewards_of(Lazy(groups, lambda group: select(group, authors)), recipe.reward, recipe.verify)
+        data = recipe.data.model_copy(update={"authors": ()}) if online else recipe.data
+        rewarded = rewards_of(Lazy(groups, lambda group: select(group, data)), recipe.reward, recipe.verify)
     return ReportContent(
         title=f"{recipe.name}: before and after training on judged attempts",
         sweeps=sweeps,

@@ -1,11 +1,13 @@
 """Checks of a recipe against its archive, before a model is loaded."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 
 from upsolve.archive.groups import Lazy
+from upsolve.archive.language_names import language_in
 from upsolve.config import DataConfig, Recipe, check_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.reward.formula import Rewarded, check_rewards, reward
@@ -54,7 +56,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     stored = not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
     if not groups or not stored:
         return
-    selected = Lazy(groups, lambda group: select(group, recipe.data.authors))
+    selected = Lazy(groups, lambda group: select(group, recipe.data))
     check_authors(groups, selected, recipe.data)
     if baselines is not None or recipe.reward.efficiency != "reference":
         check_rewards(selected, recipe.reward, baselines)
@@ -68,9 +70,16 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
 
 
 def check_authors(groups: Sequence[Group], selected: Sequence[Group], data: DataConfig) -> None:
-    """Refuse ``data.authors`` that have no attempt."""
-    if any(group.attempts for group in selected) or not data.authors:
+    """Refuse ``data.authors`` that have no attempt, and tasks without an attempt in the language that they ask for."""
+    if any(group.attempts for group in selected):
         return
+    if not data.authors:
+        found = Counter(language_in(attempt.language) or "python" for group in groups for attempt in group.attempts)
+        shown = ", ".join(f"{count:,} in {name}" for name, count in found.most_common(5)) or "no attempts"
+        raise ConfigError(
+            f"data.language: no attempt of {data.archive} is in the language that its task asks for "
+            f"({language_in(data.language) or 'python where it accepts any'}); there are {shown}"
+        )
     authors = sorted({attempt.author for group in groups for attempt in group.attempts})
     close = get_close_matches(data.authors[0], authors, n=3) or authors[:5]
     raise ConfigError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from upsolve.advantage.table import advantage
 from upsolve.archive.groups import Lazy
+from upsolve.archive.language_names import asking_for, same_language
 from upsolve.archive.outline import Outline, outline_of
 from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
 from upsolve.reward.formula import Rewarded, reward
@@ -87,10 +88,19 @@ def counting(rewarded: Iterable[Rewarded], result: TrainGroups) -> Iterator[Rewa
         yield item
 
 
-def select(group: Group, authors: Sequence[str]) -> Group:
-    """Return the group with only the attempts of these authors; all of them when none is named."""
-    keep = [i for i, attempt in enumerate(group.attempts) if not authors or attempt.author in authors]
-    return group_of(group, keep)
+def select(group: Group, data: DataConfig) -> Group:
+    """Return the group with only the attempts of ``data.authors`` in the language that the task asks for; of all authors if none is named.
+
+    A task of any language asks for ``data.language``, or else for Python, as its prompt does.
+    """
+    asked = asking_for(group.task, data.language)
+    keep = [
+        index
+        for index, attempt in enumerate(group.attempts)
+        if (not data.authors or attempt.author in data.authors) and same_language(attempt.language, asked.language)
+    ]
+    chosen = group_of(group, keep)
+    return chosen if asked is group.task else replace(chosen, task=asked)
 
 
 def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataConfig) -> bool:
@@ -117,7 +127,7 @@ def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Seq
 
     def read(number: int) -> Group:
         outline = outline_of(groups, indices[number]) if places[number] else None
-        return outline.read(places[number]) if outline else select(groups[indices[number]], data.authors)
+        return select(outline.read(places[number]), data) if outline else select(groups[indices[number]], data)
 
     return Lazy(range(len(indices)), read)
 
@@ -221,4 +231,4 @@ def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random
 
 def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:
     """Sample groups of ``data.group_size`` attempts as ``sample_mixed`` does, of scored attempts by ``data.authors``, in less than 1 ms."""
-    return draw_mixed(OutlineUrn(outline, data.authors, random), data.group_size, data.groups_per_task, random)
+    return draw_mixed(OutlineUrn(outline, data, random), data.group_size, data.groups_per_task, random)

@@ -67,7 +67,7 @@ class StoredSource:
         self.given, self.data, self.drawn = groups, data, drawn
         self.seed, self.parts = data.seed, -(-len(groups) // data.tasks_at_once)
         self.rounds = epochs * self.parts
-        self.stored = Lazy(groups, lambda group: select(group, data.authors))
+        self.stored = Lazy(groups, lambda group: select(group, data))
 
     def groups(self, number: int) -> RoundGroups:
         """Return the stored attempts of all tasks or, if an epoch has several rounds, of a random part of the tasks.
@@ -123,7 +123,7 @@ class OnlineSource:
             data: authors of stored attempts, seed.
         """
         self.source, self.data, self.rollouts, self.rounds = source, data, rollouts, source.rounds
-        self.stored = Lazy(groups, lambda group: select(group, data.authors))
+        self.stored = Lazy(groups, lambda group: select(group, data))
         tried = [(group.task, pass_rate(group)) for group in groups]
         rates = {task.task_id: rate for task, rate in tried}
         low, high = source.solved

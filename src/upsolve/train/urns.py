@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from upsolve.archive.outline import Outline
+from upsolve.config import DataConfig
 
 __all__ = ["OutlineUrn", "ReadUrn", "Urn", "draw_mixed"]
 
@@ -50,10 +51,10 @@ class ReadUrn:
 
 
 class OutlineUrn:
-    """Scored attempts by some authors in an outline, each once. Counts are cumulated once: what was drawn before is drawn anew."""
+    """Scored attempts in an outline that a recipe uses, each once. Counts are cumulated once: what was drawn before is drawn anew."""
 
-    def __init__(self, outline: Outline, authors: Sequence[str], random: np.random.Generator) -> None:
-        usable_N, self.good_N, self.random = outline.scored_N & outline.by(authors), outline.passed_N, random
+    def __init__(self, outline: Outline, data: DataConfig, random: np.random.Generator) -> None:
+        usable_N, self.good_N, self.random = outline.scored_N & outline.usable(data), outline.passed_N, random
         parts = {True: usable_N & self.good_N, False: usable_N & ~self.good_N, None: usable_N}
         self.sums = {outcome: np.cumsum(outline.counts_N * some_N) for outcome, some_N in parts.items()}
         self.rest = {outcome: int(some_N.sum()) for outcome, some_N in parts.items()}

@@ -9,11 +9,11 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import TABLES, nested_columns, nested_value, table_rows, without
+from upsolve.archive.cells import TABLES, emptied, first_rows, nested_columns, nested_value, table_rows, without
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
@@ -63,8 +63,6 @@ NAMES = ("task_id", "prompt", "prompt_file")
 PROGRAMS = ("code", "answer", "code_file")
 KEYS = (*NAMES, *PROGRAMS, "status", "passed")
 """Fields whose columns, if named, the first rows of JSON must have."""
-HEAD = 1000
-"""Rows whose columns are checked before any is read."""
 
 
 @dataclass
@@ -225,13 +223,13 @@ def read(
     except ValueError as error:
         raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
     numbered = iter(table_rows(path, encoding=encoding, query=query))
-    head = [*islice(numbered, HEAD)]
+    head = first_rows(numbered)
     check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
     languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages)
     reader.root = path.parent.resolve()
     reader.any_language = reader.mixed(row for _, row in head if isinstance(row, dict))
-    yield from prepared(build_each(path, chain(head, numbered), reader.records), imports)
+    yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
         warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
 

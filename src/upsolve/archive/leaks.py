@@ -1,0 +1,87 @@
+"""Tasks of different splits that are too similar: the evaluation would partly measure memorisation."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upsolve.types import Task, TestKind
+
+__all__ = ["Leak", "features_of", "find_leaks", "report_leaks", "shingles"]
+
+MOST_PAIRS = 1_000_000
+"""Most pairs of tasks whose prompts are compared by word trigrams."""
+Run = tuple[str, ...]
+"""Three consecutive words (a word trigram)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """Two tasks of different splits that are too similar."""
+
+    left: str
+    """Task id."""
+    right: str
+    """Task id."""
+    reason: str
+    """What they share."""
+
+
+def shingles(text: str, size: int = 3) -> set[Run]:
+    """Return the word trigrams of a text."""
+    words = text.lower().split()
+    return {tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1))}
+
+
+def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float = 0.8) -> list[Leak]:
+    """Return the pairs across two splits with the same reference, or prompts whose word trigrams overlap too much.
+
+    Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
+    compared. Above ``MOST_PAIRS`` pairs only equal prompts are found.
+    """
+    few = len(left) * len(right) <= MOST_PAIRS
+    leaks: list[Leak] = []
+    others = [(task, features_of(task, few=few)) for task in right]
+    by_reference = {task.reference: task for task in right if task.reference}
+    by_prompt = {words: task for task, words in others if words}
+    holders: dict[Run, list[int]] = {}
+    for index, (_, words) in enumerate(others):
+        for run in words:
+            holders.setdefault(run, []).append(index)
+    for task in left:
+        runs = features_of(task, few=few)
+        if twin := by_reference.get(task.reference):
+            leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
+        elif not few and (twin := by_prompt.get(runs)):
+            leaks.append(Leak(task.task_id, twin.task_id, "the same prompt"))
+        elif few:
+            leaks += [
+                Leak(task.task_id, other.task_id, "nearly the same prompt")
+                for other, other_runs in similar_prompts(runs, others, holders, threshold)
+                if len(runs & other_runs) >= threshold * len(runs | other_runs)
+            ]
+    return leaks
+
+
+def similar_prompts(
+    runs: frozenset[Run], others: Sequence[tuple[Task, frozenset[Run]]], holders: Mapping[Run, Sequence[int]], threshold: float
+) -> list[tuple[Task, frozenset[Run]]]:
+    """Return the prompts that may overlap enough: those that share one of the k + 1 rarest runs, where k = (1 - threshold) * len(runs) is the
+    number of runs that may be missing in the other prompt."""
+    most_missing = int((1 - threshold) * len(runs) + 1e-9)
+    rarest = sorted(runs, key=lambda run: len(holders.get(run, ())))[: most_missing + 1]
+    return [others[index] for index in sorted({index for run in rarest for index in holders.get(run, ())})]
+
+
+def features_of(task: Task, *, few: bool) -> frozenset[Run]:
+    """Return the features by which a prompt is compared: its word trigrams, or all of its words if it is shorter."""
+    if any(test.kind is TestKind.SIMULATION for test in task.tests):
+        return frozenset()
+    return frozenset(shingles(task.prompt) if few else {tuple(task.prompt.lower().split())})
+
+
+def report_leaks(tasks: Mapping[str, Sequence[Task]]) -> None:
+    """Warn if training tasks are nearly identical to test tasks: the evaluation then partly measures memorisation."""
+    leaks = find_leaks([*tasks["train"], *tasks["dev"]], tasks["test"])
+    if leaks:
+        shown = ", ".join(f"{leak.left} and {leak.right} ({leak.reason})" for leak in leaks[:3])
+        warnings.warn(f"{len(leaks)} pairs of a training and a test task are too alike: {shown}", stacklevel=3)
