@@ -135,6 +135,14 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
     assert len(data["runs"]) == 2 and data["worth"][0]["control"] == "placebo"
     said = plain(here("compare", tmp_path / "rloo", tmp_path / "placebo"))
     assert row("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001") in said and "pass@1 on 40 tasks" in said
+    page = tmp_path / "compare.html"
+    assert f"report: {page}" in here("compare", tmp_path / "rloo", tmp_path / "placebo", "--out", tmp_path)
+    text = page.read_text()
+    assert "<h1>2 runs compared</h1>" in text and "<svg" in text and "placebo (control)" in text and "verdicts shuffled" in text
+    markdown = here("compare", tmp_path / "placebo", tmp_path / "rloo", "--markdown")
+    assert markdown.startswith("## 2 runs compared\n\n**rloo: ") and "| rloo | placebo | +25.0" in markdown
+    here("compare", tmp_path / "rloo", tmp_path / "placebo", "-o", tmp_path / "pull.md")
+    assert "| rloo | placebo | +25.0" in (tmp_path / "pull.md").read_text()
     assert "so the deviation is unknown; give --rate" in here("power", "--run", tmp_path / "rloo", code=2)
     mixed = tuple(replace(one, passed=2 + 2 * (i % 2)) for i, one in enumerate(scores[0]))
     save_evaluation(Evaluation("trained", "m", "x:test", 1.0, 1.0, 0, 8, mixed), tmp_path / "rloo" / "trained.json")

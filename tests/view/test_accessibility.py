@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from browser import open_page
 
+from upsolve.cli.comparing import publish
+from upsolve.evaluate.gains import RunResult
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
 from upsolve.report.content import ReportContent
@@ -62,6 +64,36 @@ def test_a_report(chromium, axe, tmp_path, scheme, width):
     )
     write_report(tmp_path / "report.html", content)
     assert checked(tmp_path / "report.html", chromium, axe, scheme=scheme, width=width) == (1, {})
+
+
+def result(name, verdicts, counts, seed):
+    """Return a run after which a task passes as often as ``counts`` says, and before which it passed twice of eight times."""
+    before, after = (
+        single(
+            Evaluation(
+                label,
+                "m",
+                "x:test",
+                1.0,
+                1.0,
+                0,
+                8,
+                tuple(TaskScore(f"t{i}", "", 8, n, {"passed": n}) for i, n in enumerate(some)),
+            )
+        )
+        for label, some in (("base", [2] * len(counts)), ("trained", counts))
+    )
+    return RunResult(name, verdicts, before, after, settings=name.partition("-")[0], seeds=f"seed {seed}")
+
+
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+def test_a_comparison_of_runs(chromium, axe, tmp_path, scheme, width):
+    runs = [result(f"rloo-{seed}", "as_judged", [4 + (n + seed) % 4 for n in range(40)], seed) for seed in range(2)]
+    file = tmp_path / "compare.html"
+    publish([*runs, result("placebo-0", "shuffled", [2 + n % 3 for n in range(40)], 0)], file, markdown=False)
+    assert checked(file, chromium, axe, scheme=scheme, width=width) == (1, {})
+    text = file.read_text(encoding="utf-8")
+    assert "rloo-0, 2 seeds" in text and "placebo-0 (control)" in text and text.index("rloo-1: ") < text.index("placebo-0: ")
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)

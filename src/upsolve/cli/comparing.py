@@ -80,25 +80,56 @@ def report_content(paths: "Sequence[Path]") -> "ReportContent":
 @app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, including runs of controls such as `placebo`.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write an HTML page, or Markdown to a file .md.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a pull request instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs with their base models and with controls: what a method gains, and how much of the gain is due to the verdicts.
 
     Runs that differ in seeds alone are also shown as one, with the mean over seeds.
     """
-    from upsolve.report.several import runs_table, seeds_table, worth_table
-
     results = [run_result(folder) for folder in runs]
     try:
         if as_json:
             print_json(compared(results))
-            return
-        tables = [runs_table(results), seeds_table(results), worth_table(results)]
+        elif markdown or out:
+            publish(results, out, markdown=markdown)
+        else:
+            show_runs(results)
     except ValueError as error:
         raise ConfigError(f"cannot be compared: {error}") from error
-    for table in tables:
-        if table:
-            show(table)
+
+
+def show_runs(results: "Sequence[RunResult]") -> None:
+    """Print the tables of several runs."""
+    from upsolve.report.several import tables_of_runs
+
+    for table in tables_of_runs(results):
+        show(table)
+
+
+def publish(results: "Sequence[RunResult]", out: Path | None, *, markdown: bool) -> None:
+    """Print or write the comparison of several runs as Markdown, or write it as a page and print its tables."""
+    from upsolve.files import write_text
+    from upsolve.report import several
+    from upsolve.report.content import ReportContent
+    from upsolve.report.html import write_page
+    from upsolve.report.markdown import markdown_text
+
+    markdown = markdown or (out is not None and out.suffix == ".md")
+    file = out / f"compare.{'md' if markdown else 'html'}" if out is not None and out.is_dir() else out
+    content = ReportContent(f"{len(results)} runs compared", (), facts=several.facts_of_runs(results))
+    changes, tables = several.changes_of_runs(results), several.tables_of_runs(results)
+    text = markdown_text(content, changes, tables, unfolded=len(tables)) if markdown else ""
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    if markdown:
+        write_text(file, text)
+    else:
+        show_runs(results)
+        write_page(file, content, changes, tables=tables, pictures=several.pictures_of_runs(results))
+    typer.echo(f"report: {file}")
 
 
 def compared(results: "Sequence[RunResult]") -> dict[str, Any]:

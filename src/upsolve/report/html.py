@@ -1,17 +1,19 @@
 """One self-contained HTML page, which loads no other file."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from upsolve.evaluate.sweep import temperature_name
 from upsolve.files import write_text
-from upsolve.report.content import ReportContent, changes_of, tables_of
+from upsolve.report.content import Change, ReportContent, changes_of, tables_of
 from upsolve.report.curves import stopped_at, training_curves
 from upsolve.report.examples import diff_lines
 from upsolve.report.plots import change_by_task, outcomes, pass_by_difficulty, pass_by_temperature
+from upsolve.report.tables import Table
 
-__all__ = ["write_report"]
+__all__ = ["write_page", "write_report"]
 
 
 def pictures_of(content: ReportContent) -> dict[str, str]:
@@ -40,13 +42,20 @@ def pictures_of(content: ReportContent) -> dict[str, str]:
 
 def write_report(path: str | Path, content: ReportContent) -> None:
     """Write the page, atomically."""
+    write_page(path, content, changes_of(content), tables=tables_of(content), pictures=pictures_of(content))
+
+
+def write_page(
+    path: str | Path, content: ReportContent, changes: Sequence[Change], *, tables: Sequence[Table], pictures: Mapping[str, str]
+) -> None:
+    """Write a page with these sentences, tables and plots (SVG text by title), and the facts and examples of a report, atomically."""
     loader = PackageLoader("upsolve.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = page.get_template("report.html.j2").render(
         content=content,
-        changes=changes_of(content),
-        tables=tables_of(content),
-        pictures=pictures_of(content),
+        changes=changes,
+        tables=tables,
+        pictures=pictures,
         diff_lines=diff_lines,
     )
     write_text(Path(path), text)

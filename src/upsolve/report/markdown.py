@@ -1,27 +1,29 @@
 """A report as Markdown, for a pull request: the sentence and the first table open, everything else folded."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from upsolve.report.content import Change, ReportContent, changes_of, tables_of
 from upsolve.report.examples import Example, diff_lines
 from upsolve.report.tables import Table
 
-__all__ = ["markdown_of"]
-
-OPEN_TABLES = 1
-"""Number of tables that are not folded."""
+__all__ = ["markdown_of", "markdown_text"]
 
 
 def markdown_of(content: ReportContent) -> str:
     """Return the report as Markdown (GitHub's and GitLab's tables, ``details``, ```` ```diff ````); no plots."""
-    tables = [*map(table_text, tables_of(content))]
-    parts = [f"## {plain(content.title)}", *(paragraph(change) for change in changes_of(content))]
+    return markdown_text(content, changes_of(content), tables_of(content), unfolded=1)
+
+
+def markdown_text(content: ReportContent, changes: Sequence[Change], tables: Sequence[Table], *, unfolded: int) -> str:
+    """Return sentences, tables, the first ones of them not folded, and the facts and examples of a report as Markdown."""
+    texts = [*map(table_text, tables)]
+    parts = [f"## {plain(content.title)}", *(paragraph(change) for change in changes)]
     if content.collapsed:
         parts.append(f"**Training was stopped:** {plain(content.collapsed)}")
-    parts += tables[:OPEN_TABLES]
-    if tables[OPEN_TABLES:]:
-        parts.append(folded("Tables", "\n\n".join(tables[OPEN_TABLES:])))
+    parts += texts[:unfolded]
+    if texts[unfolded:]:
+        parts.append(folded("Tables", "\n\n".join(texts[unfolded:])))
     if content.examples:
         parts.append(folded("Tasks before and after", "\n\n".join(map(example_text, content.examples))))
     if content.facts:

@@ -4,7 +4,7 @@ Text, axes and error bars have the text colour of the page (``currentColor``), s
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from upsolve.evaluate.diagnostics import outcome_mix
-from upsolve.evaluate.intervals import mean_interval
+from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep
@@ -24,6 +24,7 @@ __all__ = [
     "SERIES",
     "THEME",
     "change_by_task",
+    "gains_of_methods",
     "outcomes",
     "pass_by_difficulty",
     "pass_by_temperature",
@@ -208,4 +209,30 @@ def change_by_task(before: Evaluation, after: Evaluation, k: int = 1) -> str:
     axes.set_xlabel(f"{len(change)} tasks, sorted: {up} better, {down} worse, {len(change) - up - down} as before")
     axes.set_xticks([])
     simplify_axes(axes)
+    return svg(figure)
+
+
+@rc_context(THEME)
+def gains_of_methods(gains: Mapping[str, tuple[Estimate, bool]]) -> str:
+    """Draw gains in pass@1 with 95 % intervals, one line per method; ``gains``: name -> gain, and whether the method is a control."""
+    figure = Figure(figsize=(7.2, 0.7 + 0.38 * len(gains)))
+    axes = figure.add_subplot()
+    for place, (gain, control) in enumerate(gains.values()):
+        colour = SERIES[0] if control else SERIES[1]
+        axes.hlines(place, 100 * gain.low, 100 * gain.high, color=colour, linewidth=2)
+        axes.plot(100 * gain.mean, place, "o", color=colour)
+        axes.annotate(
+            f"{100 * gain.mean:+.1f}",
+            (100 * gain.mean, place),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_yticks(range(len(gains)), [f"{name}{' (control)' if control else ''}" for name, (_, control) in gains.items()])
+    axes.set_ylim(len(gains) - 0.5, -0.7)
+    axes.set_xlabel("gain in pass@1 over the base model, points")
+    simplify_axes(axes)
+    axes.grid(visible=True, axis="x", color="#888888", alpha=0.25, linewidth=0.6)
     return svg(figure)

@@ -7,9 +7,34 @@ from upsolve.evaluate.comparison import interval_text, points
 from upsolve.evaluate.gains import Method, RunResult, methods_of, worth_of_verdicts
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
+from upsolve.report.content import Change
+from upsolve.report.plots import gains_of_methods
 from upsolve.report.tables import Table, percent
 
-__all__ = ["runs_table", "seeds_table", "worth_table"]
+__all__ = ["changes_of_runs", "facts_of_runs", "pictures_of_runs", "runs_table", "seeds_table", "tables_of_runs", "worth_table"]
+
+
+def tables_of_runs(runs: Sequence[RunResult]) -> list[Table]:
+    """Return the tables of several runs; ValueError if two share no task."""
+    tables = (runs_table(runs), seeds_table(runs), worth_table(runs))
+    return [table for table in tables if table]
+
+
+def changes_of_runs(runs: Sequence[RunResult]) -> list[Change]:
+    """Return the comparison of each run's trained model with its base model, those of controls last."""
+    ordered = sorted(runs, key=lambda run: run.verdicts != "as_judged")
+    return [Change(f"{run.name}: ", capability(run.before, run.after), ()) for run in ordered]
+
+
+def pictures_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
+    """Return the plots of several runs as SVG text, by title."""
+    gains = {method.name: (method.paired.difference, method.runs[0].verdicts != "as_judged") for method in methods_of(runs)}
+    return {"Gain over the base model, each model at its own best temperature": gains_of_methods(gains)}
+
+
+def facts_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
+    """Return what each run was: its verdicts and seeds, by its name."""
+    return {run.name: f"verdicts {run.verdicts.replace('_', ' ')}; {run.seeds or 'seeds unknown'}" for run in runs}
 
 
 def runs_table(runs: Sequence[RunResult]) -> Table:
