@@ -105,7 +105,7 @@ def measure(name, given):
     if done.returncode:
         print(name, "failed:", done.stderr[-1500:], file=sys.stderr)
         return None
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))  # vLLM logs to stdout, too
 
 
 def main(given):
