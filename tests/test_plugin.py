@@ -94,7 +94,8 @@ def test_all_of_a_package_is_used_by_name(installed, tiny_model):
     settings = ["objective.kind=bounded", "objective.options.bound=9", "reward.weights.comments=0.5"]
     settings += ["reward.detectors=[shouting]", "reward.hacked=drop", "data.archive=sums", "data.group_size=2"]
     settings += [f"model.name={tiny_model}", "optim.max_steps=2", "monitor.heldout=2"]
-    upsolve("train", "rloo", "--out", "run", *(word for one in settings for word in ("--set", one)))
+    with pytest.warns(UserWarning, match="9 attempts are in another language than their task asks for, .* 9 in posix"):
+        upsolve("train", "rloo", "--out", "run", *(word for one in settings for word in ("--set", one)))
     done = json.loads((installed / "run" / "summary.json").read_text())
     assert done["steps"] >= 1 and done["flagged"]["shouting"] > 0 and "attempts: hacked: shouting" in done["left_out"]
     recipe = (installed / "run" / "recipe.yaml").read_text()

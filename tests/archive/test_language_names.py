@@ -49,9 +49,9 @@ def test_attempts_at_a_task_may_be_in_several_languages(tmp_path):
     assert report.bad == 0 and group.task.language == ""
     assert [attempt.language for attempt in group.attempts] == ["python", "cpp", "python", "python"]
     assert [attempt.extra for attempt in group.attempts] == [
-        '{"language": "Python 3"}',
-        '{"language": "C++17"}',
-        '{"language": "PyPy 3-64"}',
+        '{"lang": "Python 3"}',
+        '{"lang": "C++17"}',
+        '{"lang": "PyPy 3-64"}',
         "",
     ]
 

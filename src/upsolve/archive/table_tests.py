@@ -24,7 +24,8 @@ def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, str):
         value = json.loads(value) if value.lstrip().startswith(("[", "{")) else value.strip().splitlines()
     if isinstance(value, dict) and value.get("fn_name"):
-        return of_outputs("", with_arguments(value), str(cells.get("reference", "")))
+        found = of_outputs("", with_arguments(value), str(cells.get("reference", "")))
+        return found | {key: cells[key] for key in ("compare",) if key in cells}
     if isinstance(value, dict) and {"inputs", "outputs"} <= value.keys():
         pairs = zip(value["inputs"], value["outputs"], strict=True)
         return {"tests": [pair(*one) for one in pairs]}

@@ -32,7 +32,7 @@ TASK_FIELDS: Mapping[str, str] = {
     "tests": 'asserts, {"inputs": [...], "outputs": [...]}, or tests as in upsolve\'s JSONL',
     "entry_point": "function that the tests call",
     "difficulty": "difficulty",
-    "reference": "right program",
+    "reference": "correct program",
     "setup": "code that runs before the attempt",
     "compare": "how outputs are compared",
     "checker": "code of check(input, expected, output)",
@@ -175,7 +175,7 @@ class Reader:
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
         fields["language"] = self.language(cells) or task.language or "python"
         if str(cells.get("language", "")).lower() not in ("", fields["language"]):
-            rest = {**rest, "language": cells["language"]}  # its version
+            rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
         if "answer" in fields:
             fields.setdefault("code", code_in(fields["answer"], fields["language"]))
         fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
@@ -204,8 +204,8 @@ def read(
         imports: what attempts find imported.
         encoding: of CSV files, if it is not UTF-8.
         query: SQL for a SQLite file.
-        columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field: column) and ``statuses`` (word: a status) and ``languages`` (word: a language);
-            columns given here override those of the map.
+        columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field:
+            column), ``statuses`` (word: a status) and ``languages`` (word: a language); columns given here override those of the map.
 
     Raises:
         SourceError: the file or the map cannot be read.
