@@ -16,12 +16,13 @@ from upsolve.cli.main import main
         (["plan", "embedded", "--no-model", "--judged", "2"], "advice"),
         (["doctor", "--quick"], "checks"),
         (["ingest", "table", "--sources"], "sources"),
+        (["init", "embedded", "--out", "{tmp}/recipe.yaml"], "next"),
         (["archive", "export", "--as", "sft", "--formats"], "exports"),
         (["archive", "query", "embedded", "select count(*) as n, timestamp '2026-01-01' as t from tasks"], "rows"),
     ],
 )
-def test_figures_are_printed_as_one_object(command, key, tiny_model, monkeypatch, capsys):
-    arguments = [part.replace("{tiny}", str(tiny_model)) for part in command]
+def test_figures_are_printed_as_one_object(command, key, tiny_model, tmp_path, monkeypatch, capsys):
+    arguments = [part.replace("{tiny}", str(tiny_model)).replace("{tmp}", str(tmp_path)) for part in command]
     monkeypatch.setattr("sys.argv", ["upsolve", *arguments, "--json"])
     with pytest.raises(SystemExit) as stop:
         main()

@@ -1,5 +1,6 @@
 """What would be pushed, and the calls that a push makes; no test asks the Hub."""
 
+import json
 import subprocess
 import sys
 
@@ -117,6 +118,9 @@ def test_the_commands(run, tmp_path):
         done = subprocess.run([sys.executable, "-m", "upsolve", *map(str, words)], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
+    code, out = cli("push", run, "me/model", "--dry-run", "--json")
+    planned = json.loads(out)
+    assert code == 0 and planned["pushed"] == "" and planned["files"]["model.safetensors"] > 0 and planned["kind"] == "model"
     code, out = cli("push", run, "me/model", "--dry-run")
     assert (
         code == 0

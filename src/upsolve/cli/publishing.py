@@ -36,6 +36,7 @@ def push(
     repo: Annotated[str, typer.Argument(help="Repository on the Hugging Face Hub: owner/name.")],
     private: Annotated[bool, typer.Option("--private", help="Create the repository as private.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files and the card, push nothing, ask nobody.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Push a model or an archive with its card to the Hugging Face Hub."""
     from upsolve.adapters.hub import plan_upload, upload
@@ -43,6 +44,11 @@ def push(
     if not all(repo.partition("/")):
         raise ConfigError(f"{repo}: a repository of the Hub is owner/name, such as me/{repo.strip('/')}")
     planned = plan_upload(path, repo)
+    if as_json:
+        sizes = {name: file.stat().st_size for name, file in planned.files.items()}
+        where = "" if dry_run else upload(planned, repo, private=private)
+        print_json({"kind": planned.kind, "repo": repo, "files": sizes, "card": planned.card, "pushed": where})
+        return
     for name, file in planned.files.items():
         typer.echo(f"{file.stat().st_size:>14,}  {name}")
     typer.echo(f"{len(planned.card.encode()):>14,}  README.md")

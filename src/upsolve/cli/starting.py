@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from upsolve.cli.app import ArchivePath, app
+from upsolve.cli.app import ArchivePath, AsJson, app, print_json
 from upsolve.errors import ConfigError
 
 __all__ = ["init"]
@@ -17,6 +17,7 @@ def init(
     model: Annotated[str, typer.Option("--model", "-m", help="Folder, .gguf file or Hub name (model.name).")] = "smollm2-135m",
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("recipe.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a commented recipe for an archive and a model, and print the commands that come next."""
     if out.exists() and not force:
@@ -29,9 +30,14 @@ def init(
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(first_recipe(out.stem, archive, model, found), encoding="utf-8")
     load_recipe(str(out))
+    steps = {
+        f"upsolve plan {archive} --recipe {out}": "will it help, and what will it cost?",
+        f"upsolve run {out} --out runs/{out.stem}": "measure, train, measure again, report",
+    }
+    if as_json:
+        info = found.info
+        print_json({"recipe": str(out), "tasks": info.tasks, "attempts": info.attempts, "next": [*steps]})
+        return
     typer.echo(f"{out}: {counts(found)}. Next:")
-    for command, purpose in (
-        (f"upsolve plan {archive} --recipe {out}", "will it help, and what will it cost?"),
-        (f"upsolve run {out} --out runs/{out.stem}", "measure, train, measure again, report"),
-    ):
+    for command, purpose in steps.items():
         typer.echo(f"  {command:<50} # {purpose}")
