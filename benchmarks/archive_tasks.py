@@ -95,9 +95,9 @@ def main():
         if step != "table":
             results[step] = json.loads(done.stdout.splitlines()[-1]) | {"seconds": round(time.monotonic() - started, 1)}
             print(step, results[step], flush=True)
-    from machine import machine  # imports torch, whose memory the processes of the steps would inherit as their peak
+    from machine import machine, publish  # imports torch, whose memory the processes of the steps would inherit as their peak
 
-    options.out.write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n", encoding="utf-8")
+    publish({"machine": machine(), **results}, options.out)
 
 
 if __name__ == "__main__":

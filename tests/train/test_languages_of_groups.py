@@ -15,6 +15,7 @@ from upsolve.errors import ConfigError
 from upsolve.policy.prompt import opening
 from upsolve.train.check import check_run
 from upsolve.train.groups import drawn_first, select
+from upsolve.train.sources import OnlineSource
 from upsolve.types import Attempt, Status, Task, Verdict
 
 DATA = DataConfig(train=0.98, dev=0.01)
@@ -93,3 +94,11 @@ def test_groups_drawn_from_an_outline_are_in_one_language(archive, monkeypatch, 
         ("cpp", "c++"),
         ("cpp", "cpp"),
     }
+
+
+def test_new_samples_are_asked_for_in_the_language(archive, tmp_path):
+    recipe = load_recipe("grpo", ["data.language=cpp", "data.train=0.98", "data.dev=0.01"])
+    with warnings.catch_warnings(action="ignore"):
+        groups = split_archive(archive, recipe.data).groups["train"]
+    online = OnlineSource(groups, Archive.create(tmp_path / "rollouts"), recipe.source, recipe.data)
+    assert len(online.tasks) > 20 and {task.language for task in online.tasks} == {"cpp"}

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, overload
 import pyarrow as pa
 
 from upsolve.archive.labels import Labels, read_labels
+from upsolve.archive.language_names import asking_for
 from upsolve.archive.parts import rows_in
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.schema import TABLES
@@ -172,6 +173,7 @@ def open_groups(
     judge: str = "",
     labels: bool = False,
     turns: int = 0,
+    language: str = "",
 ) -> Sequence[Group]:
     """Return the groups of an archive: a list if it is small, else ``Groups`` over a file in the cache folder.
 
@@ -181,19 +183,22 @@ def open_groups(
         judge: whose verdicts count (``Archive.groups``).
         labels: estimate the probabilities that labels are right (``Group.label_right``).
         turns: most earlier attempts that each attempt comes with (``Group.turns``).
+        language: what tasks of any language ask for (``asking_for``).
     """
     known = read_labels(parts) if labels else None
     files = [file for name in TABLES for file in parts[name]]
     small = sum(file.stat().st_size for file in files) <= SMALL_BYTES and sum(map(rows_in, parts["attempts"])) <= SMALL_ROWS
     if small or not files:
         blocks = [*sorted_blocks(parts)]
-        return [*Groups(blocks, count_rows(blocks), tasks(), judge=judge, labels=known, turns=turns)]
+        asking = [asking_for(task, language) for task in tasks()]
+        return [*Groups(blocks, count_rows(blocks), asking, judge=judge, labels=known, turns=turns)]
     folder = cache_folder() / "groups" / content_id(str(files[0].parents[1].resolve()))
     state = content_id(SORTED, *(f"{file.name}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files))
     if not (folder / f"{state}.json").exists():
         write_blocks(folder, state, sorted_blocks(parts))
     counts = {int(number): count for number, count in json.loads((folder / f"{state}.json").read_text()).items()}
-    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, tasks(), judge=judge, labels=known, turns=turns)
+    asking = [asking_for(task, language) for task in tasks()]
+    return Groups(MappedBlocks(folder / f"{state}.arrow"), counts, asking, judge=judge, labels=known, turns=turns)
 
 
 class MappedBlocks(Sequence[Any]):

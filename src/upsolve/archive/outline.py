@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from upsolve import __version__
 from upsolve.archive.groups import Groups, MappedBlocks, stored_at
-from upsolve.archive.language_names import asking_for, same_language
+from upsolve.archive.language_names import same_language
 from upsolve.archive.preference import is_judge, preferred
 from upsolve.archive.sorting import BLOCK_ROWS
 from upsolve.config import DataConfig
@@ -52,7 +52,7 @@ class Outline:
 
     def usable(self, data: DataConfig) -> NDArray[np.bool_]:
         """Return whether each attempt is by one of ``data.authors``, or any if none is named, and in the language that the task asks for."""
-        asked = asking_for(self.groups.tasks[self.index], data.language).language
+        asked = self.groups.tasks[self.index].language
         return chosen_in(self.authors, lambda name: not data.authors or name in data.authors) & chosen_in(
             self.languages, lambda name: same_language(name, asked)
         )

@@ -237,7 +237,7 @@ def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[s
 def judged_groups(archive: Archive, data: DataConfig, *, labels: bool) -> Sequence[Group]:
     """Return the groups of an archive with the verdicts of a judge; ConfigError if it has none."""
     judge = data.judge
-    groups = archive.groups(judge=judge, labels=labels, turns=data.turns)
+    groups = archive.groups(judge=judge, labels=labels, turns=data.turns, language=data.language)
     if judge and not any(verdict for group in groups for verdict in group.verdicts):
         known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"
         raise ConfigError(f"data.judge: {archive.path} has no verdict by {judge!r}; its judges: {known}")

@@ -180,8 +180,7 @@ class Archive:
 
     def column(self, name: str, column: str) -> list[Any]:
         """Return one column of a table, without reading the others."""
-        values: list[Any] = self.table(name, [column]).column(column).to_pylist()
-        return values
+        return self.table(name, [column]).column(column).to_pylist()
 
     def tagged(self, name: str, tag: str) -> list[Any]:
         """Return the records of one kind that were appended under a tag, duplicates included."""
@@ -216,16 +215,17 @@ class Archive:
                 last[key] = verdict
         return list(last.values())
 
-    def groups(self, *, judge: str = "", labels: bool = False, turns: int = 0) -> Sequence[Group]:
+    def groups(self, *, judge: str = "", labels: bool = False, turns: int = 0, language: str = "") -> Sequence[Group]:
         """Return every task that has attempts, with its attempts and their verdicts; those of a large archive are read when accessed.
 
         Args:
             judge: whose verdicts count, such as ``recorded:codenet``, ``recorded`` or ``upsolve``; empty: the best by ``preferred``.
             labels: estimate the probability that each label is right (``archive.labels``).
             turns: most earlier attempts, found by ``parent_id``, that each attempt comes with (``Group.turns``).
+            language: what tasks of any language ask for; empty: they stay as they are.
         """
         parts = {name: self.parts(name) for name in TABLES}
-        return open_groups(parts, self.tasks, judge=judge, labels=labels, turns=turns)
+        return open_groups(parts, self.tasks, judge=judge, labels=labels, turns=turns, language=language)
 
     def query(self, sql: str) -> Any:
         """Query the archive in SQL (DuckDB): views ``tasks``, ``attempts``, ``verdicts``; return an Arrow table.

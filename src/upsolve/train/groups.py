@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from upsolve.advantage.table import advantage
 from upsolve.archive.groups import Lazy
-from upsolve.archive.language_names import asking_for, same_language
+from upsolve.archive.language_names import same_language
 from upsolve.archive.outline import Outline, outline_of
 from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConfig, VerifyConfig
 from upsolve.reward.formula import Rewarded, reward
@@ -91,16 +91,14 @@ def counting(rewarded: Iterable[Rewarded], result: TrainGroups) -> Iterator[Rewa
 def select(group: Group, data: DataConfig) -> Group:
     """Return the group with only the attempts of ``data.authors`` in the language that the task asks for; of all authors if none is named.
 
-    A task of any language asks for ``data.language``, or else for Python, as its prompt does.
+    A task of any language, which ``data.language`` has not made ask for another, asks for Python, as its prompt does.
     """
-    asked = asking_for(group.task, data.language)
     keep = [
         index
         for index, attempt in enumerate(group.attempts)
-        if (not data.authors or attempt.author in data.authors) and same_language(attempt.language, asked.language)
+        if (not data.authors or attempt.author in data.authors) and same_language(attempt.language, group.task.language)
     ]
-    chosen = group_of(group, keep)
-    return chosen if asked is group.task else replace(chosen, task=asked)
+    return group_of(group, keep)
 
 
 def decided_by_outcome(reward: RewardConfig, select: SelectConfig, data: DataConfig) -> bool:
@@ -127,7 +125,7 @@ def drawn_first(groups: Sequence[Group], data: DataConfig, *, epoch: int) -> Seq
 
     def read(number: int) -> Group:
         outline = outline_of(groups, indices[number]) if places[number] else None
-        return select(outline.read(places[number]), data) if outline else select(groups[indices[number]], data)
+        return outline.read(places[number]) if outline else select(groups[indices[number]], data)
 
     return Lazy(range(len(indices)), read)
 
