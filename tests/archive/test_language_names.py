@@ -1,11 +1,15 @@
 """Languages as judges and sites write them."""
 
+import json
+import re
+
 import pytest
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.language_names import language_in
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
+from upsolve.types import Attempt
 
 WORDS = {
     "cpp": ["C++17 (GCC 9.2.1)", "GNU C++20 (64)", "c++", "GNU G++17 7.3.0", "Visual C++ 2017", "Clang++17 Diagnostics", "cpp"],
@@ -23,6 +27,7 @@ WORDS = {
     "mysql": ["MySQL 8"],
     "objective-c": ["Objective-C"],
     "pascalabc.net": ["PascalABC.NET"],
+    "visual basic": ["Visual Basic"],
     "": [""],
 }
 
@@ -93,3 +98,89 @@ def test_a_map_with_a_table_that_it_cannot_have(tmp_path):
     (tmp_path / "map.yaml").write_text("colums: {prompt: problem}\n")
     with pytest.raises(SourceError, match="unknown colums"):
         ingest(Archive.create(tmp_path / "archive"), "table", table_of(tmp_path, "c"), map=str(tmp_path / "map.yaml"))
+
+
+def tables_of(tmp_path, **languages):
+    folder = tmp_path / "judge"
+    folder.mkdir(parents=True)
+    for name, language in languages.items():
+        (folder / f"{name}.csv").write_text(
+            f"prompt,code,language,status\nAdd,program {name},{language},AC\nSub,{name},{language},WA\n"
+        )
+    return folder
+
+
+@pytest.mark.parametrize("share_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_in_files_of_different_languages_is_one_of_any_language(tmp_path, monkeypatch, share_bytes, workers):
+    monkeypatch.setattr("upsolve.archive.shares.SHARE_BYTES", share_bytes)
+    folder = tables_of(tmp_path, a="Python 3", b="C++17", c="Java 11", d="Python 3")
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", folder, workers=workers)
+    assert (report.read, report.bad) == (24, 0)
+    assert report.added == {"tasks": 2, "attempts": 8, "verdicts": 8, "repeated": 6}
+    assert archive.column("tasks", "language") == ["", ""]
+    assert [{attempt.language for attempt in group.attempts} for group in archive.groups()] == [{"python", "cpp", "java"}] * 2
+
+
+def test_a_task_of_any_language_is_known_in_each(tmp_path):
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "table", tables_of(tmp_path, a="Python 3", b="C++17"))
+    file = tmp_path / "judge.csv"
+    file.write_text("prompt,code,language\nAdd,later,Java 11\n")
+    report = ingest(archive, "table", file)
+    assert report.bad == 0 and archive.column("tasks", "language") == ["", ""]
+
+
+def test_another_import_in_another_language_says_what_to_do(tmp_path):
+    archive = Archive.create(tmp_path / "archive")
+    for name in ("a", "b"):
+        folder = tables_of(tmp_path / name, **{name: {"a": "Python 3", "b": "C++17"}[name]})
+        report = ingest(archive, "table", folder)
+    assert report.bad == 2 and re.search("is stored in python, and here in cpp; import both at once", report.reasons[0].reason)
+    assert archive.column("tasks", "language") == ["python", "python"]
+
+
+def test_lines_of_json_name_languages_as_tables_do(tmp_path):
+    rows = [
+        {"kind": "task", "task_id": "a", "prompt": "Add.", "language": "C++17 (GCC 9.2.1)"},
+        {"kind": "attempt", "task_id": "a", "code": "x", "language": "C++17 (GCC 9.2.1)", "id": 1, "status": "AC"},
+        {
+            "kind": "attempt",
+            "task_id": "a",
+            "code": "y",
+            "language": "CPP",
+            "user": "ann",
+            "extra": {"when": 3},
+            "parent_id": "1",
+        },
+        {"kind": "verdict", "attempt_id": Attempt("a", "y", "CPP").attempt_id, "status": "failed"},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "jsonl", tmp_path / "in.jsonl")
+    (group,) = archive.groups()
+    assert report.bad == 0 and not any(report.orphans.values())
+    assert group.task.language == "cpp" and {attempt.language for attempt in group.attempts} == {"cpp"}
+    assert [verdict.status for verdict in group.verdicts] == ["passed", "failed"]
+    assert [json.loads(attempt.extra) for attempt in group.attempts] == [
+        {"language": "C++17 (GCC 9.2.1)"},
+        {"when": 3, "user": "ann"},
+    ]
+    assert group.attempts[1].parent_id == group.attempts[0].attempt_id
+
+
+def test_text_in_extra_is_kept_beside_unknown_fields(tmp_path):
+    rows = [
+        {"kind": "attempt", "task_id": "a", "code": "x", "extra": "a note", "user": "ann"},
+        {"kind": "attempt", "task_id": "a", "code": "y", "extra": '{"points": 2}', "user": "bob"},
+        {"kind": "attempt", "task_id": "a", "code": "z", "extra": "a note"},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "jsonl", tmp_path / "in.jsonl")
+    assert archive.column("attempts", "extra") == [
+        '{"extra": "a note", "user": "ann"}',
+        '{"points": 2, "user": "bob"}',
+        "a note",
+    ]

@@ -231,7 +231,7 @@ def test_codenet_of_all_languages_at_once(tmp_path):
     tree = codenet_tree(tmp_path / "tree", [("C++", "cpp", "Accepted", "int x;"), ("Python", "py", "Accepted", "1")])
     archive = Archive.create(tmp_path / "archive")
     ingest(archive, "codenet", tree, language="all")
-    assert {attempt.language for attempt in archive.attempts()} == {"c++", "python"} and archive.tasks()[0].language == ""
+    assert {attempt.language for attempt in archive.attempts()} == {"cpp", "python"} and archive.tasks()[0].language == ""
 
 
 def test_a_wrong_folder_says_what_is_missing(tmp_path):
@@ -301,7 +301,7 @@ def test_codenet_takes_a_language_and_a_cap(tmp_path):
     archive = Archive.create(tmp_path / "archive")
     assert ingest(archive, "codenet", tree, language="C++", most_correct=3).added["attempts"] == 3
     assert ingest(Archive.create(tmp_path / "whole"), "codenet", tree, language="C++").added["attempts"] == 5
-    assert {attempt.language for attempt in archive.attempts()} == {"c++"}
+    assert {attempt.language for attempt in archive.attempts()} == {"cpp"}
     with pytest.raises(SourceError, match="no option language"):
         ingest(archive, "mbpp", tree, language="C++")
 

@@ -10,6 +10,7 @@ was stopped reads its units again from their start, passes over the rows that th
 """
 
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -29,7 +30,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.records import are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["Job", "Journal", "import_share", "other_content", "places_of_tasks"]
+__all__ = ["Job", "Journal", "content_in", "import_share", "other_content", "places_of_tasks", "repeats"]
 
 BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
 """Most records, and characters of tests and programs, that are written together and until then held in memory."""
@@ -50,8 +51,8 @@ class Job:
     """Hexadecimal digits in the names of the parts."""
     number: int = 0
     """Number with which the names of the parts begin."""
-    stored: Mapping[str, str] = field(default_factory=dict[str, str])
-    """``task_id`` -> content id of the tasks that other imports have stored."""
+    stored: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """``task_id`` -> content (``content_in``) of the tasks that other imports have stored."""
 
     @property
     def folder(self) -> Path:
@@ -150,9 +151,25 @@ def characters_of(row: Row) -> int:
         return 0
 
 
-def other_content(file: str, line: int, task: Task) -> BadRow:
-    """Return a task whose id is stored with different content, set aside."""
+def content_in(task: Task) -> tuple[str, str]:
+    """Return the content id of a task but for its language, and the language: tasks that differ in it alone are one task, of any language."""
+    return Archive.content_of(replace(task, language="")), sys.intern(task.language)
+
+
+def repeats(content: tuple[str, str], stored: tuple[str, str]) -> bool:
+    """Return whether a task (``content_in``) is a stored one again, which may be of any language."""
+    return stored in (content, (content[0], ""))
+
+
+def other_content(file: str, line: int, task: Task, stored: tuple[str, str]) -> BadRow:
+    """Return a task that is stored with different content (``content_in``), set aside."""
+    content, language = stored
     reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
+    if content == content_in(task)[0]:
+        reason = (
+            f"task {task.task_id} is stored in {language}, and here in {task.language or 'any language'}; import both at once (as a folder; "
+            "CodeNet: --language all) into a new archive, so that it accepts any language, or give one of the two a new id"
+        )
     return BadRow(file, line, reason, str(task)[:500])
 
 
@@ -169,7 +186,7 @@ class Writer:
     def __init__(self, job: Job, share: int, journal: Journal, path: Path) -> None:
         """Set import, number of the share, what it has stored, and the path that messages name."""
         self.job, self.share, self.journal, self.path = job, share, journal, path
-        self.tasks = dict[str, str]()
+        self.tasks = dict[str, tuple[str, str]]()
         self.bad: list[BadRow] = []
         self.places = dict[int, tuple[str, int]]()
         """``id`` of each task of the batch -> file and line."""
@@ -180,7 +197,7 @@ class Writer:
         for row in islice(rows, self.journal.read):
             checksum, read = checksum_of(checksum, row), read + 1
             if isinstance(row, Task) and self.is_usable(row):
-                self.tasks.setdefault(row.task_id, Archive.content_of(row))
+                self.tasks.setdefault(row.task_id, content_in(row))
         return (checksum, read) == (self.journal.checksum, self.journal.read)
 
     def drop_unrecorded(self) -> None:
@@ -250,15 +267,20 @@ class Writer:
         return True
 
     def is_new(self, task: Task) -> bool:
-        """Return whether a task is new; a task with a stored id and different content is set aside."""
-        content = Archive.content_of(task)
+        """Return whether a task is to be stored; one whose id is stored with different content is set aside.
+
+        A task that this share has stored in another language is stored again: ``settle`` makes one task of any language of the two.
+        """
+        content = content_in(task)
         stored = self.job.stored.get(task.task_id) or self.tasks.get(task.task_id)
         self.tasks.setdefault(task.task_id, content)
-        if stored and stored != content:
-            self.bad.append(other_content(*self.place_of(task), task))
-        elif stored:
+        if stored is None or (stored[0] == content[0] and not repeats(content, stored) and task.task_id not in self.job.stored):
+            return True
+        if repeats(content, stored):
             self.journal.repeated += 1
-        return not stored
+        else:
+            self.bad.append(other_content(*self.place_of(task), task, stored))
+        return False
 
     def place_of(self, record: Row) -> tuple[str, int]:
         """Return file and line of a record of the batch: those of its reader, or else the path and 0."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from upsolve import __version__
 from upsolve.archive.census import census
-from upsolve.archive.importing import Job, Journal
+from upsolve.archive.importing import Job, Journal, content_in
 from upsolve.archive.parts import read_part
 from upsolve.archive.places import download, fresh, is_url, listing, locked, remove_folder
 from upsolve.archive.rows import BadRow
@@ -158,7 +158,7 @@ def ingest(
         file = download(place) if isinstance(place, str) else place
         job, shares = begin(archive, job, where), shares_of(record, file, values)
         journals = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
-        report = report_of(archive, job, journals, settle(job, file) if len(shares) > 1 else Settled({}))
+        report = report_of(archive, job, journals, settle(job, file))
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
         report.too_many = report.bad > (record.max_rejected if max_rejected is None else max_rejected) * report.read
@@ -223,13 +223,13 @@ def reader_of(source: Source) -> str:
     return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "")
 
 
-def stored_tasks(archive: Archive, tag: str) -> dict[str, str]:
-    """Return the content ids of the stored tasks, but for those of a tag."""
-    stored: dict[str, str] = {}
+def stored_tasks(archive: Archive, tag: str) -> dict[str, tuple[str, str]]:
+    """Return the content (``content_in``) of the stored tasks, but for those of a tag."""
+    stored: dict[str, tuple[str, str]] = {}
     for part in archive.parts("tasks"):
         if not part.stem.endswith(f"-{tag}"):
             tasks = (from_row(Task, row) for row in read_part(part).to_pylist())
-            stored |= {task.task_id: archive.content_of(task) for task in tasks}
+            stored |= {task.task_id: content_in(task) for task in tasks}
     return stored
 
 

@@ -9,7 +9,7 @@ from upsolve.types import Task
 
 __all__ = ["asking_for", "language_in", "same_language"]
 
-MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
+MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
     "g++": "cpp",
     "clang++": "cpp",

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.language_names import language_in
 from upsolve.archive.rows import ODD, BadRow, Row
 from upsolve.archive.source import Option, Source, Unit
 from upsolve.archive.sources.problems import extra_of
@@ -174,7 +175,7 @@ def task_of(path: Path, row: dict[str, str], language: str) -> Task:
         task_id=f"codenet/{row['id']}",
         prompt=readable(html) or row["name"],
         tests=samples(html),
-        language=language.lower(),
+        language=language_in(language),
         difficulty=row.get("rating") or "",
         source="codenet",
         extra=extra_of({name: row.get(name) for name in ABOUT}),
@@ -242,7 +243,7 @@ def language_of(row: dict[str, str]) -> str:
     original = row.get("original_language") or ""
     if row["language"] == "Python" and (original == AIZU_PYTHON_2 or PYTHON_2.search(original)):
         return "python2"
-    return row["language"].lower()
+    return language_in(row["language"])
 
 
 SOURCE = Source(

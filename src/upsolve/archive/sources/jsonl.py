@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.contest import Imports, prepared
+from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
@@ -57,6 +59,8 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
     parent = fields.get("parent_id", "")
     attempt = from_row(Attempt, {**with_extra(fields, Attempt), "parent_id": ids.get(str(parent), parent)})
+    if fields.get("language", attempt.language) != attempt.language:
+        names.append(replace(attempt, language=fields["language"]).attempt_id)
     verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
     ids |= {name: attempt.attempt_id for name in names if name != attempt.attempt_id}
     yield attempt
@@ -65,10 +69,25 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
 
 
 def with_extra(fields: dict[str, Any], kind: type[Task] | type[Attempt]) -> dict[str, Any]:
-    """Return the fields of a record, with all others as JSON in ``extra``."""
+    """Return the fields of a record, with all others as JSON in ``extra``, and a language as upsolve calls it (``language_in``)."""
     known = {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}
     others = {name: value for name, value in fields.items() if name not in known}
-    return {**known, "extra": json.dumps(others)} if others else known
+    if isinstance(word := fields.get("language"), str):
+        known["language"] = language_in(word)
+        others |= {} if word.lower() in ("", known["language"]) else {"language": word}  # with the version
+    given = known.get("extra", "")
+    if not others and isinstance(given, str):
+        return known
+    return {**known, "extra": json.dumps({**object_in(given), **others})}
+
+
+def object_in(extra: Any) -> dict[str, Any]:
+    """Return ``extra`` as an object: it is one, or JSON of one; other values are in its field ``extra``."""
+    try:
+        read = json.loads(extra) if isinstance(extra, str) and extra else extra or {}
+    except ValueError:
+        read = extra
+    return read if isinstance(read, dict) else {"extra": extra}
 
 
 SOURCE = Source(read, "a .jsonl or .jsonl.gz file of upsolve's records, or a folder of such files", (IMPORTS,), split=split)
