@@ -85,6 +85,8 @@ CONTRADICTIONS = {
     ),
     "data.group_size: 1 has nothing to compare: reward.verdicts": ("ppo", ["data.group_size=1", "reward.verdicts=shuffled"]),
     "data: train 0.9 and dev 0.1": ("rloo", ["data.train=0.9", "data.dev=0.1"]),
+    "advantage.options.k: 0: at least 1": ("rspo", ["advantage.options.k=0"]),
+    "advantage.options_end.k: 8: at least 1, and below the 8 attempts": ("pkpo", ["advantage.options_end.k=8"]),
     "monitor.keep: best needs held-out": ("rloo", ["monitor.keep=best", "monitor.heldout=0"]),
 }
 
@@ -110,6 +112,7 @@ def test_the_recipes_do_not_contradict_themselves(name):
             "tokens_per_step: 2048 has no effect with attempts_per_step: 8",
         ),
         ("reward.dataflow_threshold=0.5", "dataflow_threshold: dataflow has no weight"),
+        ("advantage.options_end={k: 1}", "advantage.options_end: leave_one_out has no option 'k'; it has none"),
         ("reward.gated=[lint]", "gated: lint has no weight"),
         ("reward.gated=[outcome]", "names every component"),
     ],
@@ -117,6 +120,14 @@ def test_the_recipes_do_not_contradict_themselves(name):
 def test_a_setting_without_effect_is_refused(override, message):
     with pytest.raises(ConfigError, match=message):
         load_recipe(None, [override])
+
+
+def test_options_change_linearly_to_those_of_the_last_round():
+    advantage = load_recipe("pkpo", ["advantage.options.k=7"]).advantage
+    assert [advantage.at(number, 5).settings["k"] for number in range(5)] == [7, 6, 4, 3, 1]  # 5.5 and 2.5 are rounded up
+    beta = load_recipe("unlikeliness", ["advantage.options_end.beta=0"]).advantage
+    assert [beta.at(number, 3).settings["beta"] for number in range(3)] == [0.25, 0.125, 0]
+    assert beta.at(0, 1).settings["beta"] == 0.25 and load_recipe("rspo").advantage.at(1, 2).settings["k"] == 4
 
 
 def test_one_attempt_a_group_is_enough_where_nothing_is_compared():

@@ -32,6 +32,10 @@ MIXED = [Status.PASSED, Status.FAILED, Status.FAILED, Status.TIMEOUT]
         ),
         ({"reward": {"weights": {"lint": 1.0}}}, "no passed attempt of the archive has a reward.*lint"),
         ({"objective": {"kl": {"place": "reward"}}}, "objective.kl.place: reward needs"),
+        (
+            {"advantage": {"kind": "pkpo", "options": {"k": 3}, "options_end": {"k": 1}}},
+            "options_end is reached in the last round, and this run has a single one: optim.epochs: 2 or more",
+        ),
     ],
 )
 def test_what_is_missing_is_said(settings, message):
@@ -43,6 +47,9 @@ def test_what_is_there_is_enough():
     check_run(Recipe(), [group(MIXED)])
     check_run(Recipe.model_validate({"reward": {"mask_unexecuted": True}}), [group(MIXED, lines=(1,))])
     check_run(Recipe.model_validate({"objective": {"kind": "dpo"}, "data": {"group_size": 8}}), [group(MIXED)])
+    annealed = {"advantage": {"kind": "pkpo", "options": {"k": 3}, "options_end": {"k": 1}}}
+    check_run(Recipe.model_validate({**annealed, "optim": {"epochs": 2}}), [group(MIXED)])
+    check_run(Recipe.model_validate({**annealed, "data": {"tasks_at_once": 1}}), [group(MIXED), group(MIXED)])
     online = {"source": {"rounds": 2}, "data": {"group_size": 8}, "reward": {"mask_unexecuted": True}}
     check_run(Recipe.model_validate(online), [group([])])
 

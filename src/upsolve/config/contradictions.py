@@ -101,8 +101,9 @@ def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageCon
         yield f"data: train {data.train} and dev {data.dev} together must be below 1; the rest is the test split"
     if advantage.needs_values and not source.rounds:
         yield f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind"
-    if "k" in advantage.record.options and advantage.settings["k"] >= data.group_size:
-        yield f"advantage.options.k: {advantage.settings['k']} of the {data.group_size} attempts of a group (data.group_size) leave nothing to compare"
+    for key, options in (("options", advantage.settings), ("options_end", advantage.options_end)):
+        if not 1 <= options.get("k", 1) < max(2, data.group_size):
+            yield f"advantage.{key}.k: {options['k']}: at least 1, and below the {data.group_size} attempts of a group (data.group_size)"
     limits = [name for name in ("max_logit_variance", "max_negative_gap") if getattr(monitor, name) is not None]
     if limits and not (monitor.heldout and monitor.stop_on_collapse):
         yield f"monitor.{limits[0]}: needs held-out attempts and stop_on_collapse; set monitor.heldout, monitor.stop_on_collapse: true"

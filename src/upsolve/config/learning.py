@@ -1,10 +1,11 @@
 """Configuration of advantages and objectives."""
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from upsolve.config.strict import RecordConfig, Strict
+from upsolve.config.strict import RecordConfig, Strict, check_options
 from upsolve.plugins import named
 
 __all__ = [
@@ -42,7 +43,9 @@ class AdvantageConfig(RecordConfig):
     kind: AdvantageName = "leave_one_out"
     """Estimator (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Settings of an estimator that is not built in."""
+    """Settings of the estimator (docs/objectives.md), such as k of ``pkpo``."""
+    options_end: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Options that change linearly from round to round, with their values in the last (offline: epoch), such as ``{k: 1}``."""
     beta: float = Field(default=1.0, gt=0)
     """Inverse temperature of ``exponential``; temperature of ``awr``."""
     clip: float | None = Field(default=1.0, gt=0)
@@ -63,6 +66,25 @@ class AdvantageConfig(RecordConfig):
     def needs_values(self) -> bool:
         """True if advantages are computed for every token from a value head."""
         return self.record.reads == "values"
+
+    def at(self, number: int, rounds: int) -> Self:
+        """Return the settings of a round, the first of which is 0; an int is rounded to the nearest (a half up)."""
+        done, start = min(1.0, number / max(1, rounds - 1)), self.settings
+        now = {name: start[name] + done * (end - start[name]) for name, end in self.options_end.items()}
+        whole = {name: math.floor(value + 0.5) for name, value in now.items() if type(start[name]) is int}
+        return self.model_copy(update={"options": {**self.options, **now, **whole}}) if now else self
+
+    @model_validator(mode="after")
+    def changing_options_are_numbers(self) -> Self:
+        """Refuse options that the estimator does not have, and those that are not numbers."""
+        if self.options_end:
+            check_options(f"advantage.options_end: {self.kind}", self.record.options, self.options_end)
+            for name, end in self.options_end.items():
+                if isinstance(end, str | bool):
+                    raise ValueError(
+                        f"advantage.options_end: option {name} of {self.kind} is not a number, so it cannot change"
+                    )
+        return self
 
 
 class ClipConfig(Strict):

@@ -196,7 +196,8 @@ class MonitorConfig(Strict):
     max_likelihood_drop: float = Field(default=0.5, gt=0)
     """A collapse: mean log-probability of held-out passed attempts fell by more than this, nats per token, since the start."""
     min_entropy: float = Field(default=0.02, ge=0)
-    """A collapse: mean token entropy of a step below this, nats."""
+    """A collapse: mean token entropy of a step below this, nats, and below a quarter of that of the first step, since a policy that has
+    learned a domain may be sharp from the start."""
     max_logit_variance: float | None = Field(default=None, gt=1)
     """Stop before a collapse, with the last weights: the logit variance on held-out attempts grew to more than this multiple of its value
     at the start (a sign of 2609.11956); null: no limit, since no value is known to fit all models."""

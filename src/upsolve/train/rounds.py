@@ -56,6 +56,7 @@ def advantages_of(
     objective: ObjectiveConfig,
     select: SelectConfig,
     likelihoods: Likelihoods | None = None,
+    rounds: int = 1,
 ) -> TrainGroups:
     """Select groups of a round, and compute their advantages.
 
@@ -68,8 +69,10 @@ def advantages_of(
         objective: says whether it takes pairs.
         select: which groups and attempts to keep, their weights and their order.
         likelihoods: computes those of stored attempts under the frozen start, for ``select``; None: unknown.
+        rounds: number of rounds of the run, for options that change (``advantage.options_end``).
     """
     number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
+    advantage = advantage.at(number, rounds)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
     new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
     sampled = (

@@ -90,7 +90,8 @@ def parts_of(
     )
     if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
-        return Parts(learner, source, unchanged, rewarder, form, partial(pack_offline, learner, learning), encode)
+        pack = partial(pack_offline, learner, learning)
+        return Parts(learner, source, unchanged, rewarder, partial(form, rounds=source.rounds), pack, encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -107,7 +108,8 @@ def parts_of(
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
     pack = partial(pack_online, learner, folder / "rounds", learning, advantage, recipe.data.seed)
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, pack, encode)
+    judge = partial(judging.judge, sampler=sampler)
+    return Parts(learner, source, judge, rewarder, partial(form, rounds=source.rounds), pack, encode)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:

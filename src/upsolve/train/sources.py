@@ -59,13 +59,18 @@ class Source(Protocol):
         ...
 
 
+def parts_of_epoch(groups: Sequence[Group], data: DataConfig) -> int:
+    """Return the number of rounds of an offline epoch, each of at most ``data.tasks_at_once`` tasks."""
+    return -(-len(groups) // data.tasks_at_once)
+
+
 class StoredSource:
     """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
     def __init__(self, groups: Sequence[Group], data: DataConfig, *, epochs: int, drawn: bool = False) -> None:
         """Set the groups; ``drawn``: those of large tasks are drawn before their programs are read (``drawn_first``)."""
         self.given, self.data, self.drawn = groups, data, drawn
-        self.seed, self.parts = data.seed, -(-len(groups) // data.tasks_at_once)
+        self.seed, self.parts = data.seed, parts_of_epoch(groups, data)
         self.rounds = epochs * self.parts
         self.stored = Lazy(groups, lambda group: select(group, data))
 
