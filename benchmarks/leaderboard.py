@@ -11,8 +11,9 @@ its best temperature is chosen on dev tasks and measured on test tasks (docs/rec
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
 many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second; ``all shuffled``: with the
 verdicts of every stage shuffled. Models and samples are
-made once per seed. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for ten rounds of eight groups. The cost of a
-cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
+made once per seed. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for 32 rounds of eight groups. ``sft more``
+starts there, too, and imitates the archive's attempts at the other half for about as many minutes (it samples nothing), and ``sft more, a tenth`` for a tenth.
+The cost of a cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
 what else the machine does; seconds follow from the rates of an idle machine, which `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
@@ -105,6 +106,8 @@ class Method:
     """Learning rate (``RATES``)."""
     own: bool = False
     """Whether the method trains on samples of its start model instead of the archive's attempts."""
+    unseen: bool = False
+    """Whether the method trains on the archive's attempts at the tasks that ``sft half`` has not seen."""
 
 
 HALF = {
@@ -162,6 +165,8 @@ METHODS = {
         "rft", ("reward.verdicts=shuffled",), start="own rft, all shuffled", own=True, rate="continue"
     ),
     "grpo": Method("grpo", start="sft half", rate="refine"),
+    "sft more": Method("sft", ("optim.max_steps=150",), start="sft half", rate="continue", unseen=True),
+    "sft more, a tenth": Method("sft", ("optim.max_steps=15",), start="sft half", rate="continue", unseen=True),
 }
 """In the order of the table."""
 
@@ -248,6 +253,8 @@ def settings_of(work, name):
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
     if name.startswith("sft half"):
         settings.append(f"select.groups={HALF[work.domain]}")
+    if method.unseen:
+        settings.append(f"select.groups=NOT ({HALF[work.domain]})")
     if method.start:
         settings.append(f"model.name={trained(work, method.start).folder}")
     if method.own:
@@ -256,7 +263,7 @@ def settings_of(work, name):
         settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start else []
     if name == "grpo":
         settings += [
-            "source.rounds=10",
+            "source.rounds=32",
             "source.groups=8",
             "source.oversample=1",
             "data.group_size=8",
