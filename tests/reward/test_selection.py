@@ -173,7 +173,7 @@ def test_advantages_are_those_among_the_attempts_that_stay():
         ("kto", "select.weight=1.0 / passes", "multiplies advantages"),
         ("ppo", "select.weight=1.0 / passes", "multiplies advantages"),
         ("grpo", "select.order=pass_rate", "random order"),
-        ("pkpo", "data.group_size=4", "leave nothing to compare"),
+        ("pkpo", "data.group_size=4", "k: 4: at least 1, and below the 4 attempts"),
     ],
 )
 def test_what_has_no_effect_is_refused(name, setting, words):

@@ -6,10 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from upsolve.advantage.passk import pkpo
 from upsolve.archive.outline import Outline
-from upsolve.config import AdvantageConfig, DataConfig, RewardConfig
+from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, load_recipe
 from upsolve.reward.formula import reward
 from upsolve.train.groups import draw_groups, sample_mixed, sample_outline
+from upsolve.train.rounds import advantages_of
+from upsolve.train.sources import StoredSource
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
@@ -47,6 +50,22 @@ def test_distinct_attempts_are_not_repeated_where_they_fill_a_group():
 def test_a_task_with_too_few_occurrences_is_left_out_and_counted():
     found = drawn_from((True, 1), (False, 2))
     assert not found.groups and found.left_out == {"tasks: fewer than 4 attempts": 1}
+
+
+def test_k_is_annealed_over_the_rounds_of_a_run():
+    """PKPO of two passed among four: k is 3 in the first epoch and 1 in the second, the leave-one-out advantage."""
+    made = [Attempt("t", f"program {n}") for n in range(4)]
+    statuses = [Status.PASSED, Status.PASSED, Status.FAILED, Status.FAILED]
+    verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(made, statuses, strict=True))
+    recipe = load_recipe("pkpo", ["data.group_size=4", "data.groups_per_task=1", "advantage.options.k=3"])
+    source = StoredSource([Group(Task("t", "prompt", ()), tuple(made), verdicts)], recipe.data, epochs=2)
+    stages = {"data": recipe.data, "advantage": recipe.advantage, "objective": recipe.objective, "select": recipe.select}
+    for number, k in enumerate((3, 1)):
+        taken = source.groups(number)
+        stored = [reward(group, RewardConfig(outcomes={Status.FAILED: 0.0})) for group in taken.stored]
+        (group,) = advantages_of([], stored, taken, **stages).groups
+        assert group.advantages_G == pytest.approx(pkpo(group.rewards_G, k=k))
+    assert sorted(group.advantages_G) == pytest.approx([-2 / 3] * 2 + [2 / 3] * 2)
 
 
 def sampled(seed, *, groups_per_task=3, group_size=4):

@@ -56,23 +56,21 @@ def advantages_of(
     objective: ObjectiveConfig,
     select: SelectConfig,
     likelihoods: Likelihoods | None = None,
-    rounds: int = 1,
 ) -> TrainGroups:
     """Select groups of a round, and compute their advantages.
 
     Args:
         fresh: samples of the policy, in groups; for an objective on pairs, pairs are sampled from them.
         stored: all attempts of tasks; groups or pairs are sampled from them.
-        taken: number of the round (seeds the sampling), and the most groups of ``stored``; None: no limit.
+        taken: number of the round (seeds the sampling) of how many (``advantage.options_end``), and the most groups of ``stored``; None: no limit.
         data: group size, groups per task, seed.
         advantage: the estimator.
         objective: says whether it takes pairs.
         select: which groups and attempts to keep, their weights and their order.
         likelihoods: computes those of stored attempts under the frozen start, for ``select``; None: unknown.
-        rounds: number of rounds of the run, for options that change (``advantage.options_end``).
     """
     number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
-    advantage = advantage.at(number, rounds)
+    advantage = advantage.at(number, taken.rounds)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
     new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
     sampled = (

@@ -85,13 +85,11 @@ def parts_of(
     encode, draws = partial(encode_round, encoding, kept), decided_by_outcome(recipe.reward, recipe.select, recipe.data)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
     likely = partial(start_likelihoods, learner, encoding, optim)
-    form = partial(
-        advantages_of, data=recipe.data, advantage=advantage, objective=learning, select=recipe.select, likelihoods=likely
-    )
+    stages = {"data": recipe.data, "advantage": advantage, "objective": learning, "select": recipe.select}
+    form = partial(advantages_of, **stages, likelihoods=likely)
     if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
-        pack = partial(pack_offline, learner, learning)
-        return Parts(learner, source, unchanged, rewarder, partial(form, rounds=source.rounds), pack, encode)
+        return Parts(learner, source, unchanged, rewarder, form, partial(pack_offline, learner, learning), encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -108,8 +106,7 @@ def parts_of(
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
     pack = partial(pack_online, learner, folder / "rounds", learning, advantage, recipe.data.seed)
-    judge = partial(judging.judge, sampler=sampler)
-    return Parts(learner, source, judge, rewarder, partial(form, rounds=source.rounds), pack, encode)
+    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, pack, encode)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:

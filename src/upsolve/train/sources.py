@@ -14,14 +14,14 @@ import numpy as np
 
 from upsolve.archive.groups import Lazy, pick
 from upsolve.archive.store import Archive
-from upsolve.config import DataConfig, SourceConfig
+from upsolve.config import DataConfig, Recipe, SourceConfig
 from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import with_hint
 from upsolve.train.groups import drawn_first, passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "round_tag", "shares"]
+__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "round_tag", "rounds_of", "shares"]
 
 KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
 
@@ -44,6 +44,8 @@ class RoundGroups:
     """Tasks to sample, in order; () once ``sampled`` has the samples."""
     wanted: int = 0
     """Number of groups with unequal rewards wanted from ``tasks``."""
+    rounds: int = 1
+    """Number of rounds of the run."""
 
 
 class Source(Protocol):
@@ -64,6 +66,11 @@ def parts_of_epoch(groups: Sequence[Group], data: DataConfig) -> int:
     return -(-len(groups) // data.tasks_at_once)
 
 
+def rounds_of(recipe: Recipe, groups: Sequence[Group]) -> int:
+    """Return the number of rounds of a run."""
+    return recipe.source.rounds or recipe.optim.epochs * parts_of_epoch(groups, recipe.data)
+
+
 class StoredSource:
     """Offline: the judged attempts of an archive; every epoch samples different groups from them."""
 
@@ -80,13 +87,16 @@ class StoredSource:
         The parts of an epoch are disjoint and differ by at most one task; each is in the order of the archive.
         """
         if self.parts == 1:
-            return RoundGroups(number, drawn_first(self.given, self.data, epoch=number) if self.drawn else self.stored)
+            stored = drawn_first(self.given, self.data, epoch=number) if self.drawn else self.stored
+            return RoundGroups(number, stored, rounds=self.rounds)
         epoch, part = divmod(number, self.parts)
         order = np.random.default_rng([self.seed, epoch, 4]).permutation(len(self.stored))
         chosen = [int(i) for i in sorted(order[part :: self.parts])]
         if self.drawn:
-            return RoundGroups(number, drawn_first(pick(self.given, chosen), self.data, epoch=number))
-        return RoundGroups(number, Lazy(chosen, self.stored.__getitem__))
+            stored = drawn_first(pick(self.given, chosen), self.data, epoch=number)
+        else:
+            stored = Lazy(chosen, self.stored.__getitem__)
+        return RoundGroups(number, stored, rounds=self.rounds)
 
 
 def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
@@ -166,6 +176,7 @@ class OnlineSource:
             replayed=self.replayed(number, counts["replay"]),
             tasks=tasks[: math.ceil(counts["policy"] * self.source.oversample)],
             wanted=counts["policy"],
+            rounds=self.rounds,
         )
 
     def candidates(self, number: int) -> list[Task]:
