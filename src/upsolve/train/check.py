@@ -14,7 +14,7 @@ from upsolve.reward.formula import Rewarded, check_rewards, reward
 from upsolve.reward.reference import reference_seconds
 from upsolve.train.groups import select
 from upsolve.train.processes import Processes
-from upsolve.train.sources import rounds_of
+from upsolve.train.sources import parts_of_epoch
 from upsolve.types import Group
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
@@ -54,7 +54,8 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     """
     check_recipe(recipe)
     source = recipe.source
-    if recipe.advantage.options_end and rounds_of(recipe, groups) == 1:
+    rounds = source.rounds or recipe.optim.epochs * parts_of_epoch(groups, recipe.data)
+    if recipe.advantage.options_end and rounds == 1:
         key = "source.rounds" if source.rounds else "optim.epochs"
         raise ConfigError(
             f"advantage.options_end is reached in the last round, and this run has a single one: {key}: 2 or more"

@@ -14,14 +14,14 @@ import numpy as np
 
 from upsolve.archive.groups import Lazy, pick
 from upsolve.archive.store import Archive
-from upsolve.config import DataConfig, Recipe, SourceConfig
+from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import with_hint
 from upsolve.train.groups import drawn_first, passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
-__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "round_tag", "rounds_of", "shares"]
+__all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "parts_of_epoch", "round_tag", "shares"]
 
 KINDS: tuple[Kind, ...] = ("archive", "policy", "replay")
 
@@ -64,11 +64,6 @@ class Source(Protocol):
 def parts_of_epoch(groups: Sequence[Group], data: DataConfig) -> int:
     """Return the number of rounds of an offline epoch, each of at most ``data.tasks_at_once`` tasks."""
     return -(-len(groups) // data.tasks_at_once)
-
-
-def rounds_of(recipe: Recipe, groups: Sequence[Group]) -> int:
-    """Return the number of rounds of a run."""
-    return recipe.source.rounds or recipe.optim.epochs * parts_of_epoch(groups, recipe.data)
 
 
 class StoredSource:
