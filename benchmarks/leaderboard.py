@@ -59,6 +59,7 @@ BUDGET = (
     "monitor.keep=last",
     "monitor.heldout=8",
     "monitor.eval_every=20",
+    "monitor.min_entropy=0.02",
 )
 MEASURE = (
     "evaluate.temperatures=[0, 0.2, 0.6, 1.0]",
@@ -69,7 +70,7 @@ MEASURE = (
 )
 ROBOT = (
     *("data.split_by=split", "data.group_size=4", "sample.max_tokens=200", "optim.max_steps=100", "optim.epochs=6"),
-    *("evaluate.tasks=100", "evaluate.dev_tasks=32", "source.rollout.max_tokens=200"),
+    *("evaluate.tasks=100", "evaluate.dev_tasks=32", "source.rollout.max_tokens=200", "monitor.min_entropy=0.002"),
 )
 DOMAINS = {
     "sql": (
@@ -140,7 +141,7 @@ METHODS = {
     "maxrl": Method("maxrl", rate="push"),
     "passk": Method("passk", ("advantage.options.k=2",), rate="push"),
     "dpo": Method("dpo", rate="push"),
-    "kto": Method("kto", rate="push"),
+    "kto": Method("kto", ("monitor.eval_every=2",), rate="push"),
     "ssd": Method("ssd", own=True),
     "sft, verdicts ignored": Method("sft", ("reward.verdicts=ignored",)),
     "sft, verdicts shuffled": Method("sft", ("reward.verdicts=shuffled",)),
@@ -246,7 +247,7 @@ def tokens_of(evaluation):
 def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
-    settings = [f"optim.lr={RATES[work.domain][method.rate]}", *method.settings]
+    settings = [f"optim.lr={RATES[work.domain][method.rate]}"]
     if method.start:  # a sign of collapse ends the run with the last weights
         settings += ["monitor.max_negative_gap=1", "monitor.eval_every=5"]
     elif method.recipe not in IMITATION:
@@ -269,7 +270,7 @@ def settings_of(work, name):
             "data.group_size=8",
             "optim.tokens_per_batch=1024",
         ]
-    return settings
+    return [*settings, *method.settings]
 
 
 def trained(work, name):

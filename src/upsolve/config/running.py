@@ -195,9 +195,8 @@ class MonitorConfig(Strict):
     """Stop the run when one of the limits below is exceeded, or the loss is not finite."""
     max_likelihood_drop: float = Field(default=0.5, gt=0)
     """A collapse: mean log-probability of held-out passed attempts fell by more than this, nats per token, since the start."""
-    min_entropy: float = Field(default=0.02, ge=0)
-    """A collapse: mean token entropy of a step below this, nats, and below a quarter of that of the first step, since a policy that has
-    learned a domain may be sharp from the start."""
+    min_entropy: float = Field(default=0.002, ge=0)
+    """A collapse: mean token entropy of a step below this, nats. A policy that has learned a domain may have 0.01 and be healthy."""
     max_logit_variance: float | None = Field(default=None, gt=1)
     """Stop before a collapse, with the last weights: the logit variance on held-out attempts grew to more than this multiple of its value
     at the start (a sign of 2609.11956); null: no limit, since no value is known to fit all models."""

@@ -25,7 +25,7 @@ from upsolve.report.html import write_report
 from upsolve.report.markdown import markdown_of
 from upsolve.report.seeds import seeds_of
 from upsolve.train.groups import rewards_of, select
-from upsolve.train.monitor import limits_of, start_of
+from upsolve.train.monitor import limits_of
 from upsolve.train.run_folder import Trained, load_trained
 
 __all__ = ["facts_of", "read_run", "run_content", "write_run_report"]
@@ -86,7 +86,7 @@ def run_content(
         ks=recipe.evaluate.ks,
         training=tuple(trained.metrics),
         start=trained.start,
-        limits=limits_of(start_of(trained.start, trained.metrics), recipe.monitor),
+        limits=limits_of(trained.start, recipe.monitor),
         collapsed=trained.collapsed,
         kept_step=trained.kept_step,
         rewarded=rewarded,

@@ -15,23 +15,10 @@ from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.trackers import Tracker, open_trackers
 
-__all__ = [
-    "Log",
-    "check_health",
-    "held_out",
-    "limits_of",
-    "read_log",
-    "read_steps",
-    "start_of",
-    "warn_of_clipping",
-    "warn_of_drift",
-]
+__all__ = ["Log", "check_health", "held_out", "limits_of", "read_log", "read_steps", "warn_of_clipping", "warn_of_drift"]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""
-
-SHARPER = 0.25
-"""Share of the entropy of the first step that ``min_entropy`` cannot exceed: a policy that has learned a domain is sharp from the start."""
 
 
 class Log:
@@ -173,24 +160,18 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
 
     Args:
         row: metrics of the step.
-        start: metrics at the start (``start_of``).
+        start: held-out metrics before the first step.
         config: the limits.
 
     Raises:
-        CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy`` (``limits_of``), or the log-probability of held-out
+        CollapseError: loss or gradient is not finite, the entropy is below ``min_entropy``, or the log-probability of held-out
             passed attempts fell by more than ``max_likelihood_drop``; names the step and the numbers.
     """
     step, limits = int(row["step"]), limits_of(start, config)
     if not np.isfinite(row["loss"]) or not np.isfinite(row["grad_norm"]):
         raise CollapseError(f"step {step}: loss or gradient is not finite")
     if row["entropy"] < limits["entropy"]:
-        sharp = limits["entropy"] < config.min_entropy
-        limit = (
-            f"a quarter of that of the first step, {start['entropy']:.4f}"
-            if sharp
-            else f"monitor.min_entropy {config.min_entropy}"
-        )
-        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} nats is below {limit}")
+        raise CollapseError(f"step {step}: entropy {row['entropy']:.4f} nats is below monitor.min_entropy {config.min_entropy}")
     passed = "heldout_passed_logp"
     if row.get(passed, np.inf) < limits.get(passed, -np.inf):
         raise CollapseError(
@@ -200,24 +181,12 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
     check_signals(row, start, config)
 
 
-def start_of(heldout: Mapping[str, float], rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the metrics that the limits of a run refer to: held-out ones before the first step, and the entropy of that step.
-
-    Args:
-        heldout: metrics before the first step; {} if none were measured.
-        rows: rows of the steps so far (``read_steps``).
-    """
-    first = next((row for row in rows if "entropy" in row), {})
-    return {**heldout, **({"entropy": first["entropy"]} if first else {})}
-
-
 def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:
     """Return the value of each metric beyond which ``check_health`` stops a run: a lower limit of ``entropy`` and ``heldout_passed_logp``, an
     upper one of ``heldout_logit_variance`` and ``heldout_margin``; without limits that are not set, or whose metric is not in ``start``.
-    A policy that is nearly as sharp as ``min_entropy`` at the start is stopped below a quarter of its entropy at the first step.
     """
     limits = {
-        "entropy": min(config.min_entropy, SHARPER * start.get("entropy", np.inf)),
+        "entropy": config.min_entropy,
         "heldout_passed_logp": start.get("heldout_passed_logp", np.nan) - config.max_likelihood_drop,
         "heldout_logit_variance": (start.get("heldout_logit_variance") or np.nan) * (config.max_logit_variance or np.nan),
         "heldout_margin": start.get("heldout_margin", np.nan) + (config.max_negative_gap or np.nan),

@@ -15,7 +15,7 @@ from upsolve.config import MonitorConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
-from upsolve.train.monitor import Log, check_health, start_of, warn_of_clipping, warn_of_drift
+from upsolve.train.monitor import Log, check_health, warn_of_clipping, warn_of_drift
 from upsolve.train.pack import PackedBatch
 from upsolve.train.rounds import Round
 from upsolve.train.run_folder import (
@@ -153,7 +153,7 @@ class Run:
         warn_of_clipping(row)
         warn_of_drift(row, monitor)
         if monitor.stop_on_collapse:
-            check_health(row, start_of(progress.start or {}, self.log.rows), monitor)
+            check_health(row, progress.start or {}, monitor)
         self.keep(row)
         if self.learner.processes.is_main:
             self.on_step(done + 1, total, row)
