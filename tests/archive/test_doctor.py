@@ -357,6 +357,45 @@ def test_verdicts_do_not_give_a_secret_away(make, tmp_path):
     assert [verdict.stdout_head for verdict in out.verdicts()] == ["I am KEY_1"]
 
 
+def test_all_secrets_of_a_prompt_are_redacted_in_all_texts_of_its_task(make, tmp_path):
+    mails = ("ann.lee@uni-bonn.de", "ben@uni-bonn.de")
+    task = Task("t", f"Ask {mails[0]} or {mails[1]}.", reference=f"# {mails[1]}\n{RIGHT}", extra=json.dumps({"by": mails[0]}))
+    (done,) = redacted(make(judged(RIGHT, PASSED), tasks=[task]), tmp_path / "out").tasks()
+    assert done.prompt == "Ask EMAIL_1 or EMAIL_2."
+    assert (done.reference, json.loads(done.extra)) == (f"# EMAIL_2\n{RIGHT}", {"by": "EMAIL_1"})
+    for file in (tmp_path / "out").rglob("*"):
+        assert file.is_dir() or not any(mail.encode() in file.read_bytes() for mail in mails), file
+
+
+def test_a_secret_in_an_answer_is_redacted_there_and_in_extra(make, tmp_path):
+    code = f"def f():  # {TOKEN}\n    return w@x.shape\n"
+    answer = f"Ask ben@uni-bonn.de; w@x.shape is a product.\n```python\n{code}```\n"
+    extra = json.dumps({"messages": [answer], "key": PRIVATE})
+    first = judged(code, PASSED, answer=answer, extra=extra)
+    other = judged(RIGHT, PASSED, answer=f"{PRIVATE}\n```python\n{RIGHT}```", extra=extra)
+    archive = make(first, other)
+    assert kinds(archive, "secrets") == {
+        "key of the programs": 1,
+        "email of the answers": 1,
+        "key of the answers": 1,
+        "email in extra": 2,
+        "key in extra": 2,
+    }
+    attempt, last = redacted(archive, tmp_path / "out").attempts()
+    assert attempt.code == "def f():  # KEY_1\n    return w@x.shape\n"
+    assert attempt.answer == f"Ask EMAIL_2; w@x.shape is a product.\n```python\n{attempt.code}```\n"
+    assert json.loads(attempt.extra) == {"messages": [attempt.answer], "key": PRIVATE}
+    assert (last.code, last.answer) == (RIGHT, f"KEY_3\n```python\n{RIGHT}```") and last.attempt_id == other[0].attempt_id
+    assert json.loads(last.extra)["key"] == "KEY_3"
+    assert len(Archive(tmp_path / "out").verdicts()) == 2
+
+
+def test_an_author_that_is_an_address_is_reported(make, tmp_path):
+    archive = make(judged(RIGHT, PASSED, author="ann.lee@uni-bonn.de"), judged(WRONG, FAILED))
+    assert kinds(archive, "secrets") == {"email in author": 1}
+    assert [attempt.author for attempt in redacted(archive, tmp_path / "out").attempts()] == ["ann.lee@uni-bonn.de", "ann"]
+
+
 @pytest.mark.parametrize(
     ("code", "language", "found"),
     [
@@ -491,7 +530,7 @@ def test_tasks_of_real_benchmarks_are_found_and_others_are_not(real_data, tmp_pa
 
 def test_contamination_is_not_looked_for_without_a_benchmark(make):
     (row,) = examine(make(), ["contamination"]).found
-    assert (row.kind, row.found) == ("not run: needs contamination.against", 0)
+    assert (row.kind, row.found) == ("not run: needs --set contamination.against=...", 0)
 
 
 def test_a_benchmark_that_cannot_be_read_is_an_error(make, tmp_path):

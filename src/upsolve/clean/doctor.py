@@ -89,7 +89,7 @@ def examine(
         for number, (name, check) in enumerate(checks.items()):
             progress("checks", number, len(checks))
             if check.needs and not options[name][check.needs]:
-                done.found.append(Found(name, f"not run: needs {name}.{check.needs}", "", 0, check.cost))
+                done.found.append(Found(name, f"not run: needs --set {name}.{check.needs}=...", "", 0, check.cost))
                 continue
             counts = {table: contents.count(table) for table in done.changes}
             take(done, name, check, check.find(contents, options[name]), counts)

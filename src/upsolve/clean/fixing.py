@@ -25,8 +25,8 @@ SAMPLED = ("behavior_logp", "entropy", "token_ids", "token_logps")
 KINDS = {"tasks": "task", "attempts": "attempt", "verdicts": "verdict"}
 KEYS = {"tasks": ("task_id",), "attempts": ("attempt_id", "task_id", "parent_id"), "verdicts": ("attempt_id",)}
 """Columns that decide whether a row is touched."""
-TEXT = {"tasks": "prompt", "attempts": "code"}
-"""Column that is redacted."""
+TEXTS = {"tasks": ("prompt", "reference"), "attempts": ("code", "answer")}
+"""Columns that are redacted; ``extra``, which is JSON, too."""
 LOW = (1 << 32) - 1
 """Bits of a place that number the rows of a part; those above number the parts."""
 Faults = list[tuple[str, Fault]]
@@ -89,7 +89,11 @@ class Fix:
         self.lost_tasks = {faults[0][1].record: reasons_of(faults) for faults in tasks if is_removed(faults)}
         self.lost = {faults[0][1].record for faults in attempts if is_removed(faults)}
         """Ids of attempts that are removed; without those of which another row is kept."""
-        self.masks = {faults[0][1].record: placeholders_of(faults) for faults in attempts if placeholders_of(faults)}
+        self.masks: dict[str, dict[str, str]] = {}
+        """Attempt id -> secrets with their placeholders."""
+        for faults in attempts:
+            if found := placeholders_of(faults):
+                self.masks.setdefault(faults[0][1].record, {}).update(found)
         self.rejudged = {fault.record for faults in attempts for _, fault in faults if fault.rejudge}
         self.renamed = dict(self.rename(archive))
         """Attempt id -> id of its redacted code."""
@@ -162,7 +166,9 @@ class Fix:
 
     def redact(self, name: str, row: dict[str, Any], faults: Faults) -> dict[str, Any]:
         """Return the row of a task or attempt with placeholders for secrets."""
-        new = {**row, TEXT[name]: mask(row[TEXT[name]], placeholders_of(faults))}
+        masks = placeholders_of(faults)
+        new = {**row, **{column: mask(row[column], masks) for column in TEXTS[name]}}
+        new["extra"] = mask(row["extra"], {json.dumps(text)[1:-1]: placeholder for text, placeholder in masks.items()})
         if name == "attempts":
             new["attempt_id"] = self.renamed.get(row["attempt_id"], row["attempt_id"])
             new["parent_id"] = self.renamed.get(row["parent_id"], row["parent_id"])

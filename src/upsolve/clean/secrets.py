@@ -1,4 +1,4 @@
-"""Secrets and personal data in programs and prompts: keys and passwords, e-mail addresses, phone numbers, public IP addresses.
+"""Secrets and personal data in programs, answers and prompts: keys and passwords, e-mail addresses, phone numbers, public IP addresses.
 
 Keys are found by the detectors of detect-secrets that know the form of a provider's keys; those that judge by entropy or by the name of a
 variable are left out, because they find alphabets, and exercises about passwords. Phone numbers with a country code are found by phonenumbers.
@@ -42,6 +42,14 @@ CANDIDATE = (
 PROGRAMS = f"""
 select attempt_id, any_value(task_id), any_value(language), any_value(code), list(place order by place)
 from attempts where regexp_matches(code, '{CANDIDATE}') group by attempt_id order by min(place)
+"""  # noqa: S608
+ANSWERS = f"""
+select [place], attempt_id, task_id, code, answer from attempts
+where answer <> '' and regexp_matches(answer, '{CANDIDATE}') order by place
+"""  # noqa: S608
+ABOUT = f"""
+select place, attempt_id, coalesce(author, ''), coalesce(extra, '') from attempts
+where regexp_matches(concat_ws(' ', author, extra), '{CANDIDATE}') order by place
 """  # noqa: S608
 KINDS = ("email", "ip", "key", "phone")
 
@@ -116,22 +124,30 @@ def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield tasks and attempts with secrets; a text that is in the task's tests belongs to the problem and is only reported."""
     names: dict[str, str] = {}
     for place, task in contents.tasks():
-        for secret in chosen(find_secrets(task.prompt), options):
-            action = Action.REPORT if secret.text in tests_of(task) else Action.REDACT
-            yield fault_of(
-                "tasks", place, task.task_id, secret, Redaction(task.prompt, {secret.text: name(secret, names)}, action)
-            )
+        secrets = chosen(find_secrets(task.prompt), options)
+        yield from faults_of(Text("prompt", task.prompt, task.task_id, [place]), secrets, task, names)
     for attempt_id, task_id, language, code, places in contents.rows(PROGRAMS):
         secrets = chosen(find_secrets(code), options)
         if any(secret.kind != "key" for secret in secrets):
             secrets = chosen(find_secrets(code, quoted_spans(code, language)), options)
-        tests = tests_of(contents.stored_tasks.get(task_id))
-        known = [secret for secret in secrets if secret.text in tests]
-        others = {secret.text: name(secret, names) for secret in secrets if secret not in known}
-        reported, redacted = Redaction(code, {}, Action.REPORT), redact(code, language, others)
-        for secret in secrets:
-            redaction = reported if secret in known else redacted
-            yield from (fault_of("attempts", place, attempt_id, secret, redaction) for place in places)
+        yield from faults_of(
+            Text("code", code, attempt_id, places, language), secrets, contents.stored_tasks.get(task_id), names
+        )
+    for places, attempt_id, task_id, code, answer in contents.rows(ANSWERS):
+        secrets = chosen(find_secrets(answer.replace(code.strip(), "")), options)
+        prose = [secret for secret in secrets if secret.kind == "key" or secret.text not in code]
+        yield from faults_of(Text("answer", answer, attempt_id, places), prose, contents.stored_tasks.get(task_id), names)
+    yield from find_beside(contents, options)
+
+
+def find_beside(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield attempts whose author, or a value in ``extra``, is a secret: models do not learn it, and it is only reported."""
+    for place, attempt_id, author, extra in contents.rows(ABOUT):
+        for column, text in (("author", author), ("extra", extra)):
+            for secret in chosen(find_secrets(text), options):
+                yield Fault(
+                    "attempts", place, attempt_id, f"{secret.kind} in {column}", f"{secret.kind} in {column}", Action.REPORT
+                )
 
 
 def chosen(secrets: Sequence[Secret], options: Mapping[str, Any]) -> list[Secret]:
@@ -150,47 +166,73 @@ def tests_of(task: Task | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A text that is read for secrets."""
+
+    part: str
+    """``prompt``, ``code`` or ``answer``."""
+    text: str
+    """The text."""
+    record: str
+    """Task id, or attempt id."""
+    places: Sequence[int]
+    """Places of the records that have it."""
+    language: str = ""
+    """Language of code."""
+
+
+@dataclass(frozen=True, slots=True)
 class Redaction:
     """What is done about the secrets of a text."""
 
-    text: str
-    """The text before."""
-    placeholders: Mapping[str, str]
-    """Secret -> placeholder."""
     action: Action
     """``REDACT`` where the placeholders leave the syntax intact, ``REMOVE`` where they do not, ``REPORT`` where nothing is done."""
+    placeholders: Mapping[str, str]
+    """Secret -> placeholder."""
     rejudge: bool = False
     """Whether the program may behave differently."""
 
 
-def redact(code: str, language: str, placeholders: Mapping[str, str]) -> Redaction:
-    """Return what is done about the secrets of a program; its verdicts are kept if only comments and docstrings change."""
-    after = mask(code, placeholders)
-    if not same_shape(code, after, language):
-        return Redaction(code, placeholders, Action.REMOVE)
-    before, now = (normalise(text, language, docstrings=False) for text in (code, after))
+def faults_of(text: Text, secrets: Sequence[Secret], task: Task | None, names: dict[str, str]) -> Iterator[Fault]:
+    """Yield the faults of a text, each with the placeholders of all its secrets but for those in the tests of its task."""
+    tests = tests_of(task)
+    known = [secret for secret in secrets if secret.text in tests]
+    placeholders = {secret.text: name(secret, names) for secret in secrets if secret not in known}
+    redaction = redact(text, placeholders)
+    for secret in secrets:
+        done = Redaction(Action.REPORT, {}) if secret in known else redaction
+        yield from (fault_of(text, place, secret, done) for place in text.places)
+
+
+def redact(text: Text, placeholders: Mapping[str, str]) -> Redaction:
+    """Return what is done about the secrets of a text; the verdicts of a program are kept if only comments and docstrings change."""
+    if text.part != "code" or not placeholders:
+        return Redaction(Action.REDACT, placeholders)
+    code, after = text.text, mask(text.text, placeholders)
+    if not same_shape(code, after, text.language):
+        return Redaction(Action.REMOVE, placeholders)
+    before, now = (normalise(one, text.language, docstrings=False) for one in (code, after))
     moved = code.count("\n") != after.count("\n")
-    return Redaction(code, placeholders, Action.REDACT, rejudge=moved or before != now)
+    return Redaction(Action.REDACT, placeholders, rejudge=moved or before != now)
 
 
-def fault_of(table: str, place: int, record: str, secret: Secret, redaction: Redaction) -> Fault:
+def fault_of(text: Text, place: int, secret: Secret, redaction: Redaction) -> Fault:
     """Return the fault of one secret; the reason names its line and placeholder, not the secret."""
-    line = redaction.text[: redaction.text.index(secret.text)].count("\n") + 1
-    where = f"{secret.kind} in line {line} of the {'prompt' if table == 'tasks' else 'code'}"
+    line = text.text[: text.text.index(secret.text)].count("\n") + 1
     said = {
         Action.REPORT: ", which the tests have, too",
         Action.REMOVE: ", where a placeholder would break the syntax",
         Action.REDACT: f", now {redaction.placeholders.get(secret.text)}",
     }
-    kind = f"{secret.kind} of the {'prompts' if table == 'tasks' else 'programs'}"
-    return Fault(
-        table, place, record, where + said[redaction.action], kind, redaction.action, redaction.placeholders, redaction.rejudge
-    )
+    reason = f"{secret.kind} in line {line} of the {text.part}{said[redaction.action]}"
+    kind = f"{secret.kind} of the {'programs' if text.part == 'code' else text.part + 's'}"
+    table = "tasks" if text.part == "prompt" else "attempts"
+    return Fault(table, place, text.record, reason, kind, redaction.action, redaction.placeholders, redaction.rejudge)
 
 
 SECRETS = Check(
     find,
-    "keys, e-mail addresses, phone numbers and public IP addresses in programs and prompts",
+    "keys, e-mail addresses, phone numbers and public IP addresses in programs, answers, prompts, authors and extra",
     "the model learns them by heart, and a published model or archive gives them away",
     {"kinds": KINDS},
     modules=("detect_secrets", "phonenumbers", "tree_sitter"),
