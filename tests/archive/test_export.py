@@ -161,6 +161,25 @@ def test_pairs_are_those_of_training(archive, loaded):
     assert all(better > worse for better, worse in zip(rows["chosen_reward"], rows["rejected_reward"], strict=True))
 
 
+def test_attempts_are_in_the_language_of_their_prompt(tmp_path):
+    archive = Archive.create(tmp_path / "archive")
+    attempts = [Attempt("t", f"{language} {n}", language) for language in ("python3", "cpp") for n in range(2)]
+    verdicts = [
+        Verdict(attempt.attempt_id, Status.PASSED if attempt.code.endswith("0") else Status.FAILED) for attempt in attempts
+    ]
+    archive.append(
+        tasks=[Task("t", "Add.", (TestCase(TestKind.CALL, "f(1)", "2"),), language="")], attempts=attempts, verdicts=verdicts
+    )
+    for name, column in (("groups", "completions"), ("pairs", "chosen"), ("sft", "completion"), ("kto", "completion")):
+        with pytest.warns(UserWarning, match="2 attempts are in another language .*: 2 in cpp"):
+            export_archive(archive, tmp_path / name, name)
+        found = str(pq.read_table(tmp_path / name / "train.parquet")[column].to_pylist())
+        assert "python3 0" in found and "cpp" not in found, name
+    export_archive(archive, tmp_path / "verl", "verl")
+    (row,) = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
+    assert json.loads(row["reward_model"]["ground_truth"]) == {"assert_case": ["assert f(1) == 2"]}
+
+
 def test_splits_authors_and_judge_are_those_of_the_recipe(archive, loaded, tmp_path):
     recipe = recipe_of("kto", "data.authors=[model]", "data.judge=upsolve")
     tasks = split_archive(archive, recipe.data).tasks

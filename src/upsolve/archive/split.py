@@ -15,7 +15,7 @@ from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Group, Task, content_id
 
-__all__ = ["RECORDED", "Split", "split_archive", "split_tasks", "tasks_of"]
+__all__ = ["RECORDED", "Split", "report_languages", "split_archive", "split_tasks", "tasks_of"]
 
 RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 """Values of a field of tasks that name a split -> the split."""

@@ -83,7 +83,7 @@ def export_archive(
     if record.unit == "record":
         work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
         return work.exported()
-    parts = parts_of(archive, recipe and recipe.data, split, labels=record.unit in ("group", "pair"))
+    parts = parts_of(archive, recipe and recipe.data, split, formed=record.unit in ("group", "pair"))
     items = ((part.split, items_of(part, record, stages, epoch=epoch)) for part in parts)
     if record.output == "file":
         work.write_file(chain.from_iterable(found.items for _, found in items))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from upsolve.archive.groups import Lazy
-from upsolve.archive.split import split_archive
+from upsolve.archive.split import report_languages, split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import AdvantageConfig, DataConfig, Recipe, RewardConfig, SelectConfig, VerifyConfig
 from upsolve.errors import ConfigError
@@ -110,18 +110,22 @@ def check_format(record: Export, stages: Stages, *, given: bool, split: str, epo
         )
 
 
-def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, labels: bool = False) -> list[Part]:
+def parts_of(archive: Archive, data: DataConfig | None, split: str = "", *, formed: bool = False) -> list[Part]:
     """Return the splits of an archive, or one of them.
 
     Args:
         archive: the archive.
         data: how to split, whose attempts to take, and whose verdicts; None: everything in ``train``.
         split: name of the only split to return; empty: all.
-        labels: estimate the probability that each label is right.
+        formed: for groups or pairs: with the probability that each label is right, and only attempts in the language of the prompt.
     """
     if data is None:
-        return [Part("train", archive.tasks(), archive.groups(labels=labels))]
-    found, chosen = split_archive(archive, data, labels=labels), data
+        groups = archive.groups(labels=formed)
+        if formed:
+            report_languages(archive, "")
+            groups = Lazy(groups, lambda group: select(group, DataConfig()))
+        return [Part("train", archive.tasks(), groups)]
+    found, chosen = split_archive(archive, data, labels=formed), data
     return [
         Part(name, found.tasks[name], Lazy(found.groups[name], lambda group: select(group, chosen)))
         for name in SPLITS

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from upsolve.archive.language_names import same_language
 from upsolve.archive.source import Option
 from upsolve.export.columns import (
     CHAT,
@@ -73,7 +74,7 @@ def ground_truth(task: Task) -> dict[str, Any]:
     kinds = {test.kind for test in task.tests}
     if kinds == {TestKind.STDIO}:
         return {"inputs": [test.input for test in task.tests], "outputs": [test.expected for test in task.tests]}
-    if kinds and kinds <= {TestKind.CALL, TestKind.CODE} and task.language == "python":
+    if kinds and kinds <= {TestKind.CALL, TestKind.CODE} and same_language(task.language, "python"):
         return {"assert_case": [assertion(task, test) for test in task.tests]}
     return {"tests": to_row(task)["tests"]}
 
