@@ -5,6 +5,7 @@ Domains:
     robot    composed tasks of the robot world: compositions that no training task has
     robot documented    the same tasks, with the description of the robot's methods in the prompt
     python   the embedded archive of Python tasks, split 1
+    mbpp     MBPP with its official split; the archive's attempts are its references ($UPSOLVE_DATA/mbpp/mbpp.jsonl)
 
 Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps of the same size, and is measured at several temperatures:
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
@@ -30,6 +31,7 @@ import random
 import sqlite3
 import statistics
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -89,6 +91,10 @@ DOMAINS = {
         *("data.train=0.5", "data.dev=0.1", "data.split_seed=1", "data.group_size=4", "sample.max_tokens=160"),
         *("optim.max_steps=20", "evaluate.dev_tasks=0", "source.rollout.max_tokens=160"),
     ),
+    "mbpp": (
+        *("data.split_by=split", "data.group_size=4", "sample.max_tokens=160", "sample.samples=1"),
+        *("optim.max_steps=32", "optim.epochs=4", "evaluate.temperatures=[0, 0.6, 1.0]", "source.rollout.max_tokens=160"),
+    ),
 }
 """Settings of each domain."""
 
@@ -125,6 +131,7 @@ RATES = {
     "robot": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
     "robot documented": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
     "python": {"push": 5e-6, "imitate": 5e-5, "continue": 2e-5, "refine": 2e-6},
+    "mbpp": {"push": 5e-6, "imitate": 2e-5, "continue": 2e-5, "refine": 5e-6},
 }
 """Learning rates of a domain: of imitation and of methods whose push down is bounded, of other methods with negative advantages, and of the
 second stage, likewise."""
@@ -143,6 +150,8 @@ METHODS = {
     "dpo": Method("dpo", rate="push"),
     "kto": Method("kto", ("monitor.eval_every=2",), rate="push"),
     "ssd": Method("ssd", own=True),
+    "rft, own samples": Method("rft", own=True),
+    "rloo, own samples": Method("rloo", own=True, rate="push"),
     "sft, verdicts ignored": Method("sft", ("reward.verdicts=ignored",)),
     "sft, verdicts shuffled": Method("sft", ("reward.verdicts=shuffled",)),
     "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),
@@ -188,8 +197,8 @@ class Work:
 
     def recipe(self, name, *settings):
         """Return a recipe with the domain's settings."""
-        docs = {"robot": "none", "robot documented": "full"}.get(self.domain, "")
-        archive = (f"data.archive={robot_tasks(self.folder, docs)}",) if docs else ()
+        made = {"robot": partial(robot_tasks, docs="none"), "robot documented": partial(robot_tasks, docs="full"), "mbpp": mbpp}
+        archive = (f"data.archive={made[self.domain](self.folder)}",) if self.domain in made else ()
         seeds = [f"{key}={self.seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
         return load_recipe(name, [*BUDGET, *MEASURE, *DOMAINS[self.domain], *archive, *seeds, *settings, *self.given])
 
@@ -209,15 +218,29 @@ def robot_tasks(folder, docs):
     return path
 
 
+def mbpp(folder):
+    """Import MBPP and judge its references, unless that is done."""
+    path = folder / "mbpp-tasks"
+    if not (path / "archive.json").exists():
+        archive = Archive.create(path)
+        ingest(archive, "mbpp", str(Path(os.environ["UPSOLVE_DATA"]) / "mbpp" / "mbpp.jsonl"), references=1)
+        archive.append(verdicts=verify([(group.task, a) for group in archive.groups() for a in group.attempts]))
+    return path
+
+
+SAMPLES = {"mbpp": 8}
+"""Samples of the model for a training task, where they are not four."""
+
+
 def own_samples(work, start):
-    """Return an archive of four judged samples of a model for each of 640 training tasks, at temperature 1; created once.
+    """Return an archive of ``SAMPLES`` judged samples of a model for each of 640 training tasks, at temperature 1; created once.
 
     After ``sft half`` these are tasks of the other half.
     """
     path = work.at(start or "base") / "own"
     if (path / "tokens").exists():
         return path
-    recipe = work.recipe("sft", "sample.samples=4", "sample.temperature=1.0")
+    recipe = work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks = [task for task in split.tasks["train"] if not (start and in_half(work.domain, task))]
     tasks = random.Random(work.seed).sample(tasks, min(640, len(tasks)))

@@ -13,6 +13,7 @@ from upsolve.errors import SourceError
 from upsolve.export.exporting import export_archive
 from upsolve.types import Attempt, Status, TestKind
 from upsolve.verify.judge.plans import judge_all
+from upsolve.verify.pool.pool import verify
 
 STATEMENT = """<h1>A  B</h1>
 <p>x<sup>2</sup> &le; <var>n</var>
@@ -121,6 +122,34 @@ def test_mbpp_and_bad_rows(tmp_path):
     (attempt,) = solved.attempts()
     assert (attempt.task_id, attempt.code, attempt.author) == ("mbpp/11", "def f(x):\n    return x+1", "reference")
     assert not solved.verdicts(), "the judge decides whether it is right"
+
+
+def test_mbpp_setup_of_objects_of_the_attempts_own_class(tmp_path):
+    """A setup that reads a class of the program runs after the program; any other setup before it, where the program cannot change it."""
+    code = "class Node:\n    def __init__(self, data): self.data = data\ndef value(node): return node.data"
+    made = {
+        "task_id": 20,
+        "text": "Read.",
+        "code": code,
+        "test_list": ["assert value(root) == 3"],
+        "test_setup_code": "root = Node(3)",
+    }
+    given = {
+        **made,
+        "task_id": 21,
+        "code": "def value(node): return node[0]",
+        "test_setup_code": "import math\nroot = [3, math.pi]",
+    }
+    file = tmp_path / "mbpp.jsonl"
+    file.write_text("\n".join(map(json.dumps, (made, given))))
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "mbpp", file, references="1")
+    first, second = archive.tasks()
+    assert (first.setup, second.setup) == ("", "import math\nroot = [3, math.pi]")
+    assert [test.kind for task in (first, second) for test in task.tests] == [TestKind.CODE, TestKind.CALL]
+    other = Attempt("mbpp/20", "def value(node): return node.data", author="ann")
+    pairs = [*zip((first, second), archive.attempts(), strict=True), (first, other)]
+    assert [verdict.status for verdict in verify(pairs)] == [Status.PASSED, Status.PASSED, Status.RUNTIME_ERROR]
 
 
 def test_humaneval_gz(tmp_path):

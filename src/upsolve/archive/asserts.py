@@ -8,7 +8,7 @@ from typing import Any
 
 from upsolve.types import TestCase, TestKind
 
-__all__ = ["Names", "constant", "names_bound", "parse_assert", "parse_asserts"]
+__all__ = ["Names", "constant", "names_bound", "names_read", "parse_assert", "parse_asserts"]
 
 PURE: dict[str, Any] = {
     f.__name__: f for f in (set, frozenset, list, tuple, dict, sorted, range, float, int, str, len, sum, abs, max, min, round)
@@ -96,6 +96,16 @@ def names_bound(source: str) -> frozenset[str]:
         a.asname or a.name.partition(".")[0] for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names
     ]
     return frozenset([*named, *defined, *imported])
+
+
+def names_read(source: str) -> frozenset[str]:
+    """Return the names that a module reads and does not bind at its top level; empty if it cannot be parsed."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return frozenset(read - names_bound(source) - BUILTINS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.asserts import Names, names_bound, parse_asserts
+from upsolve.archive.asserts import Names, names_bound, names_read, parse_asserts
 from upsolve.archive.rows import BadRow, Row, build_each, json_lines
 from upsolve.archive.source import Option, Source
 from upsolve.errors import SourceError
@@ -55,6 +55,8 @@ def task_of(row: dict[str, Any]) -> Task:
     asserts = [str(test) for test in asserts]
     setup = row.get("test_setup_code") or "\n".join(row.get("test_imports", []))
     defined = names_bound(str(row["code"]))
+    if names_read(setup) & defined:  # objects of a class that the attempt defines: they are made after the attempt
+        asserts, setup = [f"{setup.strip()}\n{test}" for test in asserts], ""
     entry_point = next((name for test in asserts for name in CALLED.findall(test) if name in defined), "")
     tests = parse_asserts(asserts, names=Names(frozenset({entry_point}), names_bound(setup)))
     return Task(
