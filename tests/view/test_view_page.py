@@ -127,9 +127,14 @@ def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served,
         assert not faults, faults
 
 
-def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_path, served, tiny_model):
+@pytest.mark.parametrize("how", ["served", "static"])
+def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_path, monkeypatch, served, tiny_model, how):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    folder = evaluated_run(tmp_path, tiny_model)
+    if how == "static":
+        write_page(open_path(str(folder)), tmp_path / "page.html")
     with open_page(chromium, viewport={"width": 1200, "height": 900}) as (page, faults):
-        loaded(page, served(evaluated_run(tmp_path, tiny_model)))
+        loaded(page, (tmp_path / "page.html").as_uri() if how == "static" else served(folder))
         page.get_by_text("4 attempts").wait_for()
         page.get_by_role("link", name="Evaluation", exact=True).click()
         page.get_by_text("8 attempts").wait_for()

@@ -23,7 +23,7 @@ from upsolve.train.sources import round_tag
 from upsolve.types import Attempt, Finding, Group, Status, Task
 from upsolve.view.answers import Answers, read_metrics
 from upsolve.view.opening import open_path
-from upsolve.view.static import write_page
+from upsolve.view.static import first_entries, write_page
 
 CODES = ("a = 1\n", "b = 22\n", "c = 333\nd = c / 0\n", "e = 5\n")
 STATUSES = (Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR, Status.FAILED)
@@ -263,6 +263,7 @@ def test_logs_are_read_by_the_importer_that_can(tmp_path):
         ("a", {"source": "trl"}, ConfigError, "--source: not for an archive"),
         ("run", {"source": "trl"}, ConfigError, "--source: not for a run"),
         ("run", {}, ArchiveError, "say where it is with --archive"),
+        (".", {}, ArchiveError, "name one of them: a, run"),
         ("run", {"archive": "none"}, ArchiveError, "none: not an archive"),
     ],
 )
@@ -280,7 +281,7 @@ def test_a_page_of_many_attempts_stays_below_its_limit_and_says_what_it_leaves_o
     archive = plain_archive(tmp_path / "a", 600)
     monkeypatch.setattr("upsolve.view.static.MOST_ATTEMPTS", 500)
     said = write_page(Answers(archive, title="a"), tmp_path / "page.html")
-    assert "500 attempts, the first of 600" in said
+    assert "500 of 600 attempts, the first ones" in said
     size = (tmp_path / "page.html").stat().st_size
     monkeypatch.setattr("upsolve.view.static.MOST_BYTES", size - 3000)
     monkeypatch.setattr("upsolve.view.static.CHUNK", 50)
@@ -288,6 +289,23 @@ def test_a_page_of_many_attempts_stays_below_its_limit_and_says_what_it_leaves_o
     assert (tmp_path / "small.html").stat().st_size <= size - 3000
     text = (tmp_path / "small.html").read_text()
     assert "src=" not in text.replace("src=x", "") and "import " not in text.partition("<script>")[2][:4000]
+
+
+def test_a_page_of_a_run_has_the_tasks_that_were_trained_on_and_the_samples_of_both_models(tmp_path, monkeypatch, tiny_model):
+    """Of two tasks the run trained on the second; a page that has room for half of the attempts shows that one."""
+    folder = evaluated_run(tmp_path, tiny_model)
+    archive, recipe = plain_archive(tmp_path / "two", 8), load_recipe(folder / "recipe.yaml")
+    group = next(group for group in archive.groups() if group.task.task_id == "a/odd")
+    drawn = whole_groups([reward(group, recipe.reward)], recipe.advantage, seed=0).groups
+    DrawnGroups(folder / "training" / "groups", by_token=False).record(0, drawn)
+    (folder / "report.html").write_text("")
+    answers = open_path(str(folder), archive=str(archive.path))
+    assert "report.html in the run's folder" in answers.note
+    assert "8 attempts, 8 samples of evaluations" in write_page(answers, tmp_path / "page.html")
+    monkeypatch.setattr("upsolve.view.static.MOST_ATTEMPTS", 4)
+    said = write_page(answers, tmp_path / "page.html")
+    assert "4 of 8 attempts, those at tasks that were trained on first, 4 samples of evaluations" in said
+    assert [row["place"] for row in first_entries(answers, 4)] == [1, 3, 5, 7]
 
 
 def test_heat_maps_without_room_on_a_page_are_left_out_and_said(tmp_path, monkeypatch, tiny_model):

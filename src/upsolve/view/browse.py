@@ -7,20 +7,23 @@ from typing import Any
 from upsolve.archive.database import connect
 from upsolve.view.index import Index
 
-__all__ = ["COLUMNS", "PAGE_ROWS", "Filters", "count_attempts", "facets", "list_attempts", "list_tasks"]
+__all__ = ["CHOICES", "COLUMNS", "PAGE_ROWS", "Filters", "count_attempts", "facets", "list_attempts", "list_tasks"]
 
 PAGE_ROWS = 100
 """Rows of a page."""
 COLUMNS = "place, task_id, language, author, created, tokens, truncated, count, sampled, difficulty, status, passed, total, error_type, rules"
 """Fields of a row of the index that the list shows."""
-EQUAL = {
-    "status": "status",
-    "difficulty": "difficulty",
-    "author": "author",
-    "language": "language",
-    "sampled": "sampled",
-    "task": "task_id",
-}
+CHOICES = (
+    ("status", "status", "Outcome"),
+    ("sampled", "sampled", "Task set and temperature"),
+    ("difficulty", "difficulty", "Difficulty"),
+    ("language", "language", "Language"),
+    ("author", "author", "Author"),
+    ("finding", "rules", "Finding"),
+)
+"""Filters whose values the page lists, in its order: name, column of the index, label. ``rules`` holds a list, the others one value."""
+EQUAL = {name: column for name, column, _ in CHOICES if name != "finding"} | {"task": "task_id"}
+"""Filters that compare, and their columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def facets(index: Index) -> dict[str, Any]:
 def facets_now(index: Index) -> dict[str, Any]:
     """Read the facets from the index."""
     rows = index.query("select facet, value, attempts from facets order by attempts desc, value")
-    values: dict[str, list[Any]] = {name: [] for name in ("status", "sampled", "difficulty", "language", "author", "finding")}
+    values: dict[str, list[Any]] = {name: [] for name, _, _ in CHOICES}
     for row in rows:
         values[row["facet"]].append([row["value"], row["attempts"]])
     (counts,) = index.query("select (select count(*) from entries) as attempts, (select count(*) from task_rows) as tasks")

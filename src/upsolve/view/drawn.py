@@ -48,6 +48,14 @@ class Recorded:
                 self.dropped = sum(int(each[b"groups"]) - int(each[b"recorded"]) for each in whole)
             return self.rows
 
+    def tasks(self) -> list[str]:
+        """Return the ids of the tasks that have a recorded group, sorted."""
+        rows = self.read()
+        if rows is None:
+            return []
+        with rows.cursor() as cursor:
+            return [name for (name,) in cursor.execute("select distinct task_id from drawn order by task_id").fetchall()]
+
     def of_task(self, task_id: str) -> list[Drawn] | None:
         """Return the groups of a task in the order of training; None if the run recorded none of any task."""
         rows = self.read()

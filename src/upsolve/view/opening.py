@@ -4,6 +4,7 @@ import atexit
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -26,6 +27,8 @@ __all__ = ["LOGS", "open_path"]
 
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
 """Sources that are tried on a log, in this order."""
+MOST_NAMED = 5
+"""Archives and runs of a folder that a message names."""
 
 
 def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = False) -> Answers:
@@ -53,6 +56,8 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
     if folder.name.endswith(ENDING):
         refuse_options("samples of an evaluation", archive=archive, source=source, logps=logps)
         return open_samples([folder])
+    if not source and (inside := opened_inside(folder)):
+        raise ArchiveError(f"{path}: neither an archive nor a run, but it holds some; name one of them: {', '.join(inside)}")
     refuse_options("a log", archive=archive, logps=logps)
     name, imported = import_log(folder, source)
     return Answers(imported, title=f"{folder.name} ({name})")
@@ -90,6 +95,14 @@ def run_in(folder: Path) -> Path | None:
     return next((each for each in (folder / "training", folder) if (each / "recipe.yaml").is_file()), None)
 
 
+def opened_inside(folder: Path) -> list[str]:
+    """Return the first archives and runs in a folder, such as the folds of a run."""
+    if not folder.is_dir():
+        return []
+    found = (each for each in sorted(folder.iterdir()) if (each / "archive.json").is_file() or run_in(each))
+    return [str(each) for each in islice(found, MOST_NAMED)]
+
+
 def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     """Open a run: its rollouts if it samples, else the archive that it is trained on."""
     recipe = load_recipe(run / "recipe.yaml")
@@ -112,14 +125,15 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
         score=score,
         turns=recipe.data.turns,
     )
-    where = run.parent.name if run.name == "training" else run.name
-    files = sorted((run.parent if run.name == "training" else run).glob(f"*{ENDING}"))
+    home = run.parent if run.name == "training" else run
+    files = sorted(home.glob(f"*{ENDING}"))
+    told = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""
     return Answers(
         store,
-        title=f"run {where}: {recipe.name}",
+        title=f"run {home.name}: {recipe.name}",
         run=run,
         scores=scores,
-        note=f"attempts of {name}",
+        note=f"attempts of {name}{told}",
         open_samples=partial(open_samples, files) if files else None,
     )
 

@@ -4,19 +4,19 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from upsolve import __version__
 from upsolve.files import write_text
 from upsolve.view.answers import Answers, read_metrics
-from upsolve.view.browse import COLUMNS
+from upsolve.view.browse import CHOICES, COLUMNS, Filters, count_attempts
 from upsolve.view.details import describe, read_tasks, records_of
 from upsolve.view.heats import Heats, heat_maps, packed
 from upsolve.view.server import WEB
 
-__all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "write_page"]
+__all__ = ["MOST_ATTEMPTS", "MOST_BYTES", "first_entries", "write_page"]
 
 MOST_ATTEMPTS = 10_000
 """Attempts of a page."""
@@ -38,28 +38,74 @@ def write_page(answers: Answers, path: Path) -> str:
         answers: an archive or a run; the index is waited for.
         path: the HTML file.
     """
-    answers.index.wait()
-    (count,) = answers.index.query("select count(*) as n from entries")
-    most = min(MOST_ATTEMPTS, count["n"])
-    page, heats = page_of(answers, most)
-    while len(page) > MOST_BYTES and most > CHUNK:
-        most = max(CHUNK, int(most * 0.95 * MOST_BYTES / len(page)))
-        page, heats = page_of(answers, most)
-    write_text(path, page)
-    left = f", the first of {count['n']:,}" if most < count["n"] else ""
-    said = f"; {heats.note}" if answers.scores and heats.count < most else ""
-    return f"{path}: {most:,} attempts{left}, {len(page) / 1e6:.1f} MB{said}"
+    most = MOST_ATTEMPTS
+    page = page_of(answers, most)
+    while len(page.text) > MOST_BYTES and most > CHUNK:
+        most = max(CHUNK, int(max(page.attempts, page.samples) * 0.95 * MOST_BYTES / len(page.text)))
+        page = page_of(answers, most)
+    write_text(path, page.text)
+    shown = share_of(answers, page.attempts) or f"{page.attempts:,} attempts"
+    samples = f", {page.samples:,} samples of evaluations" if page.samples else ""
+    said = f"; {page.heats.note}" if answers.scores and page.heats.count < page.attempts else ""
+    return f"{path}: {shown}{samples}, {len(page.text) / 1e6:.1f} MB{said}"
 
 
-def page_of(answers: Answers, most: int) -> tuple[str, Heats]:
-    """Return the page with the first ``most`` attempts, and the heat maps that fit on it."""
-    entries = answers.index.query(f"select * from entries order by place limit {int(most)}")  # noqa: S608  a number
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page, and what is on it."""
+
+    text: str
+    """HTML."""
+    heats: Heats
+    """Heat maps of the attempts."""
+    attempts: int
+    """Number of attempts."""
+    samples: int
+    """Number of samples of the run's evaluations."""
+
+
+def page_of(answers: Answers, most: int) -> Page:
+    """Return the page with at most ``most`` attempts, at most as many samples of evaluations, and the heat maps that fit on it."""
+    entries = first_entries(answers, most)
     names = [*dict.fromkeys(entry["task_id"] for entry in entries)]
-    tasks, scored = read_tasks(answers.index, names), answers.scored(names)
-    records = records_of(answers.index, entries)
+    scored = answers.scored(names)
+    overview, blocks = part_of(answers, entries, first=1)
+    overview["groups"] = {name: answers.scores.of_group(task) for name, task in scored.items()} if answers.scores else {}
+    count = 0
+    if answers.open_samples:
+        samples = answers.about("samples")
+        rows, overview["samples"] = first_entries(samples, most), 1 + len(blocks)
+        also, more = part_of(samples, rows, first=2 + len(blocks))
+        blocks, count = [*blocks, packed(also), *more], len(rows)
+    plain = assemble([packed(overview), *blocks])
+    heats = heat_maps(answers, entries, scored, chunk=CHUNK, room=MOST_BYTES - len(plain) - SLACK)
+    if answers.scores:
+        overview["heats"] = {"count": heats.count, "note": heats.note, "first": 1 + len(blocks)}
+        plain = assemble([packed(overview), *blocks, *heats.blocks])
+    return Page(plain, heats, len(entries), count)
+
+
+def first_entries(answers: Answers, most: int) -> list[dict[str, Any]]:
+    """Return the rows of the index that a page shows, in the order of the index.
+
+    Of a run that recorded groups, attempts at tasks of these groups come before others; of samples, those at the first tasks, so that the
+    page has the samples of every model there.
+    """
+    answers.index.wait()
+    trained = answers.scores.recorded.tasks() if answers.scores else []
+    order = "task_id not in (select unnest(?::varchar[])), if(sampled = '', '', task_id), place"
+    return answers.index.query(
+        f"select * from (select * from entries order by {order} limit ?) order by place",  # noqa: S608  ours
+        [trained, most],
+    )
+
+
+def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) -> tuple[dict[str, Any], list[str]]:
+    """Return an overview of attempts, and the blocks with all about them, the first of which gets the number ``first`` on the page."""
+    tasks = read_tasks(answers.index, [*dict.fromkeys(entry["task_id"] for entry in entries)])
     full = [
         describe(entry, attempt, judged, tasks.get(attempt.task_id))
-        for entry, (attempt, judged) in zip(entries, records, strict=True)
+        for entry, (attempt, judged) in zip(entries, records_of(answers.index, entries), strict=True)
     ]
     overview: dict[str, Any] = {
         "info": {
@@ -67,27 +113,31 @@ def page_of(answers: Answers, most: int) -> tuple[str, Heats]:
             "note": note_of(answers, len(entries)),
             "version": __version__,
             "run": answers.run is not None,
+            "samples": answers.open_samples is not None,
+            "filters": CHOICES,
         },
         "rows": [{name: entry[name] for name in [*COLUMNS.split(", "), "attempt_id", "parent_id"]} for entry in entries],
         "tasks": [asdict(task) for task in tasks.values()],
         "metrics": read_metrics(answers.run, 0)["rows"],
-        "groups": {name: answers.scores.of_group(task) for name, task in scored.items()} if answers.scores else {},
+        "groups": {},
         "chunk": CHUNK,
+        "first": first,
     }
-    chunks = [packed(full[first : first + CHUNK]) for first in range(0, len(full), CHUNK)]
-    plain = assemble([packed(overview), *chunks])
-    heats = heat_maps(answers, entries, scored, chunk=CHUNK, room=MOST_BYTES - len(plain) - SLACK)
-    if not answers.scores:
-        return plain, heats
-    overview["heats"] = {"count": heats.count, "note": heats.note}
-    return assemble([packed(overview), *chunks, *heats.blocks]), heats
+    return overview, [packed(full[start : start + CHUNK]) for start in range(0, len(full), CHUNK)]
 
 
 def note_of(answers: Answers, count: int) -> str:
     """Return the sentence below the headline."""
-    whole = answers.index.query("select count(*) as n from entries")[0]["n"]
-    shown = f"the first {count:,} of {whole:,} attempts" if count < whole else ""
-    return "; ".join(part for part in (answers.note, shown) if part)
+    return "; ".join(part for part in (answers.note, share_of(answers, count)) if part)
+
+
+def share_of(answers: Answers, count: int) -> str:
+    """Return which attempts a page shows, in words; empty if it shows all."""
+    whole = count_attempts(answers.index, Filters())
+    if count == whole:
+        return ""
+    trained = answers.scores is not None and answers.scores.recorded.read() is not None
+    return f"{count:,} of {whole:,} attempts, {'those at tasks that were trained on first' if trained else 'the first ones'}"
 
 
 def assemble(data: Sequence[str]) -> str:

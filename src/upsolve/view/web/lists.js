@@ -3,7 +3,6 @@ import { el, show, link, outcome, decimal, plural } from "./dom.js";
 import { get } from "./source.js";
 
 export const trail = { places: [] };
-const FILTERS = [["status", "Outcome"], ["sampled", "Task set and temperature"], ["difficulty", "Difficulty"], ["language", "Language"], ["author", "Author"], ["finding", "Finding"]];
 
 export async function attemptList(main, query, info, go) {
   const body = el("tbody");
@@ -44,7 +43,7 @@ function attemptRow(row) {
 function filterForm(query, info, go) {
   const form = el("form", { class: "filters", role: "search" });
   const apply = () => go("attempts", Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== "")));
-  for (const [name, label] of FILTERS) {
+  for (const [name, , label] of info.filters) {
     const values = info.facets ? info.facets[name] : [];
     if (!values.length && !query[name]) continue;
     form.append(el("label", {}, label, values.length > 12 ? typed(form, name, values, query) : choice(name, values, query, apply)));

@@ -1,4 +1,5 @@
 // Where the data of a page without a server come from: its own compressed blocks, each opened when it is first needed.
+import { prefix } from "./dom.js";
 
 const blocks = [...document.querySelectorAll("script.data")];
 const opened = new Map();
@@ -18,24 +19,25 @@ const PAGE = 100;
 const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount, tasks: staticTasks, attempt: staticAttempt, task: staticTask, group: staticGroup, tokens: staticTokens, metrics: staticMetrics };
 
 export async function get(name, parameters = {}) {
-  return ANSWERS[name](await part(0), parameters);
+  const whole = await part(0);
+  const samples = (parameters.of ?? prefix().slice(0, -1)) === "samples";
+  return ANSWERS[name](samples ? await part(whole.samples) : whole, parameters);
 }
 
 function staticInfo(data) {
-  const facets = { status: new Map(), sampled: new Map(), difficulty: new Map(), language: new Map(), author: new Map(), finding: new Map() };
-  const add = (name, value) => value && facets[name].set(value, (facets[name].get(value) ?? 0) + 1);
-  for (const row of data.rows) {
-    for (const name of ["status", "sampled", "difficulty", "language", "author"]) add(name, row[name]);
-    for (const rule of row.rules) add("finding", rule);
-  }
-  const sorted = Object.entries(facets).map(([name, counts]) => [name, [...counts].sort((a, b) => b[1] - a[1])]);
-  return { ...data.info, ready: true, fixed: true, scores: Object.keys(data.groups).length > 0, facets: Object.fromEntries(sorted), counts: { attempts: data.rows.length, tasks: data.tasks.length } };
+  const facets = data.info.filters.map(([name, column]) => [name, staticValues(data.rows.flatMap((row) => row[column]).filter(Boolean))]);
+  return { ...data.info, ready: true, fixed: true, scores: Object.keys(data.groups).length > 0, facets: Object.fromEntries(facets), counts: { attempts: data.rows.length, tasks: data.tasks.length } };
+}
+
+function staticValues(values) {
+  const counts = new Map();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]);
 }
 
 async function staticMatches(data, query) {
   const text = (query.text ?? "").toLowerCase();
-  const names = { status: "status", sampled: "sampled", difficulty: "difficulty", language: "language", author: "author", task: "task_id" };
-  const given = Object.entries(names).filter(([name]) => query[name]);
+  const given = [...data.info.filters, ["task", "task_id"]].filter(([name]) => query[name] && name !== "finding");
   const found = [];
   for (const [index, row] of data.rows.entries()) {
     if (given.some(([name, column]) => row[column] !== query[name])) continue;
@@ -47,7 +49,7 @@ async function staticMatches(data, query) {
 }
 
 async function staticRecord(data, index) {
-  return (await part(1 + Math.floor(index / data.chunk)))[index % data.chunk];
+  return (await part(data.first + Math.floor(index / data.chunk)))[index % data.chunk];
 }
 
 function staticPage(rows, after) {
@@ -96,7 +98,7 @@ function staticGroup(data, query) {
 async function staticTokens(data, query) {
   const index = data.rows.findIndex((row) => row.place === query.place);
   if (index >= data.heats.count) return { spans: [], note: data.heats.note };
-  const found = (await part(1 + Math.ceil(data.rows.length / data.chunk) + Math.floor(index / data.chunk)))[index % data.chunk];
+  const found = (await part(data.heats.first + Math.floor(index / data.chunk)))[index % data.chunk];
   let end = 0; // spans are written as steps: from the end of the last token to the start of this one, and its length
   const spans = found.steps.map(([skip, length]) => [end + skip, (end += skip + length)]);
   return { ...found, spans };
