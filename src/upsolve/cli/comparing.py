@@ -29,7 +29,9 @@ def report(
         list[Path],
         typer.Argument(help="Folder of a finished run, or evaluations (JSON), the baseline first.", metavar="RUN|EVALUATIONS"),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File, or a folder for report.html or report.md.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File, such as page.html or page.md, or a folder for it.")
+    ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Markdown for a pull request instead, printed unless --out is given.")
     ] = False,
@@ -37,7 +39,6 @@ def report(
 ) -> None:
     """Compare evaluations, or a run before and after training: tables in the terminal and one HTML page, or Markdown."""
     from upsolve.cli.figures import results_figures
-    from upsolve.files import write_text
     from upsolve.report.html import write_report
     from upsolve.report.markdown import markdown_of
 
@@ -45,17 +46,37 @@ def report(
     if as_json:
         print_json(results_figures(content.sweeps, content.ks))
         return
-    if markdown and out is None:
-        typer.echo(markdown_of(content), nl=False)
+    beside = evaluations[0] if evaluations[0].is_dir() else Path()
+    file, markdown = destination(out or (None if markdown else beside), "report", markdown=markdown)
+    if file is None or markdown:
+        deliver(markdown_of(content), file)
         return
-    page = out or (evaluations[0] if evaluations[0].is_dir() else Path()) / "report.html"
-    page = page / f"report.{'md' if markdown else 'html'}" if page.is_dir() else page
-    if markdown:
-        write_text(page, markdown_of(content))
-    else:
-        show_results(content.sweeps, content.ks)
-        write_report(page, content)
-    typer.echo(f"report: {page}")
+    show_results(content.sweeps, content.ks)
+    write_report(file, content)
+    typer.echo(f"report: {file}")
+
+
+def destination(out: Path | None, name: str, *, markdown: bool) -> tuple[Path | None, bool]:
+    """Return the file that a report is written to, and whether it is Markdown.
+
+    Args:
+        out: a file; a folder, in which the report gets its name; None: the report is printed.
+        name: the report's name in a folder, without its ending.
+        markdown: whether Markdown is asked for; a file that ends with ``.md`` is Markdown, too.
+    """
+    markdown = markdown or (out is not None and out.suffix == ".md")
+    return (out / f"{name}.{'md' if markdown else 'html'}" if out is not None and out.is_dir() else out), markdown
+
+
+def deliver(text: str, file: Path | None) -> None:
+    """Print a report, or write it to a file."""
+    from upsolve.files import write_text
+
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    write_text(file, text)
+    typer.echo(f"report: {file}")
 
 
 def report_content(paths: "Sequence[Path]") -> "ReportContent":
@@ -80,7 +101,9 @@ def report_content(paths: "Sequence[Path]") -> "ReportContent":
 @app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, including runs of controls such as `placebo`.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write an HTML page, or Markdown to a file .md.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write a file, such as page.html or page.md, or into a folder.")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a pull request instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -110,25 +133,19 @@ def show_runs(results: "Sequence[RunResult]") -> None:
 
 def publish(results: "Sequence[RunResult]", out: Path | None, *, markdown: bool) -> None:
     """Print or write the comparison of several runs as Markdown, or write it as a page and print its tables."""
-    from upsolve.files import write_text
     from upsolve.report import several
     from upsolve.report.content import ReportContent
     from upsolve.report.html import write_page
     from upsolve.report.markdown import markdown_text
 
-    markdown = markdown or (out is not None and out.suffix == ".md")
-    file = out / f"compare.{'md' if markdown else 'html'}" if out is not None and out.is_dir() else out
+    file, markdown = destination(out, "compare", markdown=markdown)
     content = ReportContent(f"{len(results)} runs compared", (), facts=several.facts_of_runs(results))
     changes, tables = several.changes_of_runs(results), several.tables_of_runs(results)
-    text = markdown_text(content, changes, tables, unfolded=len(tables)) if markdown else ""
-    if file is None:
-        typer.echo(text, nl=False)
+    if file is None or markdown:
+        deliver(markdown_text(content, changes, tables, unfolded=len(tables)), file)
         return
-    if markdown:
-        write_text(file, text)
-    else:
-        show_runs(results)
-        write_page(file, content, changes, tables=tables, pictures=several.pictures_of_runs(results))
+    show_runs(results)
+    write_page(file, content, changes, tables=tables, pictures=several.pictures_of_runs(results))
     typer.echo(f"report: {file}")
 
 
@@ -173,19 +190,14 @@ def run_result(folder: Path) -> "RunResult":
     """Read the results of `upsolve run`, with or without `--folds`.
 
     Raises:
-        ConfigError: the folder has none.
+        ConfigError: the folder is not that of a finished run.
     """
-    from upsolve.config import load_recipe
     from upsolve.evaluate.gains import RunResult
-    from upsolve.evaluate.runs import load_sweep
+    from upsolve.evaluate.runs import load_run
     from upsolve.report.seeds import seeds_of, without_seeds
 
-    if missing := [name for name in ("base.json", "trained.json") if not (folder / name).exists()]:
-        raise ConfigError(f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`")
-    own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.exists()), None)
-    recipe = load_recipe(own)
+    recipe, before, after = load_run(folder)
     name = recipe.name if recipe.name == folder.name else f"{recipe.name} ({folder.name})"
-    before, after = (load_sweep(folder / f"{part}.json") for part in ("base", "trained"))
     settings = recipe.model_dump(mode="json")
     return RunResult(
         name,

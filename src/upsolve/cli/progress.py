@@ -1,4 +1,4 @@
-"""Progress of a command on standard error: bars on a terminal, otherwise a line every ``EVERY_SECONDS``."""
+"""Progress of a command on standard error: bars on a terminal, otherwise a line at the end of a stage, and now and then before."""
 
 import re
 import sys
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from upsolve.progress import OnProgress
 
-__all__ = ["EVERY_SECONDS", "bars", "line_reporter"]
+__all__ = ["EVERY_SECONDS", "FIRST_SECONDS", "bars", "line_reporter"]
 
+FIRST_SECONDS = 2.0
+"""Seconds before the first line of a stage if standard error is not a terminal."""
 EVERY_SECONDS = 30.0
-"""Seconds between two lines of a stage if standard error is not a terminal."""
+"""Seconds between two lines."""
 
 
 @contextmanager
@@ -45,19 +47,19 @@ def bars() -> "Generator[OnProgress, None, None]":
 
 
 def line_reporter(say: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> "OnProgress":
-    """Return a callback that prints the first and the last report of each stage, and one every ``EVERY_SECONDS`` between.
+    """Return a callback that prints the last report of each stage, one after ``FIRST_SECONDS``, and one every ``EVERY_SECONDS``.
 
     The time left is estimated from the speed since the first report; what an earlier call has done does not count.
     """
     started: dict[str, tuple[float, int]] = {}
-    printed: dict[str, float] = {}
+    due: dict[str, float] = {}
 
     def report(stage: str, done: int, total: int) -> None:
         name, now = stage_name(stage), clock()
         begun, before = started.setdefault(name, (now, done))
-        if name in printed and done < total and now - printed[name] < EVERY_SECONDS:
+        if done < total and now < due.setdefault(name, now + FIRST_SECONDS):
             return
-        printed[name] = now
+        due[name] = now + EVERY_SECONDS
         left = f", about {(now - begun) * (total - done) / (done - before):.0f} s left" if before < done < total else ""
         (say or to_stderr)(f"{stage}: {done} of {total}, {now - begun:.0f} s{left}")
 

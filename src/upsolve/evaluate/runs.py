@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from upsolve.errors import ArchiveError
+from upsolve.config import Recipe, load_recipe
+from upsolve.errors import ArchiveError, ConfigError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
 from upsolve.files import write_text
 
-__all__ = ["load_evaluation", "load_sweep", "save_evaluation", "save_sweep"]
+__all__ = ["load_evaluation", "load_run", "load_sweep", "save_evaluation", "save_sweep"]
 
 VERSION, SWEEP_VERSION = 1, 2
 PARTS = ("best", "many", "hot", "greedy")
@@ -96,6 +97,22 @@ def evaluation_of(data: dict[str, Any]) -> Evaluation:
     """Return the evaluation of a JSON object."""
     data["scores"] = tuple(TaskScore(**score) for score in data["scores"])
     return Evaluation(**data)
+
+
+def load_run(folder: Path) -> tuple[Recipe, Sweep, Sweep]:
+    """Return the recipe of a finished `upsolve run`, with or without `--folds`, and its evaluations before and after training.
+
+    Raises:
+        ConfigError: the folder is not that of a finished run; names what is missing.
+    """
+    files = (folder / "base.json", folder / "trained.json")
+    if missing := [file.name for file in files if not file.is_file()]:
+        curves = f"; `upsolve view {folder}` shows its training" if (folder / "training").is_dir() else ""
+        raise ConfigError(
+            f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`, or evaluations{curves}"
+        )
+    own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.is_file()), None)
+    return load_recipe(own), load_sweep(files[0]), load_sweep(files[1])
 
 
 def read_json(path: str | Path, description: str) -> dict[str, Any]:

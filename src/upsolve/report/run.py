@@ -13,10 +13,10 @@ import torch
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
-from upsolve.config import ModelConfig, Recipe, SampleConfig, load_recipe, recipe_yaml
-from upsolve.errors import ArchiveError, ConfigError
+from upsolve.config import ModelConfig, Recipe, SampleConfig, recipe_yaml
+from upsolve.errors import ArchiveError
 from upsolve.evaluate.benchmarks import HeldOut
-from upsolve.evaluate.runs import load_sweep
+from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.report.content import ReportContent
@@ -47,10 +47,8 @@ def read_run(folder: Path) -> ReportContent:
     Raises:
         ConfigError: the folder is not that of a finished run; names the missing file.
     """
-    own = next((file for file in (folder / "recipe.yaml", folder / "fold-0" / "recipe.yaml") if file.is_file()), None)
-    if missing := [name for name in ("base.json", "trained.json") if not (folder / name).is_file()]:
-        raise ConfigError(f"{folder}: {missing[0]} is missing; name the folder of a finished `upsolve run`, or evaluations")
-    recipe, sweeps = load_recipe(own), (load_sweep(folder / "base.json"), load_sweep(folder / "trained.json"))
+    recipe, before, after = load_run(folder)
+    sweeps = (before, after)
     facts: Mapping[str, str] = json.loads((folder / FACTS).read_text(encoding="utf-8")) if (folder / FACTS).is_file() else {}
     trained = load_trained(folder / "training")
     if trained is None:  # folds, whose trainings are in folders of their own

@@ -60,7 +60,7 @@ def result_tables(sweeps: Sequence[Sweep], ks: Sequence[int], *, further: bool =
     tables.append(pass_table([sweep.best for sweep in sweeps], [1], at="each at its best temperature for pass@1"))
     if many := [k for k in ks if k > 1]:
         tables.append(pass_table([sweep.many for sweep in sweeps], many, at="each at its best temperature for it"))
-    tables += [change_table(sweeps[0].best, other.best) for other in sweeps[1:]]
+    tables += [table for other in sweeps[1:] if (table := change_table(sweeps[0].best, other.best)).rows]
     tables.append(profile_table([sweep.hot for sweep in sweeps]))
     return tables
 
