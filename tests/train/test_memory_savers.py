@@ -181,11 +181,11 @@ def shifted(model, batch):
 
 
 def test_the_check_of_the_scorers_is_bounded_whatever_the_attempts():
-    """At most six attempts of 48 tokens after 64 of their prompt, and logits of attempt tokens alone in the padded way."""
+    """At most six attempts of 48 tokens after 24 of their prompt, and logits of attempt tokens alone in the padded way."""
     attempts = tuple(EncodedAttempt(tuple(range(n, n + 90)), np.ones(90, np.float32)) for n in range(9))
     sample = sample_of(pack([[EncodedGroup(tuple(range(900)), attempts)]]))
-    assert sample.ids_BL.shape == (1, 64 + 6 * 47) and len(sample.target_T) == 6 * 48
-    assert sample.ids_BL[0, :64].tolist() == [*range(836, 900)]
+    assert sample.ids_BL.shape == (1, 24 + 6 * 47) and len(sample.target_T) == 6 * 48
+    assert sample.ids_BL[0, :24].tolist() == [*range(876, 900)]
     model = LlamaForCausalLM(LlamaConfig(vocab_size=1000, hidden_size=32, num_hidden_layers=1))
     seen = []
     model.lm_head.register_forward_hook(lambda _module, _given, out: seen.append(out.shape))

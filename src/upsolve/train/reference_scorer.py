@@ -43,7 +43,7 @@ TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its norm."""
 ROUNDING = 2.0
 """Tolerance in the precision of the run, as a multiple of the rounding error of the padded scorer in that precision."""
-ATTEMPTS, PROMPT, TOKENS = 6, 64, 48
+ATTEMPTS, PROMPT, TOKENS = 6, 24, 48
 """Most attempts of the sample, and the most tokens of each and of its prompt: they bound the activations and logits of the check."""
 CHECKED = 2**22
 """Most elements of a gradient that are compared (16 MB): the check holds three such gradients, whatever the size of the model."""
