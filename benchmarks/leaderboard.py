@@ -480,18 +480,40 @@ def page(tables):
     return text
 
 
+def kind_of(name):
+    """Return the kind of a row, which has a colour in the picture."""
+    if name == "base" or name == "ssd" or "verdicts" in name or "shuffled" in name or "format only" in name:
+        return "control"
+    return "online" if name == "grpo" else "second stage" if METHODS[name].start else "from the base model"
+
+
+COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
+
+
 def draw(tables, file):
-    """Draw capability against cost: pass@1 at each model's best temperature over the minutes that its model cost."""
+    """Draw capability against cost: pass@1 at each model's best temperature over the minutes that its model cost, where rates are measured."""
     plt.rcParams["svg.hashsalt"] = "upsolve"
-    figure, axes = plt.subplots(1, len(tables), figsize=(4.5 * len(tables), 3.6), squeeze=False, layout="constrained")
-    for axis, (domain, rows) in zip(axes[0], tables.items(), strict=True):
-        for row in rows:
-            mean, low, high = row["best"]
-            cost = row.get("minutes", 0)
-            axis.errorbar(cost, mean, [[mean - low], [high - mean]], fmt="o", ms=4, lw=1)
-            axis.annotate(row["method"], (cost, mean), textcoords="offset points", xytext=(4, 3), fontsize=6)
+    priced = {domain: rows for domain, rows in tables.items() if any("minutes" in row for row in rows)}
+    figure, axes = plt.subplots(len(priced), 1, figsize=(9, 4.8 * len(priced)), squeeze=False, layout="constrained")
+    for axis, (domain, rows) in zip(axes[:, 0], priced.items(), strict=True):
+        for number, row in enumerate(sorted(rows, key=lambda row: -row["best"][0]), start=1):
+            (mean, low, high), cost, colour = row["best"], row.get("minutes", 0), COLOURS[kind_of(row["method"])]
+            label = f"{number:2}  {row['method']} ({row['seeds']})"
+            axis.errorbar(cost, mean, [[mean - low], [high - mean]], fmt="o", ms=4, lw=1, color=colour, label=label)
+            left = number % 2  # neighbours have nearly the same height
+            axis.annotate(
+                number,
+                (cost, mean),
+                xytext=(-5 if left else 5, 1),
+                textcoords="offset points",
+                ha="right" if left else "left",
+                fontsize=8,
+            )
+        axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False, title="method (seeds)")
         axis.set(
-            title=domain, xlabel="sampling and training, minutes of an idle machine", ylabel="pass@1 at the best temperature, %"
+            title=f"{domain} (blue: from the base model, green: second stage, orange: online, grey: control)",
+            xlabel="sampling and training, minutes of an idle machine",
+            ylabel="pass@1 at the best temperature, %",
         )
     figure.savefig(file, metadata={"Date": None})
 
