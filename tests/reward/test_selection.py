@@ -152,6 +152,22 @@ def formed(groups, select, kind="passed", size=4):
     )
 
 
+@pytest.mark.parametrize(
+    ("expression", "reads"),
+    [
+        ("START_LOGP > -2", {"start_logp"}),
+        ("author = 'start_logp'", {"author"}),
+        ("task_extra->>'extra' > 2", {"task_extra"}),
+        ("passed", {"passed"}),
+    ],
+)
+def test_columns_are_those_that_sqlite_reads(expression, reads):
+    """Names in other cases are read, and names within texts are not."""
+    select = SelectConfig(attempts=expression)
+    assert {name for name in ("start_logp", "author", "extra", "task_extra", "passed") if select.names(name)} == reads
+    assert select.reads_start == ("start_logp" in reads)
+
+
 def test_rft_counts_every_task_once():
     found = formed([EASY, HARD, ALL], SelectConfig(attempts="passed", weight="1.0 / passes", order="task_id"))
     assert [one.group.task.task_id for one in found.groups] == ["all", "easy", "hard"]

@@ -106,8 +106,19 @@ class SelectConfig(Strict):
         return self.names("label_right")
 
     def names(self, column: str) -> bool:
-        """Return whether an expression names a column."""
-        return any(column in getattr(self, name) for name in QUERIES)
+        """Return whether an expression reads a column."""
+        read = set[str | None]()
+
+        def note(_action: int, _table: str | None, name: str | None, _database: str | None, _trigger: str | None) -> int:
+            read.add(name)
+            return sqlite3.SQLITE_OK
+
+        with selection_table() as table:
+            table.set_authorizer(note)
+            for name in QUERIES:
+                if expression := getattr(self, name):
+                    table.execute(QUERIES[name].format(expression))
+        return column in read
 
     @model_validator(mode="after")
     def expressions_can_be_read(self) -> Self:

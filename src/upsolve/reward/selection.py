@@ -90,7 +90,7 @@ def evaluate_queries(
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
     insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
-    extra = config.names("extra")  # of many attempts it is large
+    extra = config.names("extra") or config.names("task_extra")  # of many attempts they are large
     with selection_table() as table:
         for group_id, item in enumerate(rewarded):
             shared = group_columns(item) | {"group_id": group_id, "round": number}
