@@ -117,6 +117,25 @@ def test_archives_are_split_like_the_training_archive_unless_they_record_a_split
         ids("ours:train", data=DataConfig(train=0.01, dev=0.01))
 
 
+def test_tasks_of_any_language_ask_for_that_of_the_recipe(place):
+    archive = Archive(place / "benchmarks" / "ours")
+    archive.append(tasks=[replace(archive.tasks()[0], task_id=f"mine/any-{n}", language="") for n in range(2)])
+    (found,) = task_sets(EvalConfig(archives=("ours",)), DataConfig(language="C++17"), ())
+    assert [task.language for task in found.tasks] == ["python"] * 3 + ["cpp"] * 2
+
+
+def test_tasks_without_tests_are_counted_in_a_warning(place):
+    archive = Archive(place / "benchmarks" / "ours")
+    archive.append(tasks=[Task("mine/none", "Say which words of this sentence are verbs.")])
+    with pytest.warns(UserWarning, match="1 of 4 tasks of ours have no tests, so samples at them have no outcome"):
+        ids("ours")
+    archive = Archive.create(place / "untested")
+    archive.append(tasks=[Task(f"untested/{n}", f"{'x' * n} {n}") for n in range(40)])
+    data = DataConfig(archive="untested")
+    with pytest.warns(UserWarning, match="tasks of untested:test have no tests"):
+        held_out(split_archive(archive, data), "untested", EvalConfig(), data)
+
+
 @pytest.mark.usefixtures("place")
 def test_what_cannot_be_found_says_where_it_was_looked_for(monkeypatch):
     with pytest.raises(

@@ -16,7 +16,7 @@ from upsolve.evaluate.likelihood import heldout_likelihood
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.samples import SampledModel, sample_rows
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
-from upsolve.evaluate.tasksets import TaskSet, task_sets
+from upsolve.evaluate.tasksets import TaskSet, report_untested, task_sets
 from upsolve.files import write_text
 from upsolve.policy.prompt import prompts_id
 from upsolve.progress import OnProgress, no_progress
@@ -57,6 +57,7 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
     """
     dev, test = split.tasks["dev"], split.tasks[config.split]
     chosen = tuple(test[: config.tasks or None])
+    report_untested(chosen, f"{archive}:{config.split}")
     names = {task.task_id for task in chosen}
     groups = split.groups[config.split]
     stored = groups if len(chosen) == len(test) else tuple(group for group in groups if group.task.task_id in names)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from upsolve.archive.known import read_tasks
+from upsolve.archive.language_names import asking_for
 from upsolve.archive.leaks import find_leaks
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.split import RECORDED, tasks_of
@@ -16,7 +17,7 @@ from upsolve.config import DataConfig, EvalConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Task
 
-__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "task_sets"]
+__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "report_untested", "task_sets"]
 
 SPLITS = ("train", "dev", "test")
 VARIABLE = "UPSOLVE_BENCHMARKS"
@@ -60,7 +61,7 @@ def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) ->
 
     Args:
         config: names of the task sets, where benchmarks are, and what to do about leaks.
-        data: shares and seed of the split of an archive that records none.
+        data: shares and seed of the split of an archive that records none; what tasks of any language ask for.
         training: training and dev tasks, to compare with.
 
     Raises:
@@ -72,7 +73,8 @@ def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) ->
         base, colon, split = name.rpartition(":")
         base, split = (base, split) if colon and split in SPLITS else (name, "")
         tasks = tasks_in(read_tasks(place_of(base, config), f"evaluate.archives: {base}"), base, split=split, data=data)
-        chosen = tuple(tasks[: config.tasks or None])
+        chosen = tuple(asking_for(task, data.language) for task in tasks[: config.tasks or None])
+        report_untested(chosen, name)
         sets.append(TaskSet(name, chosen, check_leaks(training, chosen, name, refuse=config.leaks == "refuse")))
     return tuple(sets)
 
@@ -131,6 +133,16 @@ def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) 
     if not chosen:
         raise ConfigError(f"evaluate.archives: {name}:{split}: none of the {len(tasks)} tasks is in this split")
     return chosen
+
+
+def report_untested(tasks: Sequence[Task], name: str) -> None:
+    """Warn of tasks without tests: samples at them cannot be judged."""
+    if untested := sum(not task.tests for task in tasks):
+        warnings.warn(
+            f"{untested} of {len(tasks)} tasks of {name} have no tests, so samples at them have no outcome; measure on others "
+            "(evaluate.archives)",
+            stacklevel=3,
+        )
 
 
 def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *, refuse: bool) -> tuple[str, ...]:
