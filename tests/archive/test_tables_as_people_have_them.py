@@ -99,6 +99,10 @@ def test_a_query_of_a_database(tmp_path, database):
         ({}, "is a database: --query"),
         ({"query": "select * from submissions"}, "no such table: submissions"),
         ({"query": "delete from submission"}, "readonly"),
+        (
+            {"query": "select * from submission a join submission b using (frage)"},
+            "the query has two columns 'code': rename one",
+        ),
         ({"query": "select * from submission", "encoding": "utf-8"}, "option encoding: only .csv"),
     ],
 )
@@ -127,6 +131,51 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
     file.write_text('{"q": "add", "a": "x = 1"}\n')
     with pytest.warns(UserWarning, match="log.jsonl: no row has a value for error=err"):
         ingest(Archive.create(tmp_path / "a"), "table", file, prompt="q", code="a", error="err")
+
+
+@pytest.mark.parametrize(
+    ("rows", "hint"),
+    [
+        ([("x = 1", "AC", "ann"), ("x = 2", "WA", "1")], True),
+        ([("x = 1", "", ""), ("x = 2", "WA", "")], True),
+        ([("x = 1", "AC", "ann"), ("x = 2", "good", "1")], False),
+        ([("", "AC", "ann")], False),
+    ],
+)
+def test_a_column_that_looks_like_an_outcome_is_named_if_there_is_none(tmp_path, rows, hint, recwarn):
+    file = tmp_path / "log.csv"
+    file.write_text("prompt,code,verdict,user\n" + "".join(f"add,{','.join(row)}\n" for row in rows))
+    ingest(Archive.create(tmp_path / "a"), "table", file)
+    said = "log.csv: no attempt has an outcome; if column verdict has it, import with --status verdict"
+    assert [str(warning.message).endswith(said) for warning in recwarn] == [True] * hint
+
+
+def test_columns_with_one_name_are_refused_and_those_without_are_numbered(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text("prompt,code,code\nadd,x = 1,x = 2\n")
+    with pytest.raises(SourceError, match=r"log.csv: the header has two columns 'code': rename one of them"):
+        ingest(Archive.create(tmp_path / "a"), "table", file)
+    file.write_text("prompt,code,,\nadd,x = 1,first,second\n")
+    archive = Archive.create(tmp_path / "b")
+    ingest(archive, "table", file)
+    assert archive.column("attempts", "extra") == ['{"column 3": "first", "column 4": "second"}']
+
+
+def test_a_value_that_is_no_number_is_missing(tmp_path):
+    file = tmp_path / "log.jsonl"
+    file.write_text(
+        '{"prompt": "add", "code": "x", "status": NaN, "author": NaN}\n{"prompt": "add", "code": "y", "status": 1.0}\n'
+    )
+    archive = Archive.create(tmp_path / "a")
+    assert ingest(archive, "table", file).bad == 0
+    assert [(attempt.code, attempt.author) for attempt in archive.attempts()] == [("x", ""), ("y", "")]
+    assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED]
+
+
+def test_a_file_that_is_no_table_is_refused_with_those_that_are(tmp_path):
+    (tmp_path / "log.xlsx").write_bytes(b"")
+    with pytest.raises(SourceError, match=r"log.xlsx: a table's name must end in one of .csv, .tsv, .*\.sqlite.*\.parquet"):
+        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.xlsx")
 
 
 def test_an_encoding_that_does_not_exist(tmp_path):

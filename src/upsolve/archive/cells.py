@@ -4,7 +4,7 @@ import codecs
 import csv
 import gzip
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import TextIOWrapper
@@ -47,6 +47,8 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "") -> Iterable[N
         raise SourceError(f"{path}: {needs}")
     if query:
         return sqlite_rows(path, query)
+    if not path.name.endswith(TABLES):
+        raise SourceError(f"{path}: a table's name must end in one of {', '.join(TABLES)}")
     return csv_rows(path, encoding) if path.name.endswith(CSV) else rows_of_file(path)
 
 
@@ -76,6 +78,7 @@ def csv_rows(path: Path, encoding: str) -> Iterator[Numbered]:
             delimiter = delimiter_of(text, tabs=".tsv" in path.suffixes)
             text.seek(0)
             table = csv.DictReader(text, delimiter=delimiter)
+            table.fieldnames = names_of(table.fieldnames or (), f"{path}: the header")
             for row in table:
                 if None in row or None in row.values():
                     yield (
@@ -91,6 +94,18 @@ def csv_rows(path: Path, encoding: str) -> Iterator[Numbered]:
                     yield table.line_num, BadRow(str(path), table.line_num, reason, ascii(row)[:500])
     except (OSError, EOFError, csv.Error, LookupError, UnicodeError) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def names_of(names: Sequence[str], what: str) -> list[str]:
+    """Return the names of columns; several without a name get the numbers of their columns.
+
+    Raises:
+        SourceError: two have the same name, so that the values of one would be lost.
+    """
+    nameless = names.count("") > 1
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
+        raise SourceError(f"{what} has two columns {twice[0]!r}: rename one of them")
+    return [name or (f"column {number}" if nameless else "") for number, name in enumerate(names, start=1)]
 
 
 def opened(path: Path, encoding: str) -> TextIOWrapper:
@@ -124,7 +139,7 @@ def sqlite_rows(path: Path, query: str) -> Iterator[Numbered]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             answer = connection.execute(query)
-            names = [column[0] for column in answer.description or ()]
+            names = names_of([column[0] for column in answer.description or ()], f"{path}: the query")
             for number, row in enumerate(answer, start=1):
                 yield number, dict(zip(names, row, strict=True))
     except sqlite3.Error as error:

@@ -66,7 +66,9 @@ class IngestReport:
     def text(self) -> str:
         """Return the report as text, a few lines."""
         if self.known:
-            return "already imported; nothing was added"
+            return (
+                "already imported; nothing was added (to import it in another way, such as by another map, name a new archive)"
+            )
         stored = sum(self.added[name] for name in ("tasks", "attempts", "verdicts"))
         kinds = ", ".join(f"{self.added[name]} {name}" for name in ("tasks", "attempts", "verdicts"))
         lines = [

@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upsolve.archive.preference import is_recorded
 from upsolve.records import from_row
 from upsolve.types import Status, Verdict
 
-__all__ = ["OUTCOME_FIELDS", "WORDS", "judge_name", "recorded_verdict", "status_of"]
+__all__ = ["OUTCOME_FIELDS", "WORDS", "are_statuses", "judge_name", "recorded_verdict", "status_of"]
 
 BY_STATUS: Mapping[Status, str] = {
     Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes, 1",
@@ -49,6 +49,15 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
         if spelled in words:
             return words[spelled]
     raise ValueError(f"unknown status {str(value)[:60]!r}: add it to `statuses` in the map")
+
+
+def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> bool:
+    """Return whether all values but null and empty text are words for a status, and there is one."""
+    given = [value for value in values if value not in (None, "")]
+    try:
+        return bool([status_of(value, words) for value in given])
+    except ValueError:
+        return False
 
 
 def recorded_verdict(

@@ -7,7 +7,7 @@ in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_i
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from upsolve.archive.cells import TABLES, emptied, first_rows, nested_columns, nested_value, table_rows, without
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, recorded_verdict
+from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS, are_statuses, recorded_verdict
 from upsolve.archive.rows import BadRow, Row, build_each, code_in, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.archive.table_tests import fields_of_tests
@@ -100,7 +100,11 @@ class Reader:
 
     def records(self, row: dict[str, Any]) -> Iterator[Row]:
         """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
-        cells = {name: value for name, column in self.columns.items() if (value := self.value(row, column)) not in (None, "")}
+        cells = {
+            name: value
+            for name, column in self.columns.items()
+            if (value := self.value(row, column)) not in (None, "") and value == value  # NaN is missing
+        }
         self.used |= cells.keys()
         cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
         rest = {column: value for column, value in row.items() if column not in self.taken and value not in (None, "")}
@@ -170,6 +174,11 @@ class Reader:
                 found.setdefault(repr([cells[name] for name in NAMES]), set()).add(self.language(cells))
         return any(len(languages) > 1 for languages in found.values())
 
+    def likely_outcome(self, rows: Sequence[Mapping[str, Any]]) -> str:
+        """Return a column that no field has and that holds nothing but words for a status; empty if there is none."""
+        others = dict.fromkeys(name for row in rows for name in row if name not in self.taken)
+        return next((name for name in others if are_statuses((row.get(name) for row in rows), self.words)), "")
+
     def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
         """Yield the attempt of a row and its recorded verdict."""
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
@@ -228,10 +237,16 @@ def read(
     languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages)
     reader.root = path.parent.resolve()
-    reader.any_language = reader.mixed(row for _, row in head if isinstance(row, dict))
+    first = [row for _, row in head if isinstance(row, dict)]
+    reader.any_language, likely = reader.mixed(first), reader.likely_outcome(first)
+    del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
         warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
+    if likely and {*PROGRAMS} & reader.used and not {*OUTCOME_FIELDS} & reader.used:
+        warnings.warn(
+            f"{path}: no attempt has an outcome; if column {likely} has it, import with --status {likely}", stacklevel=2
+        )
 
 
 def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
