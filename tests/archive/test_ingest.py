@@ -134,7 +134,9 @@ def test_records_without_their_other_half_are_counted(archive, tmp_path):
     rows = [{"kind": "attempt", "task_id": "nowhere", "code": "x"}, {"kind": "verdict", "attempt_id": "no", "status": "passed"}]
     report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows))
     assert report.orphans == {"attempts without a task": 1, "verdicts without an attempt": 1}
-    assert "1 attempts without a task\n1 verdicts without an attempt" in report.text()
+    assert report.text().endswith(
+        "1 attempts without a task, such as nowhere: they belong to tasks that are imported under these ids\n1 verdicts without an attempt"
+    )
 
 
 def test_an_attempts_line_may_hold_its_outcome_and_names_of_its_own(archive, tmp_path):
@@ -195,13 +197,13 @@ def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):
         {"task_id": "f", "code": "y", "status": "odd"},
         {"task_id": "f", "code": "z", "status": 1.0},
         {"task_id": "g", "prompt": "q", "tests": json.dumps(stdio), "code": "z", "language": "C++"},
-        {"task_id": "h", "code": "z"},
+        {"task_id": "h", "author": "ann"},
         {"task_id": "f", "prompt": "other", "code": "z"},
     ]
     report = ingest(archive, "table", lines(tmp_path / "log.jsonl", rows))
     assert [(row.line, row.reason) for row in report.reasons] == [
         (2, "unknown status 'odd': add it to `statuses` in the map"),
-        (5, "no prompt, and no earlier row has the task 'h'"),
+        (5, "neither a program nor a prompt"),
         (6, "task log/f has different content in an earlier row"),
     ]
     first, second = archive.tasks()

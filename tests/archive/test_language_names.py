@@ -87,7 +87,7 @@ def test_a_language_after_the_first_rows_is_stored_too(tmp_path, monkeypatch):
 
 def test_a_map_names_languages(tmp_path):
     (tmp_path / "map.yaml").write_text(
-        "columns: {prompt: problem, code: source, language: lang}\nlanguages: {17: cpp, 3: python}\n"
+        "columns: {prompt: problem, code: source, language: lang, status: verdict}\nlanguages: {17: cpp, 3: python}\n"
     )
     archive = Archive.create(tmp_path / "archive")
     ingest(archive, "table", table_of(tmp_path, "17", "3", "17"), map=str(tmp_path / "map.yaml"))

@@ -235,3 +235,73 @@ def test_calls_with_their_arguments_and_pairs_of_input_and_output(tmp_path):
     first, second = archive.tasks()
     assert (first.entry_point, first.tests[0].kind, first.tests[0].expected) == ("add", "call", "3")
     assert (second.tests[0].kind, second.tests[0].input, second.tests[0].expected) == ("stdio", "1 2", "3")
+
+
+PROBLEMS = [
+    {"id": "p1", "statement": "Add.", "tests": [{"input": "1 2", "output": "3"}], "author": "eve", "rating": 1200},
+    {"id": "p2", "statement": "Multiply."},
+]
+SUBMISSIONS = [
+    {"problem": "p1", "source": "x = 1", "verdict": "AC", "lang": "C++17", "tests": 9},
+    {"problem": "p1", "source": "x = 2", "verdict": "WA", "lang": "Python 3"},
+    {"problem": "p9", "source": "x = 3", "verdict": "WA", "lang": "Python 3"},
+]
+OF_PROBLEMS, OF_SUBMISSIONS = (
+    {"task_id": "id", "prompt": "statement"},
+    {"task_id": "problem", "code": "source", "status": "verdict", "language": "lang"},
+)
+
+
+def write(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.mark.parametrize("problems_first", [True, False])
+def test_problems_and_submissions_in_two_tables(tmp_path, problems_first):
+    archive = Archive.create(tmp_path / "archive")
+    imports = [("problems.jsonl", PROBLEMS, OF_PROBLEMS), ("submissions.jsonl", SUBMISSIONS, OF_SUBMISSIONS)]
+    for name, rows, columns in imports if problems_first else reversed(imports):
+        report = ingest(archive, "table", write(tmp_path / name, rows), name="contest", **columns)
+        assert report.bad == 0
+        if name == "submissions.jsonl":
+            count = 1 if problems_first else 3
+            assert report.orphans["attempts without a task"] == count and f"{count} attempts without a task" in report.text()
+    first, second = archive.tasks()
+    assert (first.language, json.loads(first.extra), second.extra) == ("", {"author": "eve", "rating": 1200}, "")
+    (group,) = archive.groups()
+    assert [(a.language, v.status) for a, v in zip(group.attempts, group.verdicts, strict=True)] == [
+        ("cpp", Status.PASSED),
+        ("python", Status.FAILED),
+    ]
+    assert json.loads(group.attempts[0].extra) == {"lang": "C++17", "tests": 9}
+
+
+def test_problems_and_submissions_in_a_folder(tmp_path):
+    (tmp_path / "contest").mkdir()
+    write(tmp_path / "contest" / "1.jsonl", [{"task_id": "p1", "code": "x = 1", "passed": True}])
+    write(tmp_path / "contest" / "2.jsonl", [{"task_id": "p1", "prompt": "Add."}])
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", tmp_path / "contest")
+    assert report.bad == 0 and not any(report.orphans.values()) and len(archive.groups()) == 1
+
+
+def test_what_a_row_without_a_program_says_is_kept_with_its_task_or_set_aside(tmp_path):
+    rows = [
+        {"task_id": "a", "prompt": "Add.", "code": "x = 1"},
+        {"task_id": "b", "prompt": "Multiply.", "rating": 5},
+        {"task_id": "b", "prompt": "Multiply.", "rating": 5},
+        {"task_id": "b", "prompt": "Multiply.", "rating": 6},
+        {"task_id": "a", "prompt": "Add.", "rating": 7},
+        {"task_id": "b", "prompt": "Multiply.", "code": "x = 2", "rating": 8},
+        {"task_id": "c", "rating": 9},
+    ]
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", write(tmp_path / "log.jsonl", rows), max_rejected=1)
+    assert [(row.line, row.reason) for row in report.reasons] == [
+        (4, "no program, and an earlier row has the task log/b: rating would be lost"),
+        (5, "no program, and an earlier row has the task log/a: rating would be lost"),
+        (7, "neither a program nor a prompt"),
+    ]
+    assert [task.extra for task in archive.tasks()] == ["", '{"rating": 5}']
+    assert [attempt.extra for attempt in archive.attempts()] == ["", '{"rating": 8}']

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 from upsolve.archive.known import KnownTasks
-from upsolve.archive.sources.table import FIELDS, Reader
+from upsolve.archive.table_reader import FIELDS, Reader
 from upsolve.errors import SourceError
 from upsolve.policy.prompt import extract_code
 from upsolve.records import from_row

@@ -11,7 +11,7 @@ from upsolve.archive.store import Archive
 __all__ = ["Census", "census"]
 
 NEW = "select count(*) from (select distinct attempt_id from new_attempts) where attempt_id not in (select attempt_id from old_attempts)"
-NO_TASK = "select count(*) from new_attempts where task_id not in (select task_id from tasks)"
+NO_TASK = "select count(*), any_value(task_id) from new_attempts where task_id not in (select task_id from tasks)"
 NO_ATTEMPT = "select count(*) from new_verdicts where attempt_id not in (select attempt_id from attempts)"
 
 
@@ -25,6 +25,8 @@ class Census:
     """Distinct attempts among them that no other part has."""
     orphans: dict[str, int] = field(default_factory=dict[str, int])
     """Number of ``attempts without a task`` and ``verdicts without an attempt`` among them."""
+    missing: str = ""
+    """Id of a task that an attempt lacks."""
 
 
 def census(archive: Archive, tag: str) -> Census:
@@ -35,11 +37,10 @@ def census(archive: Archive, tag: str) -> Census:
             new = [part for part in parts[name] if part.stem.endswith(f"-{tag}")]
             register_parts(connection, f"new_{name}", new, table=name)
             register_parts(connection, f"old_{name}", [part for part in parts[name] if part not in {*new}], table=name)
-        orphans = {
-            "attempts without a task": count(connection, NO_TASK),
-            "verdicts without an attempt": count(connection, NO_ATTEMPT),
-        }
-        return Census(count(connection, "select count(*) from new_attempts"), count(connection, NEW), orphans)
+        untold, missing = connection.sql(NO_TASK).fetchall()[0]
+        orphans = {"attempts without a task": untold, "verdicts without an attempt": count(connection, NO_ATTEMPT)}
+        written = count(connection, "select count(*) from new_attempts")
+        return Census(written, count(connection, NEW), orphans, missing or "")
 
 
 def count(connection: "duckdb.DuckDBPyConnection", sql: str) -> int:

@@ -50,6 +50,8 @@ class IngestReport:
     """File with all rows set aside, each with its reason."""
     orphans: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
+    missing: str = ""
+    """Id of a task that an attempt lacks; empty if there is none."""
     known: bool = False
     """True if the same import was done before; nothing was changed."""
     too_many: bool = False
@@ -76,6 +78,8 @@ class IngestReport:
         ]
         reasons = [f"  {row.file}{f', line {row.line}' if row.line else ''}: {row.reason}" for row in self.reasons]
         orphans = [f"{count} {what}" for what, count in self.orphans.items() if count]
+        if self.missing:
+            orphans[0] += f", such as {self.missing}: they belong to tasks that are imported under these ids"
         where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
         other = "" if stored else ", name another source (`upsolve ingest --sources`)"
         fix = f"too many were set aside: fix the file and import it again (it replaces this import){other}, or raise --max-rejected"
@@ -245,7 +249,7 @@ def report_of(archive: Archive, job: Job, journals: Sequence[Journal], settled: 
         repeated=sum(journal.repeated for journal in journals) + settled.repeated + counted.attempts - counted.new,
     )
     bad = sum(journal.bad for journal in journals) + settled.bad
-    return IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans)
+    return IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans, missing=counted.missing)
 
 
 def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:

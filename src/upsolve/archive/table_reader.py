@@ -1,0 +1,224 @@
+"""Rows of a table -> tasks, attempts and recorded outcomes.
+
+No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from upsolve.archive.cells import nested_value, without
+from upsolve.archive.language_names import language_in
+from upsolve.archive.outcome import OUTCOME_FIELDS, are_statuses, recorded_verdict
+from upsolve.archive.rows import Row, code_in
+from upsolve.archive.table_tests import fields_of_tests
+from upsolve.records import from_row
+from upsolve.types import Attempt, Status, Task, content_id
+
+__all__ = ["FIELDS", "KEYS", "NAMED_ONLY", "NAMES", "PROGRAMS", "Reader"]
+
+TASK_FIELDS: Mapping[str, str] = {
+    "task_id": "name of the task; without it, rows with the same prompt have the same task",
+    "prompt": "statement",
+    "tests": 'asserts, {"inputs": [...], "outputs": [...]}, or tests as in upsolve\'s JSONL',
+    "entry_point": "function that the tests call",
+    "difficulty": "difficulty",
+    "reference": "correct program",
+    "setup": "code that runs before the attempt",
+    "compare": "how outputs are compared",
+    "checker": "code of check(input, expected, output)",
+    "limit_seconds": "processor time of one test, seconds",
+    "limit_bytes": "memory, bytes",
+}
+ATTEMPT_FIELDS: Mapping[str, str] = {
+    "code": "program",
+    "answer": "whole response of a model, with its program in a fence",
+    "language": "language of program and task",
+    "author": "user or model",
+    "created": "time, ISO 8601",
+    "id": "name of the attempt in this table",
+    "parent": "id, in an earlier row, of the attempt that this one repairs",
+}
+FILE_FIELDS: Mapping[str, str] = {
+    "prompt_file": "file with the statement, relative to the table",
+    "code_file": "file with the program, relative to the table",
+}
+ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
+"""Fields that say something about an attempt, beside its program."""
+ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
+"""Fields that say something about a task, beside its name and prompt."""
+FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
+"""What a column can hold -> what that is."""
+NAMED_ONLY = ("answer", *FILE_FIELDS)
+"""Fields whose column must be named: a column ``answer`` often holds the expected answer."""
+NAMES = ("task_id", "prompt", "prompt_file")
+"""Fields by which tasks are told apart."""
+PROGRAMS = ("code", "answer", "code_file")
+KEYS = (*NAMES, *PROGRAMS, "status", "passed")
+"""Fields whose columns, if named, the first rows of JSON must have."""
+
+
+@dataclass
+class Reader:
+    """Builds records from rows; yields each task once."""
+
+    columns: Mapping[str, str]
+    """Field -> column."""
+    name: str
+    """Prefix of task ids, and the tasks' source."""
+    words: Mapping[str, Status]
+    """Word of a status -> status."""
+    languages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Word of a language, in lower case -> language."""
+    root: Path | None = None
+    """Folder of the files that rows name."""
+    any_language: bool = False
+    """Whether attempts at a task are in several languages, so that tasks ask for none."""
+    tasks: dict[str, tuple[int, str, int]] = field(default_factory=dict[str, tuple[int, str, int]])
+    """Hash (``content_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
+    built: dict[str, Task] = field(default_factory=dict[str, Task])
+    """The task of the last row by its cells: rows of a task often follow one another."""
+    attempts: dict[str, str] = field(default_factory=dict[str, str])
+    """Name of an attempt in the table (``id``) -> ``attempt_id``."""
+    used: set[str] = field(default_factory=set[str])
+    """Fields that had a value in a row."""
+
+    def __post_init__(self) -> None:
+        self.taken = {*self.columns.values()}
+        self.nested = {column: tuple(column.split(".")) for column in self.taken if "." in column}
+
+    def value(self, row: Mapping[str, Any], column: str) -> Any:
+        """Return the value of a column, whose name may be a path into objects."""
+        return nested_value(row, self.nested[column]) if column in self.nested and column not in row else row.get(column)
+
+    def records(self, row: dict[str, Any]) -> Iterator[Row]:
+        """Yield the records of a row: its task if it is new, the attempt, and its recorded verdict, if any."""
+        cells, rest = self.cells(row)
+        described, attempted = "prompt" in cells, "code" in cells or "answer" in cells
+        if not described and not attempted:
+            raise ValueError("neither a program nor a prompt")
+        self.refuse_lost(cells, row)
+        others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
+        rest |= {self.columns[key]: cells[key] for key in others if key in cells}
+        extra = json.dumps(rest, default=str) if rest and not attempted else ""
+        about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
+        task = self.built.get(about) or self.task(cells)
+        is_new = described and task.task_id not in self.tasks
+        if is_new:
+            yield replace(task, extra=extra)
+        elif described:
+            self.refuse_other(task, extra, [*rest], is_last=about in self.built)
+        if attempted:
+            yield from self.attempt(cells, rest, task)
+        if is_new:  # last: if the attempt cannot be used, the row is set aside as a whole
+            self.tasks[task.task_id] = content_of(task), sys.intern(task.language), hash(extra)
+        self.built = {about: task} if described else {}
+
+    def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the values of a row by field, and those of other columns; null, empty text and NaN are missing."""
+        cells = {
+            name: value
+            for name, column in self.columns.items()
+            if (value := self.value(row, column)) not in (None, "") and value == value
+        }
+        self.used |= cells.keys()
+        cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
+        rest = {column: value for column, value in row.items() if column not in self.taken and value not in (None, "")}
+        for column, path in self.nested.items():
+            rest = rest if column in row else without(rest, path)
+        return cells, rest
+
+    def refuse_other(self, task: Task, extra: str, columns: Sequence[str], *, is_last: bool) -> None:
+        """Raise ValueError for a task that an earlier row has with different content, or without these other columns."""
+        content, _, other = self.tasks[task.task_id]
+        if not is_last and content != content_of(task):
+            raise ValueError(f"task {task.task_id} has different content in an earlier row")
+        if extra and other != hash(extra):
+            raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(columns)} would be lost")
+
+    def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
+        empty = [self.columns[name] for name in PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
+        lost = [name for name in ABOUT_ATTEMPT if name in cells]
+        if empty and lost and not {*PROGRAMS} & {*cells}:
+            raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
+
+    def text(self, name: Any) -> str:
+        """Return the text of a file that a row names; ValueError if it is outside of the table's folder, cannot be read, or is not UTF-8."""
+        if self.root is None:
+            raise ValueError(f"file {name}: the table has no folder")
+        file = (self.root / str(name)).resolve()
+        if not file.is_relative_to(self.root):
+            raise ValueError(f"file {name}: outside of {self.root}")
+        try:
+            return file.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise ValueError(f"file {name}: {error.strerror}") from error
+
+    def task(self, cells: Mapping[str, Any]) -> Task:
+        """Return the task of a row; of one with an id and no prompt, its id, and its language if an earlier row has it.
+
+        Another file or import may have the task, as where problems and submissions are two tables.
+        """
+        name = str(cells.get("task_id", ""))
+        full = name if "/" in name else f"{self.name}/{name or content_id(str(cells.get('prompt')))[:12]}"
+        if "prompt" not in cells:
+            if not name:
+                raise ValueError(
+                    f"neither a prompt ({self.columns['prompt']!r}) nor the id of a task ({self.columns['task_id']!r})"
+                )
+            return Task(full, "", language=self.tasks[full][1] if full in self.tasks else "")
+        fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
+        attempted = any(key in cells for key in PROGRAMS)
+        language = "" if self.any_language else self.language(cells) or ("python" if attempted else "")
+        about = {"task_id": full, "source": self.name, "language": language}
+        return from_row(Task, {**fields, **fields_of_tests(cells), **about})
+
+    def language(self, cells: Mapping[str, Any]) -> str:
+        """Return the language in a row, as upsolve calls it; empty if it says nothing."""
+        word = str(cells.get("language", "")).strip()
+        return self.languages.get(word.lower()) or language_in(word)
+
+    def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether a task has rows in several languages."""
+        found: dict[str, set[str]] = {}
+        for row in rows:
+            cells = {name: self.value(row, self.columns.get(name, name)) for name in (*NAMES, "language")}
+            if cells["language"]:
+                found.setdefault(repr([cells[name] for name in NAMES]), set()).add(self.language(cells))
+        return any(len(languages) > 1 for languages in found.values())
+
+    def likely_outcome(self, rows: Sequence[Mapping[str, Any]]) -> str:
+        """Return a column that no field has and that holds nothing but words for a status; empty if there is none."""
+        others = dict.fromkeys(name for row in rows for name in row if name not in self.taken)
+        return next((name for name in others if are_statuses((row.get(name) for row in rows), self.words)), "")
+
+    def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
+        """Yield the attempt of a row and its recorded verdict."""
+        fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
+        fields["language"] = self.language(cells) or task.language or "python"
+        if str(cells.get("language", "")).lower() not in ("", fields["language"]):
+            rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
+        if "answer" in fields:
+            fields.setdefault("code", code_in(fields["answer"], fields["language"]))
+        fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
+        parent = str(cells.get("parent", ""))
+        if parent and parent not in self.attempts:
+            raise ValueError(f"no earlier row has the attempt {parent!r}, the parent of this one")
+        extra = json.dumps(rest, default=str) if rest else ""
+        columns = {**fields, "task_id": task.task_id, "parent_id": self.attempts.get(parent, ""), "extra": extra}
+        attempt = from_row(Attempt, columns)
+        verdict = recorded_verdict(attempt.attempt_id, cells, f"recorded:{self.name}", self.words)
+        if "id" in cells:
+            self.attempts[str(cells["id"])] = attempt.attempt_id
+        yield attempt
+        if verdict:
+            yield verdict
+
+
+def content_of(task: Task) -> int:
+    """Return a hash of a task but for its language and ``extra``."""
+    return hash(replace(task, language="", extra=""))
