@@ -144,7 +144,7 @@ def test_an_attempts_line_may_hold_its_outcome_and_names_of_its_own(archive, tmp
         TASK,
         {"kind": "attempt", "task_id": "a", "code": "x", "id": 1, "status": "WA", "passed": 2, "total": 3, "error": "no"},
         {"kind": "attempt", "task_id": "a", "code": "y", "parent_id": "1", "outcomes": [True, "AC", 1], "judge": "recorded:ci"},
-        {"kind": "verdict", "attempt_id": "1", "status": "timeout", "judge": "recorded:other"},
+        {"kind": "verdict", "attempt_id": "1", "status": "TLE", "outcomes": ["AC", 0], "judge": "recorded:other"},
     ]
     assert ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows)).bad == 0
     first, second = archive.attempts()

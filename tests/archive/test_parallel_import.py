@@ -14,6 +14,7 @@ from upsolve.archive.shares import shares_of
 from upsolve.archive.source import Source, Unit
 from upsolve.archive.sources.registry import SOURCES
 from upsolve.archive.store import Archive
+from upsolve.cli.main import warning_line
 from upsolve.types import Task
 
 COLUMNS = ["submission_id", "problem_id", "user_id", "date", "language", "original_language", "filename_ext", "status"]
@@ -96,6 +97,16 @@ def test_a_task_in_several_files_is_stored_once(tmp_path, workers):
     assert (report.read, report.bad) == (10, 1) and "different content" in report.reasons[0].reason
     assert sorted(archive.column("tasks", "task_id")) == ["t", "t0", "t1", "t2"]
     assert {task.prompt for task in archive.tasks()} == {"do"}
+
+
+@pytest.mark.usefixtures("small_shares")
+def test_processes_print_warnings_as_their_parent_does(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("warnings.formatwarning", warning_line)
+    for number in range(2):
+        lines(tmp_path / "puzzles" / f"{number}.jsonl", {"prompt": "do", "code": f"print({number})", "verdict": "AC"})
+    ingest(Archive.create(tmp_path / "archive"), "table", tmp_path / "puzzles", workers=2)
+    said = "warning: puzzles: no attempt has an outcome; if column verdict has it, import with --status verdict"
+    assert {*capfd.readouterr().err.splitlines()} == {said}
 
 
 @pytest.mark.usefixtures("small_shares")

@@ -140,13 +140,14 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
         ([("x = 1", "", ""), ("x = 2", "WA", "")], True),
         ([("x = 1", "AC", "ann"), ("x = 2", "good", "1")], False),
         ([("", "AC", "ann")], False),
+        ([("x = 1", "1", "ann")], False),
     ],
 )
 def test_a_column_that_looks_like_an_outcome_is_named_if_there_is_none(tmp_path, rows, hint, recwarn):
     file = tmp_path / "log.csv"
     file.write_text("prompt,code,verdict,user\n" + "".join(f"add,{','.join(row)}\n" for row in rows))
     ingest(Archive.create(tmp_path / "a"), "table", file)
-    said = "log.csv: no attempt has an outcome; if column verdict has it, import with --status verdict"
+    said = "log: no attempt has an outcome; if column verdict has it, import with --status verdict"
     assert [str(warning.message).endswith(said) for warning in recwarn] == [True] * hint
 
 

@@ -52,12 +52,13 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
 
 
 def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> bool:
-    """Return whether all values but null and empty text are words for a status, and there is one."""
+    """Return whether all values but null and empty text are words for a status, and not all are numbers, which may be anything."""
     given = [value for value in values if value not in (None, "")]
     try:
-        return bool([status_of(value, words) for value in given])
+        known = [status_of(value, words) for value in given]
     except ValueError:
         return False
+    return bool(known) and not all(re.fullmatch(r"[\d.]+", str(value)) for value in given)
 
 
 def recorded_verdict(

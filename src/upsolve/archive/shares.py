@@ -3,7 +3,8 @@
 import ctypes
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
@@ -78,7 +79,7 @@ def import_shares(
 def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> Iterator[tuple[int, Journal]]:
     """Yield the numbers and journals of shares as worker processes finish them."""
     context = get_context("spawn")  # a forked process would inherit locks of Arrow's threads
-    pool = ProcessPoolExecutor(min(workers, len(shares)), context, start_worker, (job,))
+    pool = ProcessPoolExecutor(min(workers, len(shares)), context, start_worker, (job, warnings.formatwarning))
     try:
         found = {pool.submit(work, number, units): number for number, units in enumerate(shares)}
         for future in as_completed(found):
@@ -110,8 +111,9 @@ def by_ray(job: Job, shares: Sequence[Sequence[Unit]]) -> Iterator[tuple[int, Jo
             ray.cancel(one)
 
 
-def start_worker(job: Job) -> None:
-    """Prepare a worker process: it ends when its parent does, so that no other process writes when the import is started again."""
+def start_worker(job: Job, formatwarning: Callable[..., str]) -> None:
+    """Prepare a worker process: it prints warnings as its parent does, and ends with it, so that no other process writes when the import is started again."""
+    warnings.formatwarning = formatwarning
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = parent_process()
     if parent is None or os.getppid() != parent.pid:  # it had ended before

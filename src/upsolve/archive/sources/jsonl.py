@@ -9,11 +9,11 @@ from typing import Any
 
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict
+from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict, status_of
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.records import KINDS, from_row
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, Task, Verdict
 
 __all__ = ["SOURCE", "read"]
 
@@ -43,12 +43,21 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
     if kind not in KINDS:
         raise ValueError(f"kind is {kind}, it must be one of {', '.join(KINDS)}")
     if kind == "verdict":
-        name, judge = fields.get("attempt_id"), judge_name(fields.get("judge") or JUDGE)
-        yield from_row(KINDS[kind], {**fields, "attempt_id": ids.get(str(name), name), "judge": judge})
+        yield verdict_of(fields, ids)
     elif kind == "task":
         yield from_row(Task, with_extra(fields, Task))
     else:
         yield from attempt_of(fields, ids)
+
+
+def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
+    """Return the verdict of a line, whose outcomes are words as in attempts."""
+    name, judge = fields.get("attempt_id"), judge_name(fields.get("judge") or JUDGE)
+    if "status" in fields:
+        fields["status"] = status_of(fields["status"])
+    if "outcomes" in fields:
+        fields["outcomes"] = [*map(status_of, fields["outcomes"])]
+    return from_row(Verdict, {**fields, "attempt_id": ids.get(str(name), name), "judge": judge})
 
 
 def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:

@@ -65,7 +65,7 @@ def read(
         warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
     if likely and {*PROGRAMS} & reader.used and not {*OUTCOME_FIELDS} & reader.used:
         warnings.warn(
-            f"{path}: no attempt has an outcome; if column {likely} has it, import with --status {likely}", stacklevel=2
+            f"{reader.name}: no attempt has an outcome; if column {likely} has it, import with --status {likely}", stacklevel=2
         )
 
 
