@@ -204,7 +204,7 @@ def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):
     assert [(row.line, row.reason) for row in report.reasons] == [
         (2, "unknown status 'odd': add it to `statuses` in the map"),
         (5, "neither a program nor a prompt"),
-        (6, "task log/f has different content in an earlier row"),
+        (6, "task log/f has different content in an earlier row: prompt"),
     ]
     first, second = archive.tasks()
     assert [test.kind for test in first.tests] == [TestKind.CALL, TestKind.CODE]

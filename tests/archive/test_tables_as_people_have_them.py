@@ -306,3 +306,24 @@ def test_what_a_row_without_a_program_says_is_kept_with_its_task_or_set_aside(tm
     ]
     assert [task.extra for task in archive.tasks()] == ["", '{"rating": 5}']
     assert [attempt.extra for attempt in archive.attempts()] == ["", '{"rating": 8}']
+
+
+def test_a_task_may_be_described_in_its_first_row_alone(tmp_path):
+    tests = ["assert f(1) == 2", "assert f(2) == 3"]
+    rows = [
+        {"prompt": "Add one.", "code": "x = 1", "tests": tests, "difficulty": "easy"},
+        {"prompt": "Add two.", "code": "x = 1"},
+        {"prompt": "Add one.", "code": "x = 2"},
+        {"prompt": "Add one.", "code": "x = 3", "tests": tests},
+        {"prompt": "Add one.", "code": "x = 4", "tests": tests[:1], "difficulty": "hard"},
+        {"prompt": "Add two.", "code": "x = 5", "reference": "x = 5"},
+    ]
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", write(tmp_path / "log.jsonl", rows), max_rejected=1)
+    said = [row.reason.partition("has different content in an earlier row: ")[2] for row in report.reasons]
+    assert said == ["tests, difficulty", "reference"] and [row.line for row in report.reasons] == [5, 6]
+    assert [[attempt.code for attempt in group.attempts] for group in archive.groups()] == [
+        ["x = 1", "x = 2", "x = 3"],
+        ["x = 1"],
+    ]
+    assert [len(task.tests) for task in archive.tasks()] == [2, 0]

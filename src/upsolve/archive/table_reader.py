@@ -5,7 +5,7 @@ No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,10 @@ FILE_FIELDS: Mapping[str, str] = {
 }
 ABOUT_ATTEMPT = (*(name for name in ATTEMPT_FIELDS if name not in ("code", "answer", "language")), *OUTCOME_FIELDS)
 """Fields that say something about an attempt, beside its program."""
+CONTENT = tuple(name for name in TASK_FIELDS if name != "task_id")
+"""Fields in which rows of one task must not differ."""
+SPANS = {name: slice(8 * index, 8 * index + 8) for index, name in enumerate(CONTENT)}
+"""Place of each in ``hashes_of``."""
 ABOUT_TASK = tuple(name for name in TASK_FIELDS if name not in ("task_id", "prompt"))
 """Fields that say something about a task, beside its name and prompt."""
 FIELDS = {**TASK_FIELDS, **ATTEMPT_FIELDS, **FILE_FIELDS, **OUTCOME_FIELDS}
@@ -77,8 +81,8 @@ class Reader:
     """Folder of the files that rows name."""
     any_language: bool = False
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
-    tasks: dict[str, tuple[int, str, int]] = field(default_factory=dict[str, tuple[int, str, int]])
-    """Hash (``content_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
+    tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
+    """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
     built: dict[str, Task] = field(default_factory=dict[str, Task])
     """The task of the last row by its cells: rows of a task often follow one another."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
@@ -110,11 +114,11 @@ class Reader:
         if is_new:
             yield replace(task, extra=extra)
         elif described:
-            self.refuse_other(task, extra, [*rest], is_last=about in self.built)
+            self.refuse_other(task, () if about in self.built else cells, extra, rest)
         if attempted:
             yield from self.attempt(cells, rest, task)
         if is_new:  # last: if the attempt cannot be used, the row is set aside as a whole
-            self.tasks[task.task_id] = content_of(task), sys.intern(task.language), hash(extra)
+            self.tasks[task.task_id] = hashes_of(task), sys.intern(task.language), hash(extra)
         self.built = {about: task} if described else {}
 
     def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -131,13 +135,24 @@ class Reader:
             rest = rest if column in row else without(rest, path)
         return cells, rest
 
-    def refuse_other(self, task: Task, extra: str, columns: Sequence[str], *, is_last: bool) -> None:
-        """Raise ValueError for a task that an earlier row has with different content, or without these other columns."""
-        content, _, other = self.tasks[task.task_id]
-        if not is_last and content != content_of(task):
-            raise ValueError(f"task {task.task_id} has different content in an earlier row")
+    def refuse_other(self, task: Task, given: Container[str], extra: str, rest: Iterable[str]) -> None:
+        """Refuse a row that would lose something, because an earlier row has its task.
+
+        Args:
+            task: the task of the row.
+            given: fields that the row has; those that it lacks are as in the earlier row.
+            extra: other columns of a row that has no attempt, as JSON.
+            rest: their names.
+
+        Raises:
+            ValueError: the earlier row has other values.
+        """
+        old, _, other = self.tasks[task.task_id]
+        new = hashes_of(task) if given else old
+        if differs := [name for name, span in SPANS.items() if old != new and name in given and old[span] != new[span]]:
+            raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
         if extra and other != hash(extra):
-            raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(columns)} would be lost")
+            raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
@@ -219,6 +234,6 @@ class Reader:
             yield verdict
 
 
-def content_of(task: Task) -> int:
-    """Return a hash of a task but for its language and ``extra``."""
-    return hash(replace(task, language="", extra=""))
+def hashes_of(task: Task) -> bytes:
+    """Return a hash of each field of a task in ``CONTENT``."""
+    return b"".join(hash(getattr(task, name)).to_bytes(8, signed=True) for name in CONTENT)
