@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 import sys
 import tomllib
 
@@ -98,6 +99,14 @@ def test_toml_is_read(block):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_keys_of_recipes_are_known(page):
     assert [key for key in known_keys(page) if not resolves(key)] == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent != ROOT and page.name != "comparison.md"], ids=lambda page: page.name
+)
+def test_pages_name_each_other_by_links(page):
+    """A reader of the site cannot follow `docs/judge.md`; in comparison.md these are files of other projects."""
+    assert re.findall(r"`docs/[\w/-]+\.md`|\(docs/[\w-]+\.md\)", page.read_text(encoding="utf-8")) == []
 
 
 def test_examples_in_docstrings_hold():

@@ -32,7 +32,7 @@ class GaeConfig(Strict):
     decay: float = Field(default=0.95, ge=0, le=1)
     """Lambda: 0 relies on the value head only, 1 on the rewards only."""
     whiten: bool = True
-    """Give the advantages of a step mean 0 and deviation 1."""
+    """Give the advantages of a round's tokens mean 0 and deviation 1."""
 
 
 class AdvantageConfig(RecordConfig):
@@ -171,7 +171,7 @@ class ObjectiveConfig(RecordConfig):
     kind: ObjectiveName = "reinforce"
     """Loss (docs/objectives.md): built in, ``package.module:attribute``, or of an installed package."""
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Settings of an objective that is not built in."""
+    """Options of the objective (docs/objectives.md), such as floor of ``nft``."""
     reduce: Literal["sequence_sum", "sequence_mean", "token_mean", "constant_length"] = "token_mean"
     """Denominator of the sum over tokens: attempts, the length of each attempt, tokens, or attempts times ``length``."""
     length: int = Field(default=1024, ge=1)
