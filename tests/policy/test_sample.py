@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 from upsolve.config import SampleConfig
 from upsolve.policy import sample as sample_module
 from upsolve.policy.generate import generate_attempts
-from upsolve.policy.kv_cache import attempts_that_fit
+from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
 from upsolve.policy.lookup import Lookup
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample, token_bytes_of
@@ -27,6 +28,41 @@ def test_as_many_attempts_are_decoded_as_the_memory_holds(tiny_model):
     )  # keys and values, float32, of 100 tokens
     token = token_bytes_of(model)
     assert [attempts_that_fit(token, 100, free) for free in (0, 2 * each, 21 * each)] == [1, 1, 10]
+
+
+def test_one_long_prompt_does_not_lengthen_the_cache_of_the_others(tiny_model, monkeypatch):
+    """The keys of prompts are stored with the length of the longest: a much longer one is decoded after the others."""
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    stored, add = [], BatchedCache.add
+
+    def record(self, prompt):
+        number = add(self, prompt)
+        stored.append(tuple(self.prompts[0][0].shape[::2]))
+        return number
+
+    monkeypatch.setattr(BatchedCache, "add", record)
+    long = Task("long", "word " * 600)
+    made = list(sample(model, codec, [long, *TASKS], config=CONFIG.model_copy(update={"samples": 1})))
+    *others, alone = stored
+    assert {tokens for _, tokens in others[1:]} == {64} and alone[0] == 1 and alone[1] > 600  # the first is the check's
+    assert [attempt.task_id for attempt in made][-1] == "long"
+    assert made[-1] == next(sample(model, codec, [long], config=CONFIG.model_copy(update={"samples": 1})))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "parts"),
+    [
+        ([5], [[5]]),
+        ([10, 30, 20], [[10, 20, 30]]),
+        ([684, 100, 100], [[100, 100, 684]]),
+        ([685, 100, 100], [[100, 100], [685]]),
+        ([10, 500, 3000], [[10], [500], [3000]]),
+        ([130] * 9 + [3751], [[130] * 9, [3751]]),
+    ],
+)
+def test_prompts_of_like_length_are_decoded_together(lengths, parts):
+    prompts = [(Task(str(place), ""), SimpleNamespace(ids_P=(0,) * length)) for place, length in enumerate(lengths)]
+    assert [[len(prompt.ids_P) for _, prompt in part] for part in sample_module.of_like_length(prompts)] == parts
 
 
 def noise(count):

@@ -24,6 +24,8 @@ __all__ = ["LocalModel", "sample", "token_bytes_of"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
+PADDING, SPARE = 3, 384
+"""A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
 POSITIONS = 128
 """Most tokens of a decoding step that are worth proposals: with more, computing them takes longer than the steps that they save."""
 Job = tuple[Request, EncodedPrompt]
@@ -95,17 +97,36 @@ class LocalModel:
 def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
     before, prompts = model.config._attn_implementation, [(task, codec.prompt(task)) for task in tasks]
-    jobs, longest = make_jobs(prompts, config), max(len(prompt.ids_P) for _, prompt in prompts) + config.max_tokens
-    slots = min(config.batch, len(tasks) * config.samples, attempts_that_fit(token_bytes_of(model), longest, available_bytes()))
-    decoder = Decoder(model, codec, config, slots=slots)
     model.set_attn_implementation(ATTENTION)
     try:
-        decoder.refill(jobs)
-        while decoder.state.busy:
-            yield decoder.step()
+        for part in of_like_length(prompts):
+            longest = max(len(prompt.ids_P) for _, prompt in part) + config.max_tokens
+            fit = attempts_that_fit(token_bytes_of(model), longest, available_bytes())
+            decoder = Decoder(model, codec, config, slots=min(config.batch, len(part) * config.samples, fit))
+            jobs = make_jobs(part, config)
             decoder.refill(jobs)
+            while decoder.state.busy:
+                yield decoder.step()
+                decoder.refill(jobs)
     finally:
         model.set_attn_implementation(before)
+
+
+def of_like_length(prompts: Sequence[tuple[Task, EncodedPrompt]]) -> Iterator[list[tuple[Task, EncodedPrompt]]]:
+    """Yield the prompts in parts that are decoded one after the other, the shortest prompts first.
+
+    The cache stores the prompts of a part with the length of the longest, so a part ends before a prompt that is much longer
+    (``PADDING``) than those before it.
+    """
+    part: list[tuple[Task, EncodedPrompt]] = []
+    tokens = 0
+    for task, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
+        if part and len(prompt.ids_P) - SPARE > PADDING * tokens / len(part):
+            yield part
+            part, tokens = [], 0
+        part.append((task, prompt))
+        tokens += len(prompt.ids_P)
+    yield part
 
 
 def token_bytes_of(model: Any) -> int:
