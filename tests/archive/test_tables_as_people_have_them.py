@@ -70,6 +70,25 @@ def test_values_in_objects_are_named_with_dots_and_the_rest_is_kept(tmp_path):
     assert [json.loads(attempt.extra) for attempt in attempts] == 2 * [{"task": {"kind": "sum"}}]
 
 
+def test_values_in_lists_are_named_with_their_places(tmp_path):
+    rows = [
+        {
+            "chat": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": row["Frage"]}],
+            "out": [{"content": f"```python\n{row['Lösung']}\n```"}],
+            "ok": [row["Urteil"], row["wer"], 7],
+        }
+        for row in ROWS
+    ]
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"prompt": "chat.1.content", "answer": "out.0.content", "status": "ok.0", "author": "ok.1"}
+    assert stored(tmp_path, file, **columns) == EXPECTED
+    extra = {"chat": [{"role": "system", "content": "Be brief."}, {"role": "user"}], "ok": [None, None, 7]}
+    assert [json.loads(attempt.extra) for attempt in Archive(tmp_path / "archive").attempts()] == [extra] * 2
+    with pytest.raises(SourceError, match=r"no column for prompt=chat.2.content of the options; its columns are chat, out, ok"):
+        ingest(Archive.create(tmp_path / "a"), "table", file, **{**columns, "prompt": "chat.2.content"})
+
+
 def test_an_empty_program_in_an_object_is_not_lost(tmp_path):
     file = tmp_path / "log.jsonl"
     rows = [{"q": "add", "out": {"src": code}, "ok": "AC"} for code in ("", "x = 1")]

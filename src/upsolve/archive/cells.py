@@ -155,15 +155,22 @@ def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def nested_value(row: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path of names, such as ``("meta", "user")``; None if there is none."""
+    """Return the value at a path of names, and of places in lists, such as ``("messages", "0", "content")``; None if there is none."""
     for name in path:
-        row = row.get(name) if isinstance(row, Mapping) else None
+        if isinstance(row, Mapping):
+            row = row.get(name)
+        else:
+            row = row[int(name)] if isinstance(row, list) and name.isdigit() and int(name) < len(row) else None
     return row
 
 
 def without(row: Any, path: Sequence[str]) -> Any:
-    """Return a copy of a row without the value at a path, and without objects that are then empty."""
+    """Return a copy of a row without the value at a path, and without objects and lists that are then empty."""
     first, *rest = path
+    if isinstance(row, list) and first.isdigit() and int(first) < len(row):
+        left = [*row]
+        left[int(first)] = (without(row[int(first)], rest) or None) if rest else None  # others keep their places
+        return left if any(item is not None for item in left) else None
     if not isinstance(row, Mapping) or first not in row:
         return row
     inner = without(row[first], rest) if rest else None

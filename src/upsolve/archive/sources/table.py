@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import TABLES, emptied, first_rows, nested_columns, table_rows
+from upsolve.archive.cells import TABLES, emptied, first_rows, nested_columns, nested_value, table_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.rows import BadRow, Row, build_each, data_files
@@ -96,9 +96,11 @@ def check_columns(
     path: Path, head: Iterable[dict[str, Any] | BadRow], named: Mapping[str, str], mapped: Mapping[str, str], *, source: str
 ) -> None:
     """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
-    found = [*dict.fromkeys(name for row in head if isinstance(row, dict) for name in nested_columns(row))]
+    rows = [row for row in head if isinstance(row, dict)]
+    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
     needed = KEYS if ".json" in path.suffixes or ".jsonl" in path.suffixes else FIELDS
-    known, shown = {*found}, ", ".join(found)
+    in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
+    known, shown = {*found, *in_lists}, ", ".join(found)
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
     if found and not {mapped.get(name) for name in NAMES} & known:
