@@ -346,3 +346,21 @@ def test_a_task_may_be_described_in_its_first_row_alone(tmp_path):
         ["x = 1"],
     ]
     assert [len(task.tests) for task in archive.tasks()] == [2, 0]
+
+
+def test_numbers_are_text_where_fields_are(tmp_path):
+    row = {
+        "prompt": "Add.",
+        "code": "x",
+        "status": 0,
+        "difficulty": 1200,
+        "author": 7,
+        "error_type": 139,
+        "id": 5,
+        "created": 2024,
+    }
+    archive = Archive.create(tmp_path / "archive")
+    assert ingest(archive, "table", write(tmp_path / "log.jsonl", [row, {**row, "code": "y", "parent": 5}])).bad == 0
+    (group,) = archive.groups()
+    assert (group.task.difficulty, group.attempts[1].author, group.attempts[1].created) == ("1200", "7", "2024")
+    assert [verdict.error_type for verdict in group.verdicts] == ["139"] * 2

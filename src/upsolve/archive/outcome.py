@@ -86,6 +86,7 @@ def recorded_verdict(
     status = status_in(values, outcomes, words)
     counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}
     message = str(values.pop("error", ""))[:500]
+    values |= {"error_type": str(values["error_type"])} if "error_type" in values else {}  # or a number, such as an exit code
     fields = {**named, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
     return from_row(Verdict, {**fields, "attempt_id": attempt_id})
 

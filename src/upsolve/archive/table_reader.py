@@ -187,6 +187,7 @@ class Reader:
                 )
             return Task(full, "", language=self.tasks[full][1] if full in self.tasks else "")
         fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
+        fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
         language = "" if self.any_language else self.language(cells) or ("python" if attempted else "")
         about = {"task_id": full, "source": self.name, "language": language}
