@@ -364,3 +364,11 @@ def test_numbers_are_text_where_fields_are(tmp_path):
     (group,) = archive.groups()
     assert (group.task.difficulty, group.attempts[1].author, group.attempts[1].created) == ("1200", "7", "2024")
     assert [verdict.error_type for verdict in group.verdicts] == ["139"] * 2
+
+
+def test_a_table_of_outcomes_without_programs_is_named(tmp_path):
+    rows = [{"prompt": f"Add {number}.", "solution": "x", "status": "AC"} for number in range(2)]
+    archive = Archive.create(tmp_path / "archive")
+    with pytest.warns(UserWarning, match="log: rows have status and no program, so they are tasks alone; --code COLUMN"):
+        ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
+    assert [json.loads(task.extra) for task in archive.tasks()] == [{"solution": "x", "status": "AC"}] * 2

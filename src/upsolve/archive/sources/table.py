@@ -63,9 +63,14 @@ def read(
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
         warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
-    if likely and {*PROGRAMS} & reader.used and not {*OUTCOME_FIELDS} & reader.used:
+    outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
+    if likely and programs and not outcomes:
         warnings.warn(
             f"{reader.name}: no attempt has an outcome; if column {likely} has it, import with --status {likely}", stacklevel=2
+        )
+    if outcomes and not programs:
+        warnings.warn(
+            f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?", stacklevel=2
         )
 
 
