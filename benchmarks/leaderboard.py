@@ -420,13 +420,17 @@ PLACEBO = {
     "refine": "own rloo, shuffled",
 }
 """The control that a method is compared with, by its learning rate."""
-STAGED = {"sft half": "sft half, shuffled", "own rft twice": "own rft twice, all shuffled"}
-"""The control of methods whose tasks or stages are others."""
+STAGED = {
+    "sft half": "sft half, shuffled",
+    "own rft twice": "own rft twice, all shuffled",
+    **dict.fromkeys(("rft, own samples", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
+}
+"""The control of methods whose tasks or stages are others; '': there is none."""
 
 
 def placebo_of(name):
     """Return the name of the control with a method's tasks and stages; '' for a control."""
-    return "" if "shuffled" in name else STAGED.get(name) or PLACEBO[METHODS[name].rate]
+    return "" if "shuffled" in name else STAGED.get(name, PLACEBO[METHODS[name].rate])
 
 
 def table(domain):
