@@ -13,7 +13,7 @@ from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
 from upsolve.policy.lookup import Lookup
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample, token_bytes_of
-from upsolve.policy.sampling import sample_tokens
+from upsolve.policy.sampling import inverse_cdf, sample_tokens
 from upsolve.types import Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement than the other one"), Task("c", "middle one")]
@@ -88,6 +88,20 @@ def test_without_a_nucleus_every_token_has_its_probability():
     # at temperature 0.5 the weights are squared: 0.25, 0.09, 0.0225, 0.0025 over 0.365
     sharp = torch.bincount(sample_tokens(logits, noise(8000), temperature=0.5, top_p=1.0), minlength=4) / 8000
     assert sharp.tolist() == pytest.approx([0.685, 0.247, 0.062, 0.007], abs=0.02)
+
+
+@pytest.mark.parametrize("size", [3, 256, 700])
+def test_tokens_are_found_in_blocks_as_in_one_running_sum(size):
+    weights = torch.rand(2000, size, generator=torch.Generator().manual_seed(1)).double()
+    uniform = noise(2000).double()
+    whole = torch.searchsorted(weights.cumsum(-1), uniform[:, None] * weights.sum(-1, keepdim=True), right=True)[:, 0]
+    assert torch.equal(inverse_cdf(weights, uniform), whole)
+
+
+def test_rounding_never_samples_a_token_without_probability():
+    weights = torch.zeros(2, 600)
+    weights[:, [3, 290]] = torch.tensor([0.7, 0.3])
+    assert inverse_cdf(weights, torch.tensor([0.0, 1.0])).tolist() == [3, 290]
 
 
 def plain(model, codec, task, ids):

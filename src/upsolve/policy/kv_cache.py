@@ -20,7 +20,7 @@ PromptKV = dict[int, tuple[Tensor, Tensor]]
 """Keys and values [1, H, P, D] of a prompt by layer."""
 FREE = -1
 """Prompt of a slot that is free."""
-GROWTH = 64
+GROWTH = 32
 """Rows of the cache grow by a multiple of this many tokens. They are read as a whole: oneDNN copies parts of them before each product."""
 NOWHERE = 2**40
 """Position of keys that no token sees."""
