@@ -234,8 +234,11 @@ def test_the_command_prints_what_it_found(make, tmp_path, capsys):
     assert row["examples"][0]["record"] == Attempt("t", RIGHT).attempt_id
     assert printed["cleaned"]["removed"] == {"tasks": 0, "attempts": 1, "verdicts": 0}
     assert printed["cleaned"]["kept"] == {"tasks": 1, "attempts": 1, "verdicts": 2}
-    app(words, standalone_mode=False)
-    assert "1 of 2" in capsys.readouterr().out
+    app([*words, "--check", "secrets", "--check", "contamination"], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "1 of 2" in said and said.endswith(
+        "found nothing: secrets\ncontamination: not run: needs --set contamination.against=...\n"
+    )
     app(["archive", "doctor", "--list"], standalone_mode=False)
     assert "threshold" in capsys.readouterr().out
 

@@ -225,13 +225,16 @@ def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):
         (0.0, "failed"),
         ("TIME_LIMIT_EXCEEDED", "timeout"),
         ("RE", "runtime_error"),
+        ("Wrong answer on test 12", "failed"),
+        ("Idleness limit exceeded on pretest 1", "timeout"),
+        ("Runtime Error (SIGSEGV)", "runtime_error"),
     ],
 )
 def test_words_for_a_status(word, status):
     assert status_of(word) is Status(status)
 
 
-@pytest.mark.parametrize("word", ["", 0.5, 2, "maybe", [1]])
+@pytest.mark.parametrize("word", ["", 0.5, 2, "maybe", [1], "on test 3", "(3)", "Maybe on test 3"])
 def test_a_word_that_is_no_status(word):
     with pytest.raises(ValueError, match="unknown status"):
         status_of(word)

@@ -248,11 +248,18 @@ def test_calls_with_their_arguments_and_pairs_of_input_and_output(tmp_path):
     file = tmp_path / "log.jsonl"
     calls = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
     pairs = [{"input": "1 2", "output": "3"}]
-    rows = [{"prompt": "call", "tests": calls, "code": "x"}, {"prompt": "print", "tests": json.dumps(pairs), "code": "y"}]
+    rows = [
+        {"prompt": "call", "tests": calls, "code": "x"},
+        {"prompt": "print", "tests": json.dumps(pairs), "code": "y"},
+        {"prompt": "short", "tests": [["1 2", "3"], [[4, 5], 9]], "code": "z"},
+        {"prompt": "odd", "tests": [5], "code": "z"},
+    ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     archive = Archive.create(tmp_path / "a")
-    ingest(archive, "table", file)
-    first, second = archive.tasks()
+    report = ingest(archive, "table", file, max_rejected=1)
+    assert "tests: 5: a test is an assert, a pair [input, output]" in report.text() and report.bad == 1
+    first, second, third = archive.tasks()
+    assert [(test.input, test.expected) for test in third.tests] == [("1 2", "3"), ("4\n5\n", "9\n")]
     assert (first.entry_point, first.tests[0].kind, first.tests[0].expected) == ("add", "call", "3")
     assert (second.tests[0].kind, second.tests[0].input, second.tests[0].expected) == ("stdio", "1 2", "3")
 

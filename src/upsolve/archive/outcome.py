@@ -14,8 +14,8 @@ __all__ = ["OUTCOME_FIELDS", "WORDS", "are_statuses", "judge_name", "recorded_ve
 BY_STATUS: Mapping[Status, str] = {
     Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes, 1",
     Status.FAILED: "failed, fail, failure, wa, wrong answer, wrong, incorrect, pe, presentation error, rejected, partially correct, "
-    "false, no, 0",
-    Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, to",
+    "partial, challenged, hacked, false, no, 0",
+    Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, idleness limit exceeded, to",
     Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory",
     Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded",
     Status.RUNTIME_ERROR: "runtime error, re, rte, error, exception, crashed, crash",
@@ -24,6 +24,8 @@ BY_STATUS: Mapping[Status, str] = {
 }
 WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
 """Status as written by other judges, in lower case with spaces -> ours."""
+WHERE = re.compile(r"(?<=\w)[ ,]*(on (pre|sample )?test ?(case )?#?\d+|\([^()]*\))$")
+"""What judges write after a status: ``on test 3``, ``(SIGSEGV)``."""
 
 OUTCOME_FIELDS: Mapping[str, str] = {
     "status": "outcome: AC, Wrong Answer, passed, 1, true, ...",
@@ -45,7 +47,8 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     word = str(value).strip().lower()
-    for spelled in (word, word.replace("_", " ").replace("-", " ")):
+    plain = word.replace("_", " ").replace("-", " ")
+    for spelled in (word, plain, WHERE.sub("", plain)):
         if spelled in words:
             return words[spelled]
     raise ValueError(f"unknown status {str(value)[:60]!r}: add it to `statuses` in the map")

@@ -9,12 +9,17 @@ from upsolve.archive.sources.problems import of_outputs
 
 __all__ = ["fields_of_tests"]
 
+FORMS = (
+    "a test is an assert, a pair [input, output], or an object such as {input, output}; all together may be {inputs, outputs}"
+)
+"""What an error says."""
+
 
 def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a task that follow from its tests.
 
     Args:
-        cells: ``tests`` as text or value: asserts, one a line; tests as in upsolve's JSONL; pairs ``{"input", "output"}``;
+        cells: ``tests`` as text or value: asserts, one a line; tests as in upsolve's JSONL; pairs ``{"input", "output"}`` or ``[input, output]``;
             ``{"inputs": [...], "outputs": [...]}``, calls with ``"fn_name"``. Also ``entry_point`` and ``reference``, if known.
 
     Raises:
@@ -30,7 +35,7 @@ def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
         pairs = zip(value["inputs"], value["outputs"], strict=True)
         return {"tests": [pair(*one) for one in pairs]}
     if not isinstance(value, list | tuple):
-        raise ValueError("tests are a list of asserts or tests, or inputs and outputs")
+        raise ValueError(f"tests: {value!r}: {FORMS}")
     asserts = [test for test in value if isinstance(test, str)]
     names = Names(frozenset({str(cells.get("entry_point", ""))}))
     parsed = [
@@ -41,8 +46,16 @@ def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_test(test: Any) -> Any:
-    """Return a pair of input and output as a test; others as they are."""
-    return pair(test["input"], test["output"]) if isinstance(test, dict) and {*test} == {"input", "output"} else test
+    """Return a pair of input and output as a test; an object as it is.
+
+    Raises:
+        ValueError: neither a pair nor an object.
+    """
+    if isinstance(test, list | tuple) and len(test) == 2:
+        return pair(*test)
+    if not isinstance(test, dict):
+        raise ValueError(f"tests: {test!r}: {FORMS}")
+    return pair(test["input"], test["output"]) if {*test} == {"input", "output"} else test
 
 
 def pair(given: Any, expected: Any) -> dict[str, Any]:
@@ -51,7 +64,9 @@ def pair(given: Any, expected: Any) -> dict[str, Any]:
 
 
 def lines(value: Any) -> str:
-    """Return the text of standard input or output, given as text or as a list of lines."""
+    """Return the text of standard input or output, given as text, as a number, or as a list of lines."""
+    if isinstance(value, int | float):
+        return f"{value}\n"
     return value if isinstance(value, str) else "".join(f"{line}\n" for line in value)
 
 

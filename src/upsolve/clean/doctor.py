@@ -16,10 +16,12 @@ from upsolve.extras import require
 from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
 
-__all__ = ["Examination", "Found", "examine", "parse_settings"]
+__all__ = ["NOTHING", "Examination", "Found", "examine", "parse_settings"]
 
 EXAMPLES = 3
 """Number of examples of each row of the report."""
+NOTHING = "nothing"
+"""Kind of the row of a check that found no fault."""
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ def take(done: Examination, name: str, check: Check, faults: Iterable[Fault], co
             row.examples.append({"record": fault.record, "reason": fault.reason})
         if fault.action is not Action.REPORT:
             done.changes[fault.table].setdefault(fault.place, []).append((name, fault))
-    done.found += rows.values() or [Found(name, "nothing", "", 0, check.cost)]
+    done.found += rows.values() or [Found(name, NOTHING, "", 0, check.cost)]
 
 
 def hide(done: Examination, name: str, contents: Contents) -> None:

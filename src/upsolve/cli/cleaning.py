@@ -64,17 +64,22 @@ def doctor(
 
 
 def show_found(archive: str, found: "list[Found]") -> None:
-    """Print what checks found."""
+    """Print what checks found, then which checks found nothing, and which could not run."""
+    from upsolve.clean.doctor import NOTHING
     from upsolve.report.tables import Table
 
     rows: list[tuple[str, ...]] = []
-    for row in found:
-        name = f"{row.check}: {row.kind}"
+    for row in (one for one in found if one.found):
         fixed = ", ".join(f"{action} {count:,}" for action, count in row.actions.items() if action != "report")
-        share = f"{row.found:,} of {row.of:,} {row.table} ({row.share:.1%}){fixed and '; --fix: '}{fixed}" if row.found else ""
+        share = f"{row.found:,} of {row.of:,} {row.table} ({row.share:.1%}){fixed and '; --fix: '}{fixed}"
         example = f"{row.examples[0]['record']} {row.examples[0]['reason']}" if row.examples else ""
-        rows.append((name, share, row.cost if row.found else "", example))
-    show(Table(archive, ("found", "share", "costs a run", "example"), tuple(rows)))
+        rows.append((f"{row.check}: {row.kind}", share, row.cost, example))
+    if rows:
+        show(Table(archive, ("found", "share", "costs a run", "example"), tuple(rows)))
+    if clean := [row.check for row in found if not row.found and row.kind == NOTHING]:
+        typer.echo(f"found nothing: {', '.join(clean)}")
+    for row in (one for one in found if not one.found and one.kind != NOTHING):
+        typer.echo(f"{row.check}: {row.kind}")
 
 
 def list_checks() -> None:
