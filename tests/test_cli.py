@@ -232,6 +232,25 @@ def test_idle_threads_of_torch_sleep(given, count, monkeypatch):
     assert os.environ.get("GOMP_SPINCOUNT") == count
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("upsolve archive co", ["copy", "compact"]),
+        ("upsolve train rloo_", ["rloo_online"]),
+        ("upsolve train rloo --set monitor.keep", ["monitor.keep_checkpoints=", "monitor.keep="]),
+        ("upsolve explain objective.va", ["objective.value", "objective.value.coefficient"]),
+        ("upsolve ingest op", ["opencodeinstruct", "openrlhf"]),
+        ("upsolve archive export embedded out --as gr", ["groups"]),
+    ],
+)
+def test_the_shell_completes_names_and_keys(typed, completed):
+    words = {"_UPSOLVE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    command = [sys.executable, "-m", "upsolve"]
+    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, check=False)
+    assert not {*completed} - {*done.stdout.split()} and done.stderr == "", done
+    assert all(name.startswith(typed.split()[-1]) for name in done.stdout.split())
+
+
 def test_help_names_the_commands(here):
     names = (
         "ingest",

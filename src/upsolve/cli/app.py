@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from upsolve import __version__
+from upsolve.cli import completing
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,14 +82,20 @@ app = typer.Typer(
 )
 
 RecipeFile = Annotated[
-    str, typer.Argument(help="Recipe: a name that `upsolve recipes` lists, or a YAML file.", metavar="RECIPE")
+    str,
+    typer.Argument(
+        help="Recipe: a name that `upsolve recipes` lists, or a YAML file.", metavar="RECIPE", autocompletion=completing.recipes
+    ),
 ]
 ArchiveName = Annotated[
     str, typer.Option("--archive", "-a", help="Folder or URL of an archive, or `embedded` or `embedded-sql` (data.archive).")
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run writes.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove an earlier run in --out first, instead of resuming it.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.", autocompletion=completing.settings),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and sampling; the split by task keeps its own.")]
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from upsolve.cli import completing
 from upsolve.cli.app import ArchivePath, AsJson, app, print_json, printable, show, show_rows
 from upsolve.cli.progress import bars
 
@@ -33,7 +34,12 @@ app.add_typer(archive_app, name="archive")
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def ingest(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.")] = "",
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.", autocompletion=completing.sources
+        ),
+    ] = "",
     path: Annotated[
         str, typer.Argument(help="File or folder to read, its URL (s3://bucket/folder), or a data set: hf://ORG/NAME:SPLIT.")
     ] = "",

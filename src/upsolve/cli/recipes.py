@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from upsolve.cli import completing
 from upsolve.cli.app import app
 from upsolve.errors import ConfigError
 
@@ -28,7 +29,12 @@ def recipes() -> None:
 
 
 @app.command()
-def explain(key: Annotated[str, typer.Argument(help="Key of a recipe, such as optim.lr, or a stage, such as optim.")]) -> None:
+def explain(
+    key: Annotated[
+        str,
+        typer.Argument(help="Key of a recipe, such as optim.lr, or a stage, such as optim.", autocompletion=completing.keys),
+    ],
+) -> None:
     """Explain a key of a recipe: type, range, default, documentation."""
     from upsolve.config.recipe import explain as explained
 

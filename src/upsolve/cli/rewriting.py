@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from upsolve.cli import completing
 from upsolve.cli.app import ArchivePath, AsJson, Settings, print_json
 from upsolve.cli.archives import archive_app, list_records, options_of
 from upsolve.cli.progress import bars
@@ -80,7 +81,13 @@ def export(
     archive: Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")] = "",
     out: Annotated[Path | None, typer.Argument(help="New folder or, for some formats, a file.")] = None,
     form: Annotated[
-        str, typer.Option("--as", help="Format (`--formats` lists them), or my_format.py:EXPORT.", show_default="jsonl")
+        str,
+        typer.Option(
+            "--as",
+            help="Format (`--formats` lists them), or my_format.py:EXPORT.",
+            show_default="jsonl",
+            autocompletion=completing.exports,
+        ),
     ] = "",
     recipe: Annotated[str, typer.Option(help="Recipe: splits, rewards, selection, advantages and pairs.")] = "",
     settings: Settings = None,

@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from upsolve.errors import ConfigError
 from upsolve.plugins import KINDS, names
 
-__all__ = ["all_keys", "describe", "meant"]
+__all__ = ["all_keys", "describe", "is_stage", "meant"]
 
 BOUNDS = {
     annotated_types.Gt: ("gt", ">"),

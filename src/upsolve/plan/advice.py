@@ -126,7 +126,8 @@ def worth_it(plan: Plan) -> str:
             f"Nothing in the archive speaks against training: {groups}; name a --model to see whether it can learn from them."
         )
     seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
-    time = "a time not known" if math.isnan(seconds) else f"about {max(1, round(seconds / 60))} minutes with both evaluations"
+    minutes = 0 if math.isnan(seconds) else max(1, round(seconds / 60))
+    time = "a time not known" if not minutes else f"about {minutes} minute{'s' * (minutes > 1)} with both evaluations"
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory."
 
 
