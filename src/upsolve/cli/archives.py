@@ -31,15 +31,19 @@ archive_app = typer.Typer(
 app.add_typer(archive_app, name="archive")
 
 
+SourceName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.",
+        autocompletion=completing.sources,
+    ),
+]
+
+
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def ingest(
     context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="Name of a source (`upsolve ingest --sources`), or my_reader.py:SOURCE.", autocompletion=completing.sources
-        ),
-    ] = "",
+    source: SourceName = "",
     path: Annotated[
         str, typer.Argument(help="File or folder to read, its URL (s3://bucket/folder), or a data set: hf://ORG/NAME:SPLIT.")
     ] = "",

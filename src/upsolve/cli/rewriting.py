@@ -75,20 +75,23 @@ def fill(
         typer.echo(f"left {count:,} tasks: {reason}, such as {filled.examples[reason]}")
 
 
+ExportFormat = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        help="Format (`--formats` lists them), or my_format.py:EXPORT.",
+        show_default="jsonl",
+        autocompletion=completing.exports,
+    ),
+]
+
+
 @archive_app.command("export", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def export(
     context: typer.Context,
     archive: Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")] = "",
     out: Annotated[Path | None, typer.Argument(help="New folder or, for some formats, a file.")] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--as",
-            help="Format (`--formats` lists them), or my_format.py:EXPORT.",
-            show_default="jsonl",
-            autocompletion=completing.exports,
-        ),
-    ] = "",
+    form: ExportFormat = "",
     recipe: Annotated[str, typer.Option(help="Recipe: splits, rewards, selection, advantages and pairs.")] = "",
     settings: Settings = None,
     split: Annotated[str, typer.Option(help="Only this split of the recipe: train, dev or test.")] = "",
