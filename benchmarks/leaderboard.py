@@ -281,6 +281,8 @@ def settings_of(work, name):
         settings.append(f"select.groups=NOT ({HALF[work.domain]})")
     if method.start:
         settings.append(f"model.name={trained(work, method.start).folder}")
+    if work.domain == "mbpp" and not method.own:
+        settings.append("data.group_size=1")  # a task has one reference
     if method.own:
         settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
         steps = work.recipe(method.recipe).optim.max_steps

@@ -185,6 +185,8 @@ def theirs(job, model, groups, codec):
     trainer = trl_trainer(job, model, codec, tempfile.mkdtemp())
     trainer.current_gradient_accumulation_steps = 1  # num_items_in_batch already counts the whole step
     model = trainer.model.train()
+    if trainer.args.gradient_checkpointing:  # the trainer does so when its loop begins
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs)
     batches = []
     for group in groups:
         prompts, prompt_mask = padded_ids([group.prompt_P] * len(group.attempts), left=True)

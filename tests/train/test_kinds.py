@@ -265,10 +265,12 @@ def by_sequence(query_T, key_S, value_S, query_ends, key_ends, longest_query, lo
     return torch.cat(parts)
 
 
+@pytest.mark.parametrize("newest", [True, False])
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"Gemma2"}))  # its scores have a cap
-def test_sequences_see_what_the_plain_way_sees(kind, monkeypatch):
-    """Both passes, with what FlashAttention computes written out; where there is a GPU, the last test has it itself."""
-    monkeypatch.setattr(varlen, "varlen_attn", by_sequence)
+def test_sequences_see_what_the_plain_way_sees(kind, newest, monkeypatch):
+    """Both passes, with what FlashAttention computes written out, also as PyTorch 2.11 has it: without shared heads."""
+    monkeypatch.setattr(varlen, "varlen_attn", by_sequence if newest else partial(by_sequence, enable_gqa=False))
+    monkeypatch.setattr(varlen, "OPTIONS", varlen.OPTIONS if newest else varlen.OPTIONS - {"enable_gqa"})
     model, batch = model_of(kind), batch_of()
     plain = scores_and_gradient(model, batch, padded_scores)
     model.set_attn_implementation(varlen.VARLEN)
@@ -288,6 +290,12 @@ def test_flash_attention_takes_what_it_is_given():
             torch.nn.Module(), query, key, value, None, sequences=replace(real, **ends), scaling=0.25, sliding_window=6
         )
     assert out.shape == (rows, length, 4, 16) and out.dtype == torch.bfloat16
+
+
+def test_a_pytorch_whose_kernel_has_no_window_is_said_to_be_too_old(monkeypatch):
+    monkeypatch.setattr(varlen, "OPTIONS", frozenset({"is_causal"}))  # 2.10
+    with pytest.raises(ModelError, match=r"needs PyTorch 2\.11"):
+        varlen.varlen_attention(torch.nn.Module(), *[torch.empty(1)] * 3, None)
 
 
 def test_capped_scores_are_not_for_flash_attention():

@@ -6,6 +6,7 @@ causal, with the last query aligned to the last key; a sliding window may extend
 Legend: B rows, L row length, H query heads, D head size; N sequences, S keys of all sequences.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,9 @@ try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:  # before PyTorch 2.10
     varlen_attn: Any = None
+
+OPTIONS = frozenset(inspect.signature(varlen_attn).parameters) if varlen_attn else frozenset[str]()
+"""Parameters of this PyTorch's kernel: ``scale`` and ``window_size`` came with 2.11, ``enable_gqa`` with 2.12."""
 
 __all__ = ["VARLEN", "Sequences", "sequences"]
 
@@ -78,11 +82,15 @@ def varlen_attention(
     """softmax(q k^T scale) v [B, L, H, D] over ``options["sequences"]``, at most ``sliding_window`` tokens back.
 
     Raises:
-        ModelError: the model caps its scores, or PyTorch is older than 2.10.
+        ModelError: the model caps its scores, or PyTorch is older than 2.11.
     """
-    if varlen_attn is None or options.get("softcap"):
-        raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.10")
+    if "window_size" not in OPTIONS or options.get("softcap"):
+        raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.11")
     laid, window = options["sequences"], options.get("sliding_window")
+    shared = query.shape[1] // key.shape[1]
+    grouped = {"enable_gqa": shared > 1} if "enable_gqa" in OPTIONS else {}
+    if shared > 1 and not grouped:
+        key, value = (states.repeat_interleave(shared, dim=1) for states in (key, value))
     query_T, key_T, value_T = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
     out = varlen_attn(
         query_T,
@@ -94,7 +102,7 @@ def varlen_attention(
         laid.longest_key,
         scale=options["scaling"],
         window_size=(window - 1 if window else -1, 0),
-        enable_gqa=query.shape[1] != key.shape[1],
+        **grouped,
     )
     return out.unflatten(0, (query.shape[0], query.shape[2])), None
 

@@ -230,8 +230,8 @@ def problem_of(
                 distance = difference(scores_and_gradient(model, sample, scorer), exact)
             if not distance <= allowed:
                 return f"log-probabilities or gradients differ by {distance:.2g}"
-    except (ModelError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        return str(error)
+    except (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        return str(error) or type(error).__name__
     return ""
 
 
