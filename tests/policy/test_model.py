@@ -1,6 +1,7 @@
 """Finding and loading models: names, the hub, GGUF, adapters."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -91,6 +92,13 @@ def test_a_gguf_file_is_converted_once_and_read_the_same_later(small, tmp_path, 
     torch.nn.init.zeros_(first.lm_head.weight)  # training in place leaves the conversion as it is
     assert torch.equal(load_model(str(small)).lm_head.weight, direct.lm_head.weight)
     assert "Converting" not in capfd.readouterr().err
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="DeepSpeed finds the GPU")
+def test_deepspeed_does_not_say_on_standard_output_that_there_is_no_gpu(small, monkeypatch):
+    monkeypatch.delenv("DS_ACCELERATOR", raising=False)
+    gguf.converted(small)
+    assert os.environ["DS_ACCELERATOR"] == "cpu"
 
 
 def test_a_changed_file_is_converted_anew_and_old_conversions_go(small, tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ import transformers
 
 from upsolve.errors import ModelError
 from upsolve.files import cache_folder
+from upsolve.policy.quiet import choose_accelerator
 from upsolve.types import content_id
 
 __all__ = ["converted"]
@@ -73,6 +74,7 @@ def convert(file: Path, path: Path) -> None:
     temporary = Path(mkdtemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp"))
     try:
         model, tokenizer = loaded(file)
+        choose_accelerator()
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         temporary.rename(path)
