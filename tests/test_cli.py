@@ -120,9 +120,9 @@ def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):
     assert "Too few tasks to tell" in said and "Only 2 tasks" in said
     assert "<svg" in (tmp_path / "r.html").read_text() and said.count("Too few tasks to tell") == 3
     assert "<b>embedded:test: Too few tasks" in (tmp_path / "r.html").read_text()
-    assert f"report: {tmp_path / 'report.html'}" in here(
-        "report", tmp_path / "one.json", tmp_path / "two.json", "--out", tmp_path
-    )
+    for folder in (tmp_path, tmp_path / "reports"):
+        said = here("report", tmp_path / "one.json", tmp_path / "two.json", "--out", folder)
+        assert f"report: {folder / 'report.html'}" in said
 
 
 def test_runs_are_compared_with_their_controls(here, tmp_path):
@@ -149,6 +149,21 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
     # half of 40 changes are 1/4: sd 1/8 * sqrt(40 / 39), so 2.80 * 0.1266 / sqrt(100) = 3.5 points
     assert "show a difference of 3.5 points" in here("power", "--run", tmp_path / "rloo")
     assert "base.json is missing; name the folder of a finished" in here("compare", tmp_path, code=2)
+
+
+def test_runs_on_different_tasks_are_not_shown_as_if_on_the_same(here, tmp_path):
+    for name, tasks, temperature in (("rloo", 40, 1.0), ("sft", 10, 0.0)):
+        for file, passed in (("base", tasks // 10), ("trained", 6)):
+            scores = tuple(TaskScore(f"t{i}", "", 8, passed, {"passed": passed}) for i in range(tasks))
+            save_evaluation(Evaluation(file, "m", "x:test", temperature, 1.0, 0, 8, scores), tmp_path / name / f"{file}.json")
+        dump_recipe(load_recipe(name), tmp_path / name / "recipe.yaml")
+    said = here("compare", tmp_path / "rloo", tmp_path / "sft", "--markdown")
+    assert (
+        "pass@1, %, on different tasks, of which all runs share 10" in said
+        and "| run | best temperature | greedy | highest" in said
+    )
+    assert "| base of rloo, 40 tasks | 50.0 (T 1) | – | 50.0 (T 1) |" in said
+    assert "| base of sft, 10 tasks | 12.5 (greedy) | 12.5 | 12.5 (greedy) |" in said
 
 
 def test_a_run_is_reported_from_its_folder(here, tmp_path):

@@ -212,6 +212,7 @@ RESULTS = [
     mistake("report text.json", "text.json", "upsolve eval"),
     mistake("report folder", "folder", "upsolve run"),
     mistake("report one/base.json two/base.json", "different tasks"),
+    mistake("report one --out page.pdf", "page.pdf", ".html"),
     mistake("compare none", "none", "upsolve run"),
     mistake("compare one folder", "folder", "base.json is missing", "upsolve run"),
     mistake("compare one two", "one", "two", "share no task", "the same tasks"),

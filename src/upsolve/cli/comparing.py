@@ -60,12 +60,21 @@ def destination(out: Path | None, name: str, *, markdown: bool) -> tuple[Path | 
     """Return the file that a report is written to, and whether it is Markdown.
 
     Args:
-        out: a file; a folder, in which the report gets its name; None: the report is printed.
+        out: a file; a folder, or a name without an ending, in which the report gets its name; None: the report is printed.
         name: the report's name in a folder, without its ending.
         markdown: whether Markdown is asked for; a file that ends with ``.md`` is Markdown, too.
+
+    Raises:
+        ConfigError: the file has another ending than those of pages and Markdown.
     """
     markdown = markdown or (out is not None and out.suffix == ".md")
-    return (out / f"{name}.{'md' if markdown else 'html'}" if out is not None and out.is_dir() else out), markdown
+    if out is None:
+        return None, markdown
+    if out.is_dir() or not out.suffix:
+        return out / f"{name}.{'md' if markdown else 'html'}", markdown
+    if out.suffix not in (".md", ".html", ".htm"):
+        raise ConfigError(f"--out {out}: reports are pages (.html) or Markdown (.md); give it one of these endings")
+    return out, markdown
 
 
 def deliver(text: str, file: Path | None) -> None:

@@ -38,26 +38,39 @@ def facts_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
 
 
 def runs_table(runs: Sequence[RunResult]) -> Table:
-    """Return pass@1 in percent of the base model (that of the first run) and of each run's trained model, with the conclusion about each."""
+    """Return pass@1 in percent of the base models that differ and of each run's trained model, with the conclusion about each.
+
+    Where runs were evaluated on different tasks, or up to different temperatures, title and cells say so.
+    """
     changes = [capability(run.before, run.after) for run in runs]
-    first = runs[0].before
-    rows = [("base", *pass_cells(first), "", "")]
+    tasks = [{score.task_id for score in run.after.best.scores} for run in runs]
+    hottest = {sweep.hot.temperature for run in runs for sweep in (run.before, run.after)}
+    alike = all(names == tasks[0] for names in tasks)
+    labels = [run.name if alike else f"{run.name}, {len(names)} tasks" for run, names in zip(runs, tasks, strict=True)]
+    bases: dict[tuple[str, ...], str] = {}
+    for run, label in zip(runs, labels, strict=True):
+        bases.setdefault(pass_cells(run.before, name_hot=len(hottest) > 1), label)
+    rows = [("base" if len(bases) == 1 else f"base of {label}", *cells, "", "") for cells, label in bases.items()]
     rows += [
-        (run.name, *pass_cells(run.after), change.best.change, change.conclusion)
-        for run, change in zip(runs, changes, strict=True)
+        (label, *pass_cells(run.after, name_hot=len(hottest) > 1), change.best.change, change.conclusion)
+        for run, label, change in zip(runs, labels, changes, strict=True)
     ]
-    header = ("run", "best temperature", "greedy", temperature_name(first.hot.temperature), "to its base, each at its best", "")
-    return Table(f"pass@1 on {len(first.best.scores)} tasks, %", header, tuple(rows))
+    hot = temperature_name(runs[0].before.hot.temperature) if len(hottest) == 1 else "highest temperature"
+    header = ("run", "best temperature", "greedy", hot, "to its base, each at its best", "")
+    shared = len(set.intersection(*tasks))
+    title = f"pass@1 on {shared} tasks, %" if alike else f"pass@1, %, on different tasks, of which all runs share {shared}"
+    return Table(title, header, tuple(rows))
 
 
-def pass_cells(sweep: Sweep) -> tuple[str, str, str]:
-    """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, as text."""
+def pass_cells(sweep: Sweep, *, name_hot: bool = False) -> tuple[str, str, str]:
+    """Return pass@1 at the best temperature, of greedy decoding, and at the highest temperature, which ``name_hot`` names, as text."""
     best, greedy, hot = (
         list(task_pass_at_k(evaluation.scores, 1).values()) if evaluation else []
         for evaluation in (sweep.best, sweep.greedy, sweep.hot)
     )
     cells = [percent(sum(values) / len(values)) if values else "–" for values in (best, greedy, hot)]
-    return f"{cells[0]} ({temperature_name(sweep.best.temperature)})", cells[1], cells[2]
+    hottest = f"{cells[2]} ({temperature_name(sweep.hot.temperature)})" if name_hot else cells[2]
+    return f"{cells[0]} ({temperature_name(sweep.best.temperature)})", cells[1], hottest
 
 
 def seeds_table(runs: Sequence[RunResult]) -> Table | None:
