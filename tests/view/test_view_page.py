@@ -194,6 +194,14 @@ def test_curves_of_a_run_are_drawn_and_grow(chromium, tmp_path, served):
         assert page.locator("figure").count() == 2
         assert page.locator("svg").first.get_attribute("aria-label").startswith("loss: from 2 to 1 over 2 steps")
         assert not faults, faults
+    write_page(open_path(str(run)), tmp_path / "page.html")
+    with open_page(chromium) as (page, faults):
+        loaded(page, (tmp_path / "page.html").as_uri())
+        page.keyboard.press("g")
+        page.get_by_text("2 steps; the run was not finished when this page was written").wait_for()
+        page.evaluate("location.hash = '#/samples/attempts'")
+        page.get_by_text("This page has no samples of evaluations.").wait_for()
+        assert not faults, faults
 
 
 @pytest.mark.parametrize("how", [pytest.param("served", marks=pytest.mark.slow), "static"])

@@ -215,7 +215,7 @@ def test_samples_of_an_evaluation_are_shown_with_their_tasks_and_outcomes(tmp_pa
         open_path(str(file))
 
 
-def test_a_run_shows_the_samples_of_its_evaluations_beside_its_attempts(tmp_path, tiny_model):
+def test_a_run_shows_the_samples_of_its_evaluations_beside_its_attempts(tmp_path, monkeypatch, tiny_model):
     folder = evaluated_run(tmp_path, tiny_model)
     answers = open_path(str(folder))
     assert answers.info({})["samples"] and answers.info({})["counts"]["attempts"] == 4
@@ -225,6 +225,8 @@ def test_a_run_shows_the_samples_of_its_evaluations_beside_its_attempts(tmp_path
     assert [row["status"] for row in rows] == ["passed"] * 4
     assert len(samples.routes["attempts"]({"status": "failed"})["rows"]) == 4
     assert answers.about("") is answers
+    monkeypatch.chdir(folder)
+    assert open_path(".").title == f"run {folder.name}: run" and open_path("base.samples.jsonl").title.startswith(folder.name)
     (folder / "base.samples.jsonl").unlink()
     (folder / "trained.samples.jsonl").unlink()
     with pytest.raises(ArchiveError, match="the run has no samples"):

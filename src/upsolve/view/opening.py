@@ -60,7 +60,7 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
         raise ArchiveError(f"{path}: neither an archive nor a run, but it holds some; name one of them: {', '.join(inside)}")
     refuse_options("a log", archive=archive, logps=logps)
     name, imported = import_log(folder, source)
-    return Answers(imported, title=f"{folder.name} ({name})")
+    return Answers(imported, title=f"{folder.resolve().name} ({name})")
 
 
 def open_samples(files: Sequence[Path]) -> Answers:
@@ -68,7 +68,7 @@ def open_samples(files: Sequence[Path]) -> Answers:
     archive = temporary_archive()
     fill_with_samples(archive, files)
     names = ", ".join(file.name for file in files)
-    return Answers(archive, title=f"{files[0].parent.name}: {names}", note=f"samples of evaluations: {names}")
+    return Answers(archive, title=f"{files[0].resolve().parent.name}: {names}", note=f"samples of evaluations: {names}")
 
 
 def temporary_archive() -> Archive:
@@ -130,7 +130,7 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     told = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""
     return Answers(
         store,
-        title=f"run {home.name}: {recipe.name}",
+        title=f"run {home.resolve().name}: {recipe.name}",
         run=run,
         scores=scores,
         note=f"attempts of {name}{told}",

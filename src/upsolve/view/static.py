@@ -107,6 +107,7 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
         describe(entry, attempt, judged, tasks.get(attempt.task_id))
         for entry, (attempt, judged) in zip(entries, records_of(answers.index, entries), strict=True)
     ]
+    metrics = read_metrics(answers.run, 0)
     overview: dict[str, Any] = {
         "info": {
             "title": answers.title,
@@ -118,7 +119,8 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
         },
         "rows": [{name: entry[name] for name in [*COLUMNS.split(", "), "attempt_id", "parent_id"]} for entry in entries],
         "tasks": [asdict(task) for task in tasks.values()],
-        "metrics": read_metrics(answers.run, 0)["rows"],
+        "metrics": metrics["rows"],
+        "finished": metrics["finished"],
         "groups": {},
         "chunk": CHUNK,
         "first": first,

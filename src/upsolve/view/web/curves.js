@@ -5,7 +5,7 @@ import { get } from "./source.js";
 const FIRST = ["loss", "sampled_passed", "entropy", "grad_norm", "heldout_passed_logp", "heldout_margin", "logp_up", "mass_up", "clipped", "lr"];
 const EVERY_MS = 2000;
 
-export async function curvesView(main, _info, alive) {
+export async function curvesView(main, info, alive) {
   const rows = [];
   const said = el("p", { class: "soft", role: "status" });
   const box = el("div", { class: "curves" });
@@ -17,8 +17,9 @@ export async function curvesView(main, _info, alive) {
     rows.push(...page.rows);
     if (page.rows.length || !box.firstChild) draw(box, rows);
     next = page.next;
-    said.textContent = rows.length ? `${plural(rows[rows.length - 1].step, "step")}; ${page.finished ? "the run is finished" : "looking for new steps every 2 seconds"}` : "No step has been logged yet.";
-    if (!page.finished) setTimeout(() => alive() && poll().catch((error) => { said.textContent = error.message; }), EVERY_MS);
+    const going = info.fixed ? "the run was not finished when this page was written" : "looking for new steps every 2 seconds";
+    said.textContent = rows.length ? `${plural(rows[rows.length - 1].step, "step")}; ${page.finished ? "the run is finished" : going}` : "No step has been logged yet.";
+    if (!page.finished && !info.fixed) setTimeout(() => alive() && poll().catch((error) => { said.textContent = error.message; }), EVERY_MS);
   };
   await poll();
 }

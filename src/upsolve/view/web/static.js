@@ -21,6 +21,7 @@ const ANSWERS = { info: staticInfo, attempts: staticAttempts, count: staticCount
 export async function get(name, parameters = {}) {
   const whole = await part(0);
   const samples = (parameters.of ?? prefix().slice(0, -1)) === "samples";
+  if (samples && whole.samples === undefined) throw new Error("This page has no samples of evaluations.");
   return ANSWERS[name](samples ? await part(whole.samples) : whole, parameters);
 }
 
@@ -105,5 +106,5 @@ async function staticTokens(data, query) {
 }
 
 function staticMetrics(data, query) {
-  return { rows: data.metrics.slice(query.after), next: data.metrics.length, finished: true };
+  return { rows: data.metrics.slice(query.after), next: data.metrics.length, finished: data.finished };
 }
