@@ -292,7 +292,8 @@ def test_recipes_are_listed_and_keys_explained(here):
     assert len(lines) == len([*RECIPES.rglob("*.yaml")])
     assert next(line for line in lines if line.startswith("dr_grpo")).split()[1:4] == ["Dr.", "GRPO", "(2503.20783):"]
     assert all(line.endswith(".") and len(line.split()) > 3 for line in lines)
-    assert "default: 1.0e-05" in here("explain", "optim.lr")
+    said = here("explain", "optim.lr")
+    assert "default: 1.0e-05" in said and "(`objective.value.lr`)" in said and "``" not in said
     assert "optim.lr" in here("explain", "optim.learning_rate", code=2)
 
 

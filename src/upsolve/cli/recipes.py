@@ -38,7 +38,7 @@ def explain(
     """Explain a key of a recipe: type, range, default, documentation."""
     from upsolve.config.recipe import explain as explained
 
-    typer.echo(explained(key))
+    typer.echo(explained(key).replace("``", "`"))
 
 
 def first_sentence(text: str) -> str:
