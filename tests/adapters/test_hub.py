@@ -41,6 +41,8 @@ def test_a_run_is_pushed_as_a_model_with_its_recipe(run):
     about = metadata(planned.card)
     assert about["base_model"] == "owner/base" and about["library_name"] == "transformers" and "# me/model" in planned.card
     assert "name: rloo" in planned.card
+    alone = plan_upload(run / "training", "me/model")  # the folder of `upsolve train`
+    assert ({*alone.files}, alone.card) == ({*planned.files}, planned.card)
     write_text(run / "training" / "recipe.yaml", f"model: {{name: {run}}}\n")
     assert "base_model" not in metadata(plan_upload(run, "me/model").card)  # a folder of this machine says nothing to others
 
@@ -59,8 +61,9 @@ def test_the_card_says_what_the_run_measured(run):
 
 def test_an_archive_is_pushed_with_its_counts(tmp_path):
     copy_archive(upsolve.open_archive("embedded"), tmp_path / "a")
+    (tmp_path / "a" / "lock").touch()
     planned = plan_upload(tmp_path / "a", "me/tasks")
-    assert planned.kind == "dataset" and "archive.json" in planned.files
+    assert planned.kind == "dataset" and "archive.json" in planned.files and "lock" not in planned.files
     assert "259 tasks" in planned.card and 'snapshot_download("me/tasks", repo_type="dataset")' in planned.card
     files = [config["data_files"] for config in metadata(planned.card)["configs"]]
     assert all([*(tmp_path / "a").glob(file)] for file in files) and len(files) >= 2
@@ -81,6 +84,8 @@ def test_an_exported_data_set_keeps_its_card(tmp_path):
 def test_what_is_neither_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="is not a run, a model, a .gguf file, an archive"):
         plan_upload(tmp_path, "me/x")
+    with pytest.raises(ConfigError, match="none: no such file or folder"):
+        plan_upload(tmp_path / "none", "me/x")
 
 
 def test_a_push_is_one_commit(run, monkeypatch):

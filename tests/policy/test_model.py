@@ -148,7 +148,7 @@ def test_a_mistyped_name_is_answered_at_once(tiny_model, tmp_path, monkeypatch):
         "traind": r"did you mean trained\?",
         "runs/modell": r"runs/modell: no such folder; did you mean runs/model\?",
         "./nowhere": r"\./nowhere: no such folder$",
-        "runs": r"holds neither config.json nor adapter_config.json",
+        "runs": r"holds neither config.json nor adapter_config.json; name runs/model$",
         "runs/x.gguf": r"no such file",
         "a bad name": r"no such model on the hub",
     }.items():

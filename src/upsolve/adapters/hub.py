@@ -15,7 +15,7 @@ from upsolve.archive.store import open_archive
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.runs import load_sweep
-from upsolve.policy.locate import ADAPTERS, BUILTIN, is_path
+from upsolve.policy.locate import ADAPTERS, BUILTIN, is_model, is_path
 
 __all__ = ["Upload", "plan_upload", "upload"]
 
@@ -50,33 +50,33 @@ def plan_upload(path: str | Path, title: str) -> Upload:
         return Upload("model", {folder.name: folder}, model_card(folder, title))
     if (folder / "archive.json").is_file():
         return Upload("dataset", files_of(folder), archive_card(folder, title))
-    if (folder / "training" / "model").is_dir():
-        extra = {name: folder / "training" / name for name in ("recipe.yaml",) if (folder / "training" / name).is_file()}
-        return Upload(
-            "model",
-            files_of(folder / "training" / "model") | extra,
-            model_card(folder / "training" / "model", title, run=folder),
-        )
-    if any((folder / name).is_file() for name in ("config.json", ADAPTERS)):
+    for trained in (folder / "training", folder):
+        if (trained / "model").is_dir():
+            recipe = {file.name: file for file in (trained / "recipe.yaml",) if file.is_file()}
+            return Upload("model", files_of(trained / "model") | recipe, model_card(trained / "model", title, run=folder))
+    if is_model(folder):
         return Upload("model", files_of(folder), model_card(folder, title))
     if (folder / CARD).is_file() and (data := files_of(folder)):
         return Upload("dataset", data, (folder / CARD).read_text(encoding="utf-8"))
     raise ConfigError(
-        f"{path}: is not a run, a model, a .gguf file, an archive, or a data set of `upsolve archive export`; nothing is pushed"
+        f"{path}: no such file or folder; nothing is pushed"
+        if not folder.exists()
+        else f"{path}: is not a run, a model, a .gguf file, an archive, or a data set of `upsolve archive export`; nothing is pushed"
     )
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """Return the files below a folder by their relative path, without a card; hidden and temporary ones are left out."""
-    found = {file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".tmp"}
+    """Return the files below a folder by their relative path, without a card; hidden ones, temporary ones and locks are left out."""
+    found = {file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file()}
+    left_out = {name for name in found if name.suffix in (".tmp", ".lock") or name.name == "lock" or str(name) == CARD}
     hidden = {name for name in found if any(part.startswith(".") for part in name.parts)}
-    return {str(name): file for name, file in found.items() if name not in hidden and str(name) != CARD}
+    return {str(name): file for name, file in found.items() if name not in left_out | hidden}
 
 
 def model_card(model: Path, title: str, *, run: Path | None = None) -> str:
     """Return the card of a model: base model, what its run measured, and the recipe."""
     adapters = model / ADAPTERS
-    recipe = run / "training" / "recipe.yaml" if run else None
+    recipe = model.parent / "recipe.yaml" if run else None
     settings: dict[str, Any] = yaml.safe_load(recipe.read_text(encoding="utf-8")) if recipe and recipe.is_file() else {}
     base = str((settings.get("model") or {}).get("name") or "")
     if adapters.is_file():

@@ -53,12 +53,19 @@ def locate(name: str, *, offline: bool = False) -> Located:
             raise ModelError(f"model {name}: no such file{hint(path)}")
         return Located(str(path.parent), gguf=path)
     if path.is_dir():
-        if not any((path / file).is_file() for file in ("config.json", ADAPTERS)):
-            raise ModelError(f"model {name}: this folder holds neither config.json nor {ADAPTERS}{hint(path / path.name)}")
+        if not is_model(path):
+            inside = [f"; name {each}" for each in (path / "training" / "model", path / "model") if is_model(each)]
+            known = inside[0] if inside else hint(path / path.name)
+            raise ModelError(f"model {name}: this folder holds neither config.json nor {ADAPTERS}{known}")
         return Located(str(path))
     if is_path(name):
         raise ModelError(f"model {name}: no such folder{hint(path)}")
     return on_hub(name, offline=offline)
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether a folder holds a model or adapters."""
+    return any((folder / file).is_file() for file in ("config.json", ADAPTERS))
 
 
 def builtin() -> Path:
