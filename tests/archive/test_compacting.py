@@ -52,6 +52,18 @@ def test_who_reads_the_old_parts_is_not_disturbed(tmp_path):
     assert not {*archive.parts("attempts")} & {*parts}
 
 
+def test_a_part_with_a_damaged_page_is_named_and_not_replaced(tmp_path):
+    archive = filled(tmp_path / "a")
+    before, part = stored(archive), archive.parts("attempts")[2]
+    content = part.read_bytes()
+    part.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])
+    with pytest.raises(ArchiveError, match=f"{part.name}: damaged .*; move it out"):
+        compact(archive)
+    part.write_bytes(content)
+    compact(archive)
+    assert stored(archive) == before
+
+
 def test_parts_have_at_most_the_target_size_and_large_ones_stay(tmp_path):
     archive = filled(tmp_path / "a")
     assert compact(archive, target_bytes=100).after == 18
@@ -147,8 +159,8 @@ def test_a_compaction_that_is_killed_loses_nothing(tmp_path):
 
 def test_rows_that_are_lost_are_noticed(tmp_path, monkeypatch):
     archive = filled(tmp_path / "a")
-    before, real = stored(archive), compacting.batches
-    monkeypatch.setattr(compacting, "batches", lambda run: list(real(run))[:-1])
+    before, real = stored(archive), compacting.batches_of
+    monkeypatch.setattr(compacting, "batches_of", lambda part, rows: list(real(part, rows))[:-1])
     with pytest.raises(ArchiveError, match="nothing was replaced"):
         compact(archive)
     assert stored(archive) == before and "merged" not in archive.meta()

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from upsolve.archive.compacting import compact
 from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive, open_archive
@@ -171,11 +172,14 @@ def test_a_later_check_does_not_see_what_an_earlier_one_removes(make):
     assert found == {"contradictions": (2, 2), "duplicates": (0, 0)}
 
 
-def test_a_fixed_archive_has_the_rest_and_a_file_has_what_is_missing(make, tmp_path):
+@pytest.mark.parametrize("rows", [1, 20_000])
+def test_a_fixed_archive_has_the_rest_and_a_file_has_what_is_missing(make, tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(fixing, "ROWS", rows)
     twin = judged(RIGHT + "# done\n", PASSED, author="ben")
     tasks = [Task("t", "Add."), Task("u", "Add all of these numbers up, please, and print the sum of them")]
     tasks += [Task("v", tasks[1].prompt)]
     archive = make(judged(RIGHT, PASSED), twin, judged(WRONG, FAILED), judged(WRONG, FAILED, task="v"), tasks=tasks)
+    compact(archive, keep_hours=0)
     before = {file: file.read_bytes() for file in archive.path.rglob("*.parquet")}
     done = write_cleaned(archive, examine(archive), tmp_path / "out")
     assert before == {file: file.read_bytes() for file in archive.path.rglob("*.parquet")}

@@ -123,6 +123,27 @@ def test_an_archive_at_a_url_is_written(tmp_path, bucket):
     assert len(Archive(f"{bucket}/new").verdicts()) == 13
 
 
+def test_an_archive_at_a_url_is_cleaned_filled_and_viewed(tmp_path, bucket):
+    there = copy_archive(local(tmp_path), f"{bucket}/source")
+    there.append(attempts=[Attempt("t0", "x = 1  # mail ann@corp.io")])
+    words = ["archive", "doctor", f"{bucket}/source", "--check", "secrets", "--fix"]
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "fixed")])
+    assert done.exit_code == 0, done.output
+    assert "EMAIL_1" in Archive(tmp_path / "fixed").attempts()[-1].code
+    assert CliRunner().invoke(app, ["archive", "fill-expected", f"{bucket}/source", f"{bucket}/filled"]).exit_code == 0
+    assert Archive(f"{bucket}/filled").attempts() == there.attempts()
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["view", f"{bucket}/source", "--static", str(page)])
+    assert done.exit_code == 0 and "13 attempts" in done.output and page.exists()
+    for command in (
+        words,
+        ["archive", "export", f"{bucket}/source"],
+        ["archive", "export", f"{bucket}/source", "--as", "pairs"],
+    ):
+        done = CliRunner().invoke(app, [*command, f"{bucket}/out"])
+        assert isinstance(done.exception, ArchiveError) and f"{bucket}/out: is written to local paths" in str(done.exception)
+
+
 def test_an_archive_at_a_url_is_compacted(tmp_path, bucket):
     here = local(tmp_path)
     copy_archive(here, f"{bucket}/parts")

@@ -5,17 +5,17 @@ what readers see (``Archive.parts``). A process that has listed the old parts go
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from upsolve.archive.parts import FORMAT, is_merged, rows_in
+from upsolve.archive.parts import FORMAT, batches_of, is_merged, rows_in
 from upsolve.archive.places import fresh, locked
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
@@ -138,11 +138,11 @@ def write_merged(run: Sequence[Path]) -> None:
         raise ArchiveError(f"{part}: cannot be written: {error}") from error
 
 
-def stream(run: Iterable[Path], file: Path) -> None:
+def stream(run: Sequence[Path], file: Path) -> None:
     """Write the rows of parts into one file, row group by row group."""
-    with pq.ParquetWriter(file, TABLES[next(iter(run)).parent.name], **FORMAT) as writer:
+    with pq.ParquetWriter(file, TABLES[run[0].parent.name], **FORMAT) as writer:
         held, rows, size = list[Any](), 0, 0
-        for batch in batches(run):
+        for batch in chain.from_iterable(batches_of(part, ROWS // 8) for part in run):
             held.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= ROWS or size >= BYTES:
@@ -150,15 +150,6 @@ def stream(run: Iterable[Path], file: Path) -> None:
                 held, rows, size = [], 0, 0
         if held:
             writer.write_table(pa.Table.from_batches(held))
-
-
-def batches(run: Iterable[Path]) -> Iterator[Any]:
-    """Yield the rows of parts in their order, with all columns of today's schema."""
-    for part in run:
-        remote: Any = part
-        where = {"source": remote.path, "filesystem": remote.fs} if is_remote(part) else {"source": str(part)}
-        rows = ds.dataset(**where, schema=TABLES[part.parent.name], format="parquet")
-        yield from rows.to_batches(batch_size=ROWS // 8, batch_readahead=1, fragment_readahead=1, use_threads=False)
 
 
 def replace_parts(archive: Archive, name: str, run: Sequence[Path]) -> None:

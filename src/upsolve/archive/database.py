@@ -9,12 +9,12 @@ from typing import Any
 
 import duckdb
 
-from upsolve.archive.parts import read_part
+from upsolve.archive.parts import check_part
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError, one_line
 from upsolve.files import is_remote
 
-__all__ = ["MEMORY_LIMIT", "connect", "register_parts"]
+__all__ = ["MEMORY_LIMIT", "connect", "name_damaged", "read_from", "register_parts"]
 
 MEMORY_LIMIT = "600MB"
 """Memory of the queries of a connection; DuckDB writes what exceeds it to temporary files."""
@@ -49,9 +49,9 @@ def connect(parts: Mapping[str, Iterable[Path]], *, places: bool = False) -> "Ge
 
 
 def name_damaged(parts: Mapping[str, Iterable[Path]], error: Exception) -> None:
-    """Raise ArchiveError with the name of the damaged part if DuckDB's error is of no kind, and so names no file ("Out of buffer")."""
-    for part in chain.from_iterable(parts.values()) if type(error) is duckdb.Error else ():
-        read_part(part)
+    """Raise ArchiveError with the name of the damaged part if DuckDB's error may be of one ("Out of buffer") and names no file."""
+    for part in chain.from_iterable(parts.values()) if type(error) in (duckdb.Error, duckdb.IOException) else ():
+        check_part(part)
 
 
 def register_parts(

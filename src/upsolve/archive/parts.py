@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from upsolve.archive.schema import TABLES, to_table
@@ -14,10 +15,23 @@ from upsolve.errors import ArchiveError
 from upsolve.files import commit_file, is_remote
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["FORMAT", "ROWS", "is_merged", "read_part", "rows_in", "rows_of", "write_part", "write_records"]
+__all__ = [
+    "FORMAT",
+    "ROWS",
+    "batches_of",
+    "check_part",
+    "is_merged",
+    "read_part",
+    "rows_in",
+    "rows_of",
+    "write_part",
+    "write_records",
+]
 
-FORMAT: Mapping[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24}
+FORMAT: Mapping[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24, "write_page_checksum": True}
 """How Parquet files are written; tasks share long inputs."""
+CHECKED = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
+"""How they are read. DuckDB does not compare checksums."""
 ROWS = 1000
 """Rows that are made Python objects at once."""
 
@@ -55,17 +69,34 @@ def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:
     try:
         if is_remote(part):
             remote: Any = part
-            return pq.read_table(remote.path, filesystem=remote.fs, schema=schema)
-        return pq.read_table(part, schema=schema)
+            return pq.read_table(remote.path, filesystem=remote.fs, schema=schema, page_checksum_verification=True)
+        return pq.read_table(part, schema=schema, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(part, error) from error
+
+
+def batches_of(part: Path, rows: int = ROWS) -> Iterator[Any]:
+    """Yield the rows of a part in record batches of at most this size, without holding the part in memory; raises as ``read_part``."""
+    remote: Any = part
+    where = {"source": remote.path, "filesystem": remote.fs} if is_remote(part) else {"source": str(part)}
+    try:
+        data = ds.dataset(**where, schema=TABLES[part.parent.name], format=CHECKED)
+        yield from data.to_batches(batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise damaged(part, error) from error
 
 
 def rows_of(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of parts, holding one part in memory, and ``ROWS`` of its rows as Python objects; raises as ``read_part``."""
+    """Yield the rows of parts, ``ROWS`` at once as Python objects; raises as ``read_part``."""
     for part in parts:
-        for batch in read_part(part).to_batches(ROWS):
+        for batch in batches_of(part):
             yield from batch.to_pylist()
+
+
+def check_part(part: Path) -> None:
+    """Read a part to its end, which compares its checksums; raises as ``read_part``."""
+    for _ in batches_of(part):
+        pass
 
 
 def rows_in(part: Path) -> int:

@@ -18,7 +18,7 @@ from upsolve.extras import needs_extras
 from upsolve.files import cache_folder, is_remote
 from upsolve.types import content_id
 
-__all__ = ["download", "fresh", "is_url", "listing", "locked", "place_of", "remove_folder"]
+__all__ = ["download", "fresh", "is_url", "listing", "local_place", "locked", "place_of", "remove_folder"]
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -47,6 +47,15 @@ def place_of(name: str | Path) -> Path:
         raise MissingExtraError(f"{name}: {error}; S3 comes with the extra `remote`: pip install 'upsolve[remote]'") from error
     except ValueError as error:
         raise ArchiveError(f"{name}: {error}") from error
+
+
+def local_place(name: str | Path) -> Path:
+    """Return a path to write to; ArchiveError for a URL."""
+    if is_url(name):
+        raise ArchiveError(
+            f"{name}: is written to local paths alone; name one, then upload it: `upsolve archive copy` uploads archives"
+        )
+    return Path(name)
 
 
 def fresh(place: Path) -> Path:

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from upsolve.archive.database import connect
-from upsolve.archive.parts import read_part
+from upsolve.archive.parts import check_part, read_part
 from upsolve.archive.preference import RANK
 from upsolve.archive.schema import TABLES
+from upsolve.files import is_remote
 
 __all__ = ["BLOCK_ROWS", "SORTED", "sorted_blocks"]
 
@@ -51,6 +52,9 @@ SOME_ROWS, SOME_CHARACTERS = 500_000, 1 << 28
 
 def sorted_blocks(parts: Mapping[str, Sequence[Path]]) -> Iterator[Any]:
     """Yield the record batches of the attempts with the list of their verdicts, at least one; all but the last have ``BLOCK_ROWS`` rows."""
+    for part in chain(parts["attempts"], parts["verdicts"]):
+        if not is_remote(part):
+            check_part(part)
     with connect({name: parts[name] for name in ("attempts", "verdicts")}, places=True) as connection:
         connection.execute("set preserve_insertion_order = false")  # needs less memory
         rest: Any = None

@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from upsolve.archive.contradictions import register_contradictions
-from upsolve.archive.database import connect
+from upsolve.archive.database import connect, name_damaged
 from upsolve.archive.groups import open_groups
 from upsolve.archive.labels import register_labels
 from upsolve.archive.parts import is_merged, read_part, rows_of, write_records
@@ -184,11 +184,8 @@ class Archive:
 
     def tagged(self, name: str, tag: str) -> list[Any]:
         """Return the records of one kind that were appended under a tag, duplicates included."""
-        records: list[Any] = []
-        for part in self.parts(name):
-            if part.stem.endswith(f"-{tag}"):
-                records += [from_row(KINDS[name], row) for row in read_part(part).to_pylist()]
-        return records
+        parts = [part for part in self.parts(name) if part.stem.endswith(f"-{tag}")]
+        return [from_row(KINDS[name], row) for row in rows_of(parts)]
 
     def tasks(self) -> list[Task]:
         """Return all tasks, in the order of import."""
@@ -245,6 +242,7 @@ class Archive:
                 answer: Any = connection.sql(sql)  # None after a statement that gives no rows
                 return answer.to_arrow_table() if answer is not None else pa.table({})
             except duckdb.DatabaseError as error:  # of a kind: others are of a damaged part
+                name_damaged(parts, error)
                 raise ArchiveError(f"query: {one_line(error)}") from error
 
     def ingested(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -9,6 +10,8 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from upsolve.archive.parts import FORMAT, batches_of, read_part
+from upsolve.archive.places import local_place
 from upsolve.archive.schema import SCHEMA, TABLES
 from upsolve.archive.shipped import refuse_shipped
 from upsolve.archive.store import META, Archive
@@ -18,7 +21,7 @@ from upsolve.errors import ArchiveError
 from upsolve.files import write_text
 from upsolve.types import content_id
 
-__all__ = ["Cleaned", "write_cleaned"]
+__all__ = ["Cleaned", "new_folder", "write_cleaned"]
 
 SAMPLED = ("behavior_logp", "entropy", "token_ids", "token_logps")
 """Fields of an attempt about the tokens that were sampled; redacted code is no longer that text."""
@@ -27,6 +30,8 @@ KEYS = {"tasks": ("task_id",), "attempts": ("attempt_id", "task_id", "parent_id"
 """Columns that decide whether a row is touched."""
 TEXTS = {"tasks": ("prompt", "reference"), "attempts": ("code", "answer")}
 """Columns that are redacted; ``extra``, which is JSON, too."""
+ROWS = 20_000
+"""Rows that are read and written together."""
 LOW = (1 << 32) - 1
 """Bits of a place that number the rows of a part; those above number the parts."""
 Faults = list[tuple[str, Fault]]
@@ -60,12 +65,9 @@ def write_cleaned(archive: Archive, examination: Examination, folder: str | Path
     Records that are removed or changed are written to ``removed/TABLE.jsonl`` with their reasons, secrets as placeholders.
 
     Raises:
-        ArchiveError: the folder is not empty or cannot be written.
+        ArchiveError: the folder is not empty or cannot be written, or is a URL.
     """
-    out = Path(folder)
-    if out.exists() and any(out.iterdir()):
-        raise ArchiveError(f"{out}: the folder is not empty; name a new one")
-    refuse_shipped(folder)
+    out = new_folder(folder)
     fix = Fix(archive, out, examination)
     try:
         for name in (*TABLES, "removed"):
@@ -78,6 +80,15 @@ def write_cleaned(archive: Archive, examination: Examination, folder: str | Path
     except OSError as error:
         raise ArchiveError(f"{out}: cannot be written: {error}") from error
     return fix.done
+
+
+def new_folder(folder: str | Path) -> Path:
+    """Return the folder that a cleaned archive is written to; ArchiveError if it is not empty, a URL, or an archive of the package."""
+    out = local_place(folder)
+    if out.exists() and any(out.iterdir()):
+        raise ArchiveError(f"{out}: the folder is not empty; name a new one")
+    refuse_shipped(folder)
+    return out
 
 
 class Fix:
@@ -103,18 +114,27 @@ class Fix:
         chosen = [place for place, faults in self.changes["attempts"].items() if not is_removed(faults)]
         for number, part in enumerate(archive.parts("attempts")):
             if places := [place for place in chosen if place >> 32 == number]:
-                table: Any = pq.read_table(part, columns=["attempt_id", "task_id", "language", "code"])
+                table = read_part(part, ["attempt_id", "task_id", "language", "code"])
                 for row in table.take([place & LOW for place in places]).to_pylist():
                     code = mask(row["code"], self.masks[row["attempt_id"]])
                     yield row["attempt_id"], content_id(row["task_id"], row["language"], code)
 
     def write_part(self, name: str, number: int, part: Path, log: TextIO) -> None:
         """Write the rows of a part that are kept, in their order; those that are removed or changed go to the log, too."""
-        table: Any = pq.read_table(part, schema=TABLES[name])
+        with ExitStack() as stack:
+            first, out = number << 32, None
+            for batch in batches_of(part, ROWS):
+                if kept := self.kept_rows(name, first, pa.Table.from_batches([batch]), log):
+                    out = out or stack.enter_context(pq.ParquetWriter(self.out / name / part.name, TABLES[name], **FORMAT))
+                    out.write_table(kept)
+                first += batch.num_rows
+
+    def kept_rows(self, name: str, first: int, table: Any, log: TextIO) -> Any:
+        """Return the rows of a table, the first of which has this place, that are kept; write to the log as ``write_part``."""
         order, changed = list[int](), list[dict[str, Any]]()
         keys = zip(*(table.column(column).to_pylist() for column in KEYS[name]), strict=True)
         for index, key in enumerate(keys):
-            place, kept = (number << 32) + index, index
+            place, kept = first + index, index
             if self.is_touched(name, place, key):
                 new = self.rewrite(name, place, table.slice(index, 1).to_pylist()[0], log)
                 kept = table.num_rows + len(changed) if new else -1
@@ -124,9 +144,7 @@ class Fix:
                 self.lost.discard(key[0] if name == "attempts" else "")
         self.done.kept[name] += len(order)
         self.done.removed[name] += table.num_rows - len(order)
-        if order:
-            rows = pa.concat_tables([table, pa.Table.from_pylist(changed, schema=TABLES[name])]).take(order)
-            pq.write_table(rows, self.out / name / part.name, compression="zstd", dictionary_pagesize_limit=1 << 24)
+        return pa.concat_tables([table, pa.Table.from_pylist(changed, schema=TABLES[name])]).take(order) if order else None
 
     def is_touched(self, name: str, place: int, key: Sequence[str]) -> bool:
         """Return whether a row may be removed or changed; ``key`` has the values of ``KEYS``."""

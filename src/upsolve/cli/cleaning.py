@@ -1,7 +1,6 @@
 """``upsolve archive doctor``: what is wrong with an archive, and a new archive without it."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +33,7 @@ def doctor(
             help="Benchmark whose tasks should not be in the archive: an archive, a .jsonl file, source:path; can be repeated."
         ),
     ] = None,
-    fix: Annotated[Path | None, typer.Option(help="New folder for an archive without what was found.")] = None,
+    fix: Annotated[str | None, typer.Option(help="New folder for an archive without what was found.")] = None,
     as_json: AsJson = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the checks with their options.")] = False,
 ) -> None:
@@ -46,11 +45,13 @@ def doctor(
         raise typer.BadParameter("doctor needs ARCHIVE")
     from upsolve.archive.store import open_archive
     from upsolve.clean.doctor import examine, parse_settings
-    from upsolve.clean.fixing import write_cleaned
+    from upsolve.clean.fixing import new_folder, write_cleaned
 
     store, options = open_archive(archive), parse_settings(settings or ())
     if against:
         options.setdefault("contamination", {})["against"] = tuple(against)
+    if fix:
+        new_folder(fix)  # before the checks, which may take long
     with bars() as progress:
         done = examine(store, check or (), options, progress=progress)
     cleaned = write_cleaned(store, done, fix) if fix else None

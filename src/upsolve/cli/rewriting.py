@@ -2,7 +2,6 @@
 
 import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -55,7 +54,7 @@ def compact(
 @archive_app.command("fill-expected")
 def fill(
     archive: ArchivePath,
-    out: Annotated[Path, typer.Argument(help="Folder of the new archive.")],
+    out: Annotated[str, typer.Argument(help="Folder of the new archive, or a URL.")],
     overwrite: Annotated[bool, typer.Option(help="Replace expected answers that are there, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +89,7 @@ ExportFormat = Annotated[
 def export(
     context: typer.Context,
     archive: Annotated[str, typer.Argument(help="Folder of an archive, or `embedded` or `embedded-sql`.")] = "",
-    out: Annotated[Path | None, typer.Argument(help="New folder or, for some formats, a file.")] = None,
+    out: Annotated[str, typer.Argument(help="New folder or, for some formats, a file.")] = "",
     form: ExportFormat = "",
     recipe: Annotated[str, typer.Option(help="Recipe: splits, rewards, selection, advantages and pairs.")] = "",
     settings: Settings = None,
@@ -105,7 +104,7 @@ def export(
         list_records("export", "help", form, as_json=as_json)
         return
     form = form or "jsonl"
-    if not archive or out is None:
+    if not archive or not out:
         raise typer.BadParameter("export needs ARCHIVE OUT")
     from upsolve.archive.store import open_archive
     from upsolve.export.exporting import export_archive, format_of
@@ -113,7 +112,7 @@ def export(
     options = options_of(option, context)
     _, record, _ = format_of(form, options)
     loaded = load(recipe or record.recipe, settings, archive=archive) if recipe or settings else None
-    words = ["upsolve", "archive", "export", archive, str(out), "--as", form]
+    words = ["upsolve", "archive", "export", archive, out, "--as", form]
     words += [word for key, value in (("--recipe", recipe), ("--split", split)) if value for word in (key, value)]
     words += [word for setting in settings or () for word in ("--set", setting)]
     words += ["--epoch", str(epoch)] if epoch is not None else []

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from upsolve import __version__
+from upsolve.archive.places import local_place
 from upsolve.archive.records import stored_records
 from upsolve.archive.schema import TABLES
 from upsolve.archive.shipped import SHIPPED
@@ -70,7 +71,7 @@ def export_archive(
 
     Raises:
         ConfigError: no such format, option or split, a recipe that the format cannot use, or nothing to export.
-        ArchiveError: the folder is not empty, or a file cannot be written.
+        ArchiveError: the folder is not empty or a URL, or a file cannot be written.
     """
     name, record, values = format_of(format, options or {})
     stages = stages_of(recipe or load_recipe(record.recipe))
@@ -79,7 +80,7 @@ def export_archive(
         raise ConfigError(
             f"model.prompt: format {name} writes the prompt without it; use a recipe without it, and add it in the trainer"
         )
-    work = Work(Path(out), name, record, values)
+    work = Work(local_place(out), name, record, values)
     if record.unit == "record":
         work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
         return work.exported()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from upsolve.archive.database import connect
+from upsolve.archive.database import connect, read_from
 from upsolve.archive.preference import preferred
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError
@@ -27,7 +27,8 @@ def read_rows(index: Index, table: str, places: Sequence[int]) -> dict[int, dict
             sql = (
                 f"select * from read_parquet(?, file_row_number = true) where file_row_number in ({', '.join(map(str, here))})"  # noqa: S608
             )
-            found = connection.sql(sql, params=[str(index.parts[table][number])]).to_arrow_table()
+            (part,) = read_from(connection, [index.parts[table][number]])
+            found = connection.sql(sql, params=[str(part)]).to_arrow_table()
             for row in found.to_pylist():
                 rows[(number << 32) + row["file_row_number"]] = {name: row.get(name) for name in TABLES[table].names}
     return rows

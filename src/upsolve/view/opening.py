@@ -10,10 +10,12 @@ from tempfile import mkdtemp
 from typing import Any
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.places import place_of
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
+from upsolve.files import is_remote
 from upsolve.plugins import names
 from upsolve.train.drawn import FOLDER
 from upsolve.types import Attempt, Task, Turn
@@ -35,7 +37,7 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
     """Open an archive, a run or a log.
 
     Args:
-        path: name of an archive of the package, folder of an archive or of a run, file or folder of a log.
+        path: name of an archive of the package, folder or URL of an archive, folder of a run, file or folder of a log.
         archive: of a run: the archive of its attempts, if it is not where the recipe says.
         source: of a log: the importer that reads it; empty: the first of ``LOGS`` that can.
         logps: of a run: compute log-probabilities of the tokens of an attempt under the run's model, when they are looked at.
@@ -44,7 +46,9 @@ def open_path(path: str, *, archive: str = "", source: str = "", logps: bool = F
         ArchiveError: there is nothing at the path, or it cannot be read as any of these.
         ConfigError: an option belongs to another kind of path.
     """
-    folder = SHIPPED.get(path, Path(path))
+    folder = SHIPPED.get(path) or place_of(path)
+    if is_remote(folder) and not (folder / "archive.json").is_file():
+        raise ArchiveError(f"{path}: not an archive (archive.json is missing); runs and logs are opened in local folders")
     if not folder.exists():
         raise ArchiveError(f"{path}: no such file or folder; name an archive, the folder of a run, or a log")
     if (folder / "archive.json").is_file():
