@@ -186,6 +186,30 @@ def test_a_run_is_reported_from_its_folder(here, tmp_path):
     assert "`upsolve compare` compares several runs" in here("report", tmp_path / "run", tmp_path / "run", code=2)
 
 
+WITHOUT_TORCH = """
+import sys
+sys.modules.update(torch=None, transformers=None)
+from upsolve.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "power --run", "view --static page.html"])
+def test_runs_are_looked_at_without_torch(tmp_path, archive, command):
+    run = tmp_path / "run"
+    for file, passed in (("base", 2), ("trained", 6)):
+        scores = tuple(TaskScore(f"t{i}", "", 8, passed + i % 2 * (passed // 6), {"passed": passed}) for i in range(40))
+        save_evaluation(Evaluation(file, "m", "x:test", 1.0, 1.0, 0, 8, scores), run / f"{file}.json")
+    for folder in (run, run / "training"):
+        dump_recipe(load_recipe("rloo", [f"data.archive={archive}"]), folder / "recipe.yaml")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *command.split(), run], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert command[:4] != "view" or "heat maps are missing: torch is not installed" in said
+
+
 def test_power_says_how_many_tasks_a_difference_needs(here):
     said = here("power", "--tasks", 104, "--rate", 0.298)
     # 2.80 * sqrt(2 * 0.298 * 0.702 * 0.35) / sqrt(104) = 10.5 points

@@ -6,16 +6,13 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
 from upsolve.config import ModelConfig, Recipe, SampleConfig, recipe_yaml
 from upsolve.errors import ArchiveError
-from upsolve.evaluate.benchmarks import HeldOut
 from upsolve.evaluate.runs import load_run
 from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
@@ -27,6 +24,9 @@ from upsolve.report.seeds import seeds_of
 from upsolve.train.groups import rewards_of, select
 from upsolve.train.monitor import limits_of
 from upsolve.train.run_folder import Trained, load_trained
+
+if TYPE_CHECKING:
+    from upsolve.evaluate.benchmarks import HeldOut
 
 __all__ = ["facts_of", "read_run", "run_content", "write_run_report"]
 
@@ -94,8 +94,10 @@ def run_content(
     )
 
 
-def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: HeldOut, trained: Trained) -> dict[str, str]:
+def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: "HeldOut", trained: Trained) -> dict[str, str]:
     """Return the facts about a run that a report shows, by label."""
+    import torch
+
     return {
         "model": model.name,
         "training": trained.text(),

@@ -9,10 +9,9 @@ import torch
 from upsolve.errors import TrainingError
 from upsolve.train.pack import PackedBatch
 from upsolve.train.placement import Replicated
+from upsolve.train.run_folder import CHECKPOINT
 
-__all__ = ["CHECKPOINT", "Progress", "restore", "save"]
-
-CHECKPOINT = "checkpoint.pt"
+__all__ = ["Progress", "restore", "save"]
 
 
 @dataclass(slots=True)

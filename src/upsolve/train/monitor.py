@@ -4,16 +4,18 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from upsolve.config import MonitorConfig
 from upsolve.errors import CollapseError
 from upsolve.files import write_text
-from upsolve.train.logprobs import TokenScores
-from upsolve.train.pack import PackedBatch
 from upsolve.train.trackers import Tracker, open_trackers
+
+if TYPE_CHECKING:
+    from upsolve.train.logprobs import TokenScores
+    from upsolve.train.pack import PackedBatch
 
 __all__ = ["Log", "check_health", "held_out", "limits_of", "read_log", "read_steps", "warn_of_clipping", "warn_of_drift"]
 
@@ -106,12 +108,14 @@ def read_log(file: Path) -> list[dict[str, float]]:
     return rows
 
 
-def held_out(score: Callable[[PackedBatch], TokenScores], batches: Sequence[PackedBatch]) -> dict[str, float]:
+def held_out(score: "Callable[[PackedBatch], TokenScores]", batches: "Sequence[PackedBatch]") -> dict[str, float]:
     """Return mean log-probabilities per token of held-out attempts, nats: passed, failed, and the difference (``heldout_margin``); and the
     variance of the logits over the vocabulary, mean over their tokens.
 
     In the batches, passed attempts have advantage 1, failed ones -1.
     """
+    import torch
+
     passed: list[float] = []
     failed: list[float] = []
     variance: list[float] = []

@@ -16,11 +16,11 @@ from typing import Any
 from upsolve.config import Recipe, dump_recipe, load_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.files import write_text
-from upsolve.train.checkpoint import CHECKPOINT
 from upsolve.train.monitor import read_steps
 
 __all__ = [
     "BEST",
+    "CHECKPOINT",
     "MODEL",
     "SUMMARY",
     "Trained",
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 SUMMARY = "summary.json"
+CHECKPOINT = "checkpoint.pt"
 MODEL = "model"
 BEST = "best"
 FREE = (

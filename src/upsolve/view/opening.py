@@ -15,6 +15,7 @@ from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import Archive, open_archive, open_filled
 from upsolve.config import ModelConfig, OptimConfig, load_recipe
 from upsolve.errors import ArchiveError, ConfigError, UpsolveError
+from upsolve.extras import needs_extras
 from upsolve.files import is_remote
 from upsolve.plugins import names
 from upsolve.train.drawn import FOLDER
@@ -144,8 +145,8 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
 
 def load_tokenizer(model: ModelConfig) -> Any:
     """Load the tokenizer of a model, with its form of prompts and completions."""
-    from upsolve.policy.model import codec_of
-
+    with needs_extras():
+        from upsolve.policy.model import codec_of
     return codec_of(model)
 
 
