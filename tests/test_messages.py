@@ -195,6 +195,7 @@ IMPORTS = [
     mistake("view none", "none", "name an archive, the folder of a run, or a log"),
     mistake("view text.txt", "text.txt", "--source"),
     mistake("ingest tabel --sources", "'tabel'", "did you mean table"),
+    mistake("ingest csv data.csv new", "'csv'", "upsolve ingest table"),
     mistake("view rows.jsonl --source jsnol", "--source jsnol", "upsolve ingest --sources"),
     mistake("view unjudged --static page.txt", "page.txt", ".html"),
     mistake("view unjudged --logps", "--logps", "leave it out"),

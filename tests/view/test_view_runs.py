@@ -266,12 +266,20 @@ def test_logs_are_read_by_the_importer_that_can(tmp_path):
         ("run", {"source": "trl"}, ConfigError, "--source: not for a run"),
         ("run", {}, ArchiveError, "say where it is with --archive"),
         (".", {}, ArchiveError, "name one of them: a, run"),
+        ("t.csv", {}, ArchiveError, "which column holds the prompt"),
+        (
+            "t.csv",
+            {},
+            ArchiveError,
+            "its columns are question, code; `upsolve ingest table` has options: import it so, and view the archive",
+        ),
         ("run", {"archive": "none"}, ArchiveError, "none: not an archive"),
     ],
 )
 def test_a_mistake_is_one_message_that_says_what_to_do(tmp_path, monkeypatch, path, options, error, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd.jsonl").write_text('{"hello": 1}\n')
+    (tmp_path / "t.csv").write_text("question,code\nTwo.,2\n")
     plain_archive(tmp_path / "a", 2)
     write_run(tmp_path / "run", "none", "gone")
     with pytest.raises(error, match=said.replace("--", "-+")) as raised:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve import __version__
+from upsolve.archive.cells import TABLES as TABLE_ENDINGS
 from upsolve.archive.census import census
 from upsolve.archive.importing import Job, Journal, content_in
 from upsolve.archive.parts import read_part
@@ -26,7 +27,7 @@ from upsolve.archive.source import Source, parse_options
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.files import commit_file, is_remote, write_text
-from upsolve.plugins import find
+from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
 from upsolve.records import from_row
 from upsolve.types import Task, content_id
@@ -179,6 +180,8 @@ def ingest(
 def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:
     """Return the name of a source, the source, and options with values of its types; SourceError if there is no such source or option."""
     label = source.replace(".py:", ":") if isinstance(source, str) else f"{source.read.__module__}.{source.read.__qualname__}"
+    if label not in names("source") and f".{label}" in TABLE_ENDINGS:
+        raise SourceError(f"no source {label!r}; the source `table` reads .{label} files: upsolve ingest table FILE ARCHIVE")
     try:
         record: Source = find("source", label if isinstance(source, str) else source)
         return label, record, parse_options(f"source {label}", record.options, options)

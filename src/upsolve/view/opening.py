@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from upsolve.archive.cells import CSV, DATABASES
 from upsolve.archive.ingest import ingest
 from upsolve.archive.places import place_of
 from upsolve.archive.shipped import SHIPPED
@@ -30,6 +31,8 @@ __all__ = ["LOGS", "open_path"]
 
 LOGS = ("verifiers", "trl", "verl", "openrlhf", "inspect", "atif", "samples", "jsonl", "table")
 """Sources that are tried on a log, in this order."""
+WITH_COLUMNS = (*CSV, *DATABASES)
+"""Endings of files that the source ``table`` alone reads."""
 MOST_NAMED = 5
 """Archives and runs of a folder that a message names."""
 
@@ -182,7 +185,8 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
     if source and source not in names("source") and ":" not in source:
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
-    for name in (source,) if source else LOGS:
+    known = source or ("table" if path.name.endswith(WITH_COLUMNS) else "")
+    for name in (known,) if known else LOGS:
         archive = temporary_archive()
         try:
             report = ingest(archive, name, path, max_rejected=1.0 if source else None)
@@ -192,6 +196,9 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
         except (UpsolveError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             said = str(error)
         remove(archive)
+        if known:
+            where = "" if path.name in said else f"{path}: "
+            raise ArchiveError(f"{where}{said}; `upsolve ingest {known}` has options: import it so, and view the archive")
         refused.append(f"{name}: {said.splitlines()[0][:120] if said else 'cannot be read'}")
     raise ArchiveError(
         f"{path}: neither an archive nor a run, and not a log that an importer can read ({'; '.join(refused[:3])}); "
