@@ -45,20 +45,20 @@ def autocast():
     return torch.autocast(DEVICE, dtype=torch.bfloat16)
 
 
-def kinds(small, _trl):
+def kinds(options):
     """Return, by kind of model, the attention that was chosen and its difference from padded texts."""
     from tests.train.test_kinds import KINDS, batch_of, model_of
     from upsolve.train import reference_scorer as scorers
 
     results, size = {}, {} if DEVICE == "cpu" else {"head_dim": 16}
-    for kind in [*KINDS][: 2 if small else None]:
+    for kind in [*KINDS][: 2 if options.small else None]:
         model, batch = model_of(kind, **({} if kind == "GPT2" else size)).to(DEVICE), batch_of()
         chosen = scorers.choose_scorer(model, batch, autocast)
         results[kind] = {"attention": model.config._attn_implementation, "packed": chosen is not scorers.padded_scores}
     return results
 
 
-def curve(_small, _trl):
+def curve(_options):
     """Return the largest difference of a loss from the golden curves."""
     from tests.conftest import write_tiny_model
     from tests.train.test_curves import GOLDEN, GROUPS, OPTIM
@@ -98,7 +98,7 @@ def weights_of(folder, recipe, stop=0):
     return torch.cat([parameter.flatten() for parameter in load_model(str(done.folder)).parameters()]).detach(), seconds
 
 
-def resume(_small, _trl):
+def resume(_options):
     """Return the largest differences of a weight between runs that should be equal, with and without deterministic kernels."""
     from tests.conftest import write_tiny_model
     from tests.train.test_curves import OPTIM
@@ -121,7 +121,7 @@ def resume(_small, _trl):
     return results
 
 
-def step(small, trl):
+def step(options):
     """Return seconds, memory and utilisation of a training step of upsolve and of TRL by model, and their ratios.
 
     Measurements end 40 s before the time limit of the part.
@@ -132,10 +132,15 @@ def step(small, trl):
 
     flops, results, ends = matmul_flops(), {}, STARTED + options.limit - 40
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
-    for model in [TINY] if small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
-        job = {"model": model, "layers": 0, "steps": 3, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": trl}
-        job |= {"shape": (24, 8) if small else (700, 200), "tokenizer": tokenizer, "rows": {}}
-        for way in ["ours", *(["trl"] if trl else []), "ours, checkpointing", *([CHECKPOINTING] if trl else [])]:
+    for model in [TINY] if options.small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
+        job = {"model": model, "layers": 0, "steps": 3, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": options.trl}
+        job |= {"shape": (24, 8) if options.small else (700, 200), "tokenizer": tokenizer, "rows": {}}
+        for way in [
+            "ours",
+            *(["trl"] if options.trl else []),
+            "ours, checkpointing",
+            *([CHECKPOINTING] if options.trl else []),
+        ]:
             left = ends - time.monotonic()
             sample = measure({**job, "way": way}, limit=min(50 * SLOW, left)) if left > LEAST_SECONDS else None
             job["rows"][way] = row_of([sample] if sample else [], job, way, flops)
@@ -186,7 +191,7 @@ def one_step(name, config, prompt, attempt):
         return {"planned_gib": plan.peak_bytes / 2**30, "fits": False}
     model = random_policy(name, config)
     model.set_attn_implementation(packed_scorers(model)[0][0])
-    optimizer = torch.optim.AdamW(trainable(model), lr=1e-5)
+    optimizer = torch.optim.AdamW(trainable(model), lr=1e-5, fused=True)  # as the trainer
     encoded = EncodedAttempt(tuple(range(3, 3 + attempt)), torch.zeros(attempt).numpy())
     batch = pack([[EncodedGroup(tuple(range(3, 3 + prompt)), (encoded,) * 4)]])
     for _ in range(2):
@@ -198,15 +203,15 @@ def one_step(name, config, prompt, attempt):
     return {"planned_gib": plan.peak_bytes / 2**30, "measured_gib": measured / 2**30, "fits": True}
 
 
-def largest(small, _trl):
+def largest(options):
     """Return the largest model that trains, for all weights and for LoRA, with and without checkpointing, and those that did not fit."""
     from upsolve.config import ModelConfig
 
-    results, sizes = {}, (8, 8) if small else (700, 200)
+    results, sizes = {}, (8, 8) if options.small else (700, 200)
     for rank, checkpointing in ((0, False), (0, True), (16, False), (16, True)):
         config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing)
         method = f"{'LoRA' if rank else 'all weights'}{', checkpointing' if checkpointing else ''}"
-        for name in [TINY] if small else [name for name in reversed(QWEN) if name != TINY]:
+        for name in [TINY] if options.small else [name for name in reversed(QWEN) if name != TINY]:
             try:
                 results[f"{method}: {name}"] = one_step(name, config, *sizes)
             except torch.OutOfMemoryError as error:
@@ -219,7 +224,7 @@ def largest(small, _trl):
     return results
 
 
-def sampling(small, _trl):
+def sampling(options):
     """Return tokens per second by the number of sequences decoded at once."""
     from tests.conftest import write_tiny_model
     from upsolve.config import SampleConfig
@@ -228,11 +233,11 @@ def sampling(small, _trl):
     from upsolve.types import Task
 
     codec = load_codec(write_tiny_model(Path(tempfile.mkdtemp()) / "tiny"))
-    model = random_qwen(TINY if small else "qwen2-0.5b-random", torch.float32 if DEVICE == "cpu" else torch.bfloat16)
+    model = random_qwen(TINY if options.small else "qwen2-0.5b-random", torch.float32 if DEVICE == "cpu" else torch.bfloat16)
     model.name_or_path, rates = "random", {}
-    tasks = [Task(f"t{number}", "Return the sum of two numbers. " * 10) for number in range(4 if small else 64)]
-    for batch in (4,) if small else (64, 256):
-        config = SampleConfig(samples=4, batch=batch, max_tokens=8 if small else 128, temperature=1.0, top_p=1.0)
+    tasks = [Task(f"t{number}", "Return the sum of two numbers. " * 10) for number in range(4 if options.small else 64)]
+    for batch in (4,) if options.small else (64, 256):
+        config = SampleConfig(samples=4, batch=batch, max_tokens=8 if options.small else 128, temperature=1.0, top_p=1.0)
         run = partial(sample, model, codec, tasks, config=config)
         sum(1 for _ in run())
         started = time.monotonic()
@@ -241,13 +246,13 @@ def sampling(small, _trl):
     return {"tokens_per_second": rates}
 
 
-def vllm(small, _trl):
+def vllm(options):
     """Return vLLM's memory beside a trainer, the memory that its sleep mode frees, its speed, and the time to wake up."""
     try:
         import vllm as engine
     except ImportError as error:
         return {"not done": f"vLLM cannot be imported: {error}"}
-    if DEVICE == "cpu" or small:
+    if DEVICE == "cpu" or options.small:
         return {"not done": "sleep mode needs a GPU, and a model that vLLM's kernels support"}
     from tests.conftest import write_tiny_model
     from upsolve.config import ModelConfig, OptimConfig, SampleConfig
@@ -341,7 +346,7 @@ if __name__ == "__main__":
     parser.add_argument("--trl", default="", help="folder with TRL, or . if it is installed")
     options = parser.parse_args()
     if options.here:
-        print(json.dumps(PARTS[options.parts[0]](options.small, options.trl)))
+        print(json.dumps(PARTS[options.parts[0]](options)))
         sys.exit()
     if DEVICE == "cpu" and not options.small:
         sys.exit("gpu.py: no GPU here; --small runs the same code with tiny models on the CPU")

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from upsolve import extras
 from upsolve.archive.store import open_archive
-from upsolve.config import EvalConfig, Recipe
+from upsolve.config import EvalConfig, Recipe, VerifyConfig
+from upsolve.errors import MissingExtraError
 from upsolve.evaluate import samples
 from upsolve.evaluate.benchmarks import HeldOut, evaluate_model, sweep_model
 from upsolve.evaluate.likelihood import heldout_likelihood
@@ -16,6 +18,7 @@ from upsolve.policy import model as model_module
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.types import Status
+from upsolve.verify.analysis import analyst
 
 
 class StoppedError(Exception):
@@ -118,6 +121,16 @@ def test_without_dev_tasks_only_the_lowest_temperature_is_measured(tiny_model):
     with pytest.warns(UserWarning, match=r"no dev task to choose a temperature on \(data.dev\)"):
         found = sweep_model(held, **stages_of(tiny_model), evaluate=EvalConfig())
     assert found.dev == () and found.best is found.hot is found.greedy and found.best.temperature == 0
+
+
+def test_a_missing_analysis_is_said_before_sampling(tiny_model, monkeypatch):
+    monkeypatch.setattr(samples, "sampler", lambda *_: pytest.fail("sampled"))
+    stages = stages_of(tiny_model) | {"verify": VerifyConfig(analyses=("security",))}
+    monkeypatch.setitem(analyst.TOOLS, "security", "peft_of_nobody")
+    monkeypatch.setitem(extras.EXTRAS, "peft_of_nobody", "analysis")
+    analyst.tools.cache_clear()
+    with pytest.raises(MissingExtraError, match="comes with the extra `analysis`"):
+        evaluate_model(open_archive("embedded").tasks()[:1], **stages)
 
 
 def test_temperatures_are_sorted_and_at_least_one():

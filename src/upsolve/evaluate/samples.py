@@ -12,7 +12,8 @@ from upsolve.policy.engines import sampler
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
 from upsolve.types import Attempt, Task, Verdict, content_id
-from upsolve.verify.limits import judge_settings
+from upsolve.verify.analysis.analyst import tools
+from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["PORTION", "SampledModel", "sample_rows"]
@@ -32,6 +33,12 @@ class SampledModel:
         """The sampler of the model, which is loaded at the first access."""
         return sampler(self.sample, self.model)
 
+    @property
+    def judging(self) -> JudgeSettings:
+        """The judge's settings, always with Ruff's findings."""
+        settings = judge_settings(self.verify)
+        return replace(settings, analyses=tuple(sorted({*settings.analyses, "lint"})))
+
     def release(self) -> None:
         """Drop the loaded model from memory."""
         self.__dict__.pop("sampler", None)
@@ -50,7 +57,11 @@ class SampledModel:
         """Return ``config.samples`` attempts per task, in the order of the tasks.
 
         If the call is stopped, the samples of finished tasks are kept in the folder ``unfinished``, and these tasks are not sampled again.
+
+        Raises:
+            MissingExtraError: an analysis of the samples is not installed, which is found out before sampling.
         """
+        tools(self.judging.analyses)
         by_task = read_samples(unfinished)
         missing = [task for task in tasks if task.task_id not in by_task]
         total = len(tasks) * config.samples
@@ -71,13 +82,12 @@ class SampledModel:
         return [attempt for task in tasks for attempt in by_task[task.task_id]]
 
     def verdicts(self, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
-        """Return the verdicts of attempts, in the order of the attempts, always with Ruff's findings."""
-        judging = judge_settings(self.verify)
+        """Return the verdicts of attempts, in the order of the attempts."""
         by_id = {task.task_id: task for task in tasks}
         done = iter(range(1, len(attempts) + 1))
         return verify(
             [(by_id[attempt.task_id], attempt) for attempt in attempts],
-            replace(judging, analyses=tuple(sorted({*judging.analyses, "lint"}))),
+            self.judging,
             on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
         )
 

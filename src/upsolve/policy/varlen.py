@@ -87,15 +87,16 @@ def varlen_attention(
     if "window_size" not in OPTIONS or options.get("softcap"):
         raise ModelError("FlashAttention supports no capped scores (softcap) and needs PyTorch 2.11")
     laid, window = options["sequences"], options.get("sliding_window")
+    query_T, key_T, value_T = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
+    key_S, value_S = (states.index_select(0, laid.key_S) for states in (key_T, value_T))
     shared = query.shape[1] // key.shape[1]
     grouped = {"enable_gqa": shared > 1} if "enable_gqa" in OPTIONS else {}
     if shared > 1 and not grouped:
-        key, value = (states.repeat_interleave(shared, dim=1) for states in (key, value))
-    query_T, key_T, value_T = (states.transpose(1, 2).flatten(0, 1).to(value.dtype) for states in (query, key, value))
+        key_S, value_S = (states.repeat_interleave(shared, dim=1) for states in (key_S, value_S))
     out = varlen_attn(
         query_T,
-        key_T.index_select(0, laid.key_S),
-        value_T.index_select(0, laid.key_S),
+        key_S,
+        value_S,
         laid.query_ends,
         laid.key_ends,
         laid.longest_query,
