@@ -34,6 +34,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 EACH = 2500
+SMALL = 50_000  # groups.SMALL_ROWS, not imported: the processes of the arms would inherit the memory as their peak
 COLUMNS = (
     "submission_id,problem_id,user_id,date,language,original_language,filename_ext,status,cpu_time,memory,code_size,accuracy"
 )
@@ -298,13 +299,15 @@ def main():
     """Run every arm in a separate process, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
-    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--files", type=int, default=1_000_000, help="above 50,000: smaller archives are held in memory")
     parser.add_argument("--arm", choices=[*ARMS, *ASK, *DRAW])
     parser.add_argument("--out", type=Path, default=HERE / "results" / "archive_size.json")
     options = parser.parse_args()
     if options.arm:
         run_here(options.arm, options.work)
         return
+    if options.files <= SMALL:
+        parser.error(f"--files: above {SMALL:,}; smaller archives are held in memory, and no groups are drawn from their table")
     make_tree(options.work / "tree", options.files)
     os.environ["UPSOLVE_CACHE"] = str(options.work / "cache")
     shutil.rmtree(options.work / "cache", ignore_errors=True)

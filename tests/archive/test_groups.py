@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from heapq import nlargest
 
 import duckdb
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from upsolve.archive.database import connect
 from upsolve.archive.groups import Groups, Lazy, pick, task_ids
 from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
+from upsolve.archive.longest import longest_attempts, longest_prompts
 from upsolve.archive.preference import OUTCOMES, is_judge, preferred
 from upsolve.archive.schema import TABLES
 from upsolve.archive.shipped import SHIPPED
@@ -181,6 +183,23 @@ def test_a_damaged_page_is_named_where_duckdb_names_no_file(tmp_path):
     part.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])
     with pytest.raises(ArchiveError, match=part.name), connect({name: archive.parts(name) for name in TABLES}):
         raise error
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("turns", [0, 1])
+def test_the_longest_texts_are_found_without_reading_all_groups(tmp_path, monkeypatch, turns):
+    archive, draw = Archive.create(tmp_path / "archive"), random.Random(0)
+    tasks = [Task(f"t/{number}", "x" * (7 * number % 40)) for number in range(40)]
+    codes = ["eé"[number % 2] * number for number in draw.sample(range(1, 2001), 2000)]
+    archive.append(tasks=tasks, attempts=[Attempt(f"t/{draw.randrange(40)}", code) for code in codes])
+    groups = archive.groups(turns=turns)
+    some = pick(groups, [*range(0, 40, 3), Group(Task("new", "y" * 41), (Attempt("new", "z" * 1980),), (None,))])
+    attempts = nlargest(5, (a for group in some for a in group.attempts), key=lambda a: len(a.code))
+    prompts = nlargest(5, (group.task for group in some), key=lambda task: len(task.prompt))
+    if not turns:
+        monkeypatch.setattr(Groups, "group", None)
+    assert longest_attempts(some, 5) == attempts
+    assert [task for task, _ in longest_prompts(some, 5)] == prompts
 
 
 @pytest.mark.usefixtures("large")

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from upsolve.archive.groups import pick, task_ids
+from upsolve.archive.groups import open_groups, pick, task_ids
 from upsolve.archive.language_names import asking_for, language_in, same_language
 from upsolve.archive.leaks import report_leaks
+from upsolve.archive.schema import TABLES
 from upsolve.archive.shipped import EMBEDDED
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig
@@ -152,11 +153,12 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
         ConfigError: ``data.train`` and ``data.dev`` leave no task for the test split; ``data.split_by`` does not fit the tasks.
     """
     ranked = data.split == "ranked" or archive.path == EMBEDDED
-    tasks = tasks_of(tasks_in(archive, data.language), data, ranked=ranked)
+    stored = archive.tasks()
+    tasks = tasks_of(tasks_in(archive, stored, data.language), data, ranked=ranked)
     report_leaks(tasks)
     report_languages(archive, data.language)
     split_of = {task.task_id: split for split, members in tasks.items() for task in members}
-    groups = judged_groups(archive, data, labels=labels)
+    groups = judged_groups(archive, stored, data, labels=labels)
     tried = task_ids(groups)
     items: dict[str, list[int | Group]] = {split: [] for split in tasks}
     for index, task_id in enumerate(tried):
@@ -168,13 +170,12 @@ def split_archive(archive: Archive, data: DataConfig, *, untried: bool = False, 
     return Split(tasks, {split: pick(groups, members) for split, members in items.items()})
 
 
-def tasks_in(archive: Archive, language: str) -> list[Task]:
-    """Return the tasks of an archive in a language, and those of any language, which then ask for it; all tasks without one.
+def tasks_in(archive: Archive, tasks: Sequence[Task], language: str) -> list[Task]:
+    """Return those of the tasks of an archive that are in a language, and those of any language, which then ask for it; all tasks without one.
 
     Raises:
         ConfigError: there is none; names the languages of the tasks.
     """
-    tasks = archive.tasks()
     chosen = [
         asking_for(task, language) for task in tasks if not language or same_language(task.language or language, language)
     ]
@@ -234,10 +235,11 @@ def tasks_of(tasks: Sequence[Task], data: DataConfig, *, ranked: bool) -> dict[s
     return {**split_tasks(rest, shares, seed=data.split_seed + 1, ranked=ranked, by=data.split_by), "test": test}
 
 
-def judged_groups(archive: Archive, data: DataConfig, *, labels: bool) -> Sequence[Group]:
-    """Return the groups of an archive with the verdicts of a judge; ConfigError if it has none."""
+def judged_groups(archive: Archive, tasks: Sequence[Task], data: DataConfig, *, labels: bool) -> Sequence[Group]:
+    """Return the groups of an archive, all of whose tasks have been read, with the verdicts of a judge; ConfigError if it has none."""
     judge = data.judge
-    groups = archive.groups(judge=judge, labels=labels, turns=data.turns, language=data.language)
+    parts = {name: archive.parts(name) for name in TABLES}
+    groups = open_groups(parts, lambda: tasks, judge=judge, labels=labels, turns=data.turns, language=data.language)
     if judge and not any(verdict for group in groups for verdict in group.verdicts):
         known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"
         raise ConfigError(f"data.judge: {archive.path} has no verdict by {judge!r}; its judges: {known}")

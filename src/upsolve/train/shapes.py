@@ -6,9 +6,9 @@ V vocabulary, G attempts of a group.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from typing import Any
 
+from upsolve.archive.longest import longest_attempts, longest_prompts
 from upsolve.config import ModelConfig
 from upsolve.errors import ModelError
 from upsolve.policy.gguf import converted
@@ -140,11 +140,6 @@ def group_shape(groups: Sequence[Group], codec: Codec, *, attempts: int, max_tok
         max_tokens: limit of prompt and attempt together; longer attempts are left out of training.
         longest: limit of a sampled attempt, tokens; 0: offline.
     """
-    chats = ((group.task, turns) for group in groups for turns in dict.fromkeys((*group.turns, ())))
-    longest_chats = nlargest(TOKENISED, chats, key=lambda chat: len(chat[0].prompt) + sum(len(t.attempt.code) for t in chat[1]))
-    candidates = nlargest(
-        TOKENISED, (attempt for group in groups for attempt in group.attempts), key=lambda attempt: len(attempt.code)
-    )
-    prompt = max((len(codec.prompt(task, turns).ids_P) for task, turns in longest_chats), default=0)
-    stored = max((len(codec.ids_of(attempt)) for attempt in candidates), default=0)
+    prompt = max((len(codec.prompt(task, turns).ids_P) for task, turns in longest_prompts(groups, TOKENISED)), default=0)
+    stored = max((len(codec.ids_of(attempt)) for attempt in longest_attempts(groups, TOKENISED)), default=0)
     return GroupShape(prompt, attempts, max(longest, min(stored, max(0, max_tokens - prompt))))
