@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from upsolve.archive.store import Archive
+from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import main
 from upsolve.config import load_recipe
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
@@ -42,6 +42,16 @@ def test_a_recipe_is_written_once_and_loads(tmp_path, monkeypatch, capsys):
     assert init(monkeypatch, folder, "--out", file) == 2
     assert "--force" in capsys.readouterr().err
     assert init(monkeypatch, folder, "--out", file, "--force") == 0
+
+
+def test_a_recipe_offers_the_new_verdicts_where_there_are_recorded_ones(tmp_path, monkeypatch):
+    folder, file = archive_of(tmp_path / "archive"), tmp_path / "r.yaml"
+    init(monkeypatch, folder, "--out", file)
+    assert "judge" not in file.read_text()
+    archive = open_archive(folder)
+    archive.append(verdicts=[Verdict(one.attempt_id, Status.PASSED, judge="upsolve-2") for one in archive.attempts()])
+    init(monkeypatch, folder, "--out", file, "--force")
+    assert load_recipe(str(file)).data.judge == "" and "  # judge: upsolve  #" in file.read_text()
 
 
 def test_own_attempts_are_compared_and_not_imitated(tmp_path, monkeypatch):

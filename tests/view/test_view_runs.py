@@ -75,6 +75,23 @@ def test_rewards_and_advantages_of_a_run_are_those_of_training(tmp_path, tiny_mo
     assert group["kind"] == "leave_one_out" and "has recorded no groups" in group["note"]
 
 
+def test_the_verdicts_of_a_run_are_those_of_the_judge_that_its_recipe_names(tmp_path, tiny_model):
+    archive = one_task(tmp_path / "a")
+    archive.append(verdicts=[judged(one, Status.PASSED, "recorded:site") for one in archive.attempts()])
+    found = {}
+    for name in ("", "upsolve", "recorded"):
+        text = RECIPE.replace("'{archive}'", f"'{{archive}}', judge: '{name}'")
+        answers = open_path(str(write_run(tmp_path / f"run{name}", tiny_model, archive.path, text)))
+        write_page(answers, tmp_path / "page.html")
+        shown = [answers.routes["attempt"]({"place": str(place)})["verdicts"] for place in range(4)]
+        listed = [row["status"] for row in answers.routes["attempts"]({})["rows"]]
+        assert listed == [verdicts[0]["status"] for verdicts in shown] and {len(verdicts) for verdicts in shown} == {2}
+        rewards = [row["reward"] for row in answers.group({"id": "t/1"})["rows"]]
+        assert [reward == 1 for reward in rewards] == [status == "passed" for status in listed]
+        found[name] = listed.count("passed")
+    assert found == {"": 1, "upsolve": 1, "recorded": 4}  # TEST is the recorded judge's number of tests, too
+
+
 def test_tokens_have_the_advantages_that_training_gives_them(tmp_path, tiny_model):
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "run", tiny_model, archive.path)

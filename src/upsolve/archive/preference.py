@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from upsolve.types import Status, Task, Verdict
 
-__all__ = ["OUTCOMES", "OWN", "RANK", "choice", "is_judge", "is_recorded", "preferred"]
+__all__ = ["OUTCOMES", "OWN", "RANK", "by_judge", "choice", "is_judge", "is_recorded", "preferred"]
 
 PREFIX = "upsolve"
 """Beginning of the names of upsolve's own judges."""
@@ -26,6 +26,12 @@ def is_recorded(judge: str) -> bool:
 def is_judge(verdict: Verdict, name: str) -> bool:
     """Return whether a verdict is by a judge: its full name, or the part before ``:`` or ``-``; an empty name means any."""
     return not name or verdict.judge == name or verdict.judge.startswith((f"{name}:", f"{name}-"))
+
+
+def by_judge(name: str) -> str:
+    """Return ``is_judge`` as a condition in SQL on the column ``judge``."""
+    quoted = name.replace("'", "''")
+    return f"(judge = '{quoted}' or starts_with(judge, '{quoted}:') or starts_with(judge, '{quoted}-'))" if name else "true"
 
 
 def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:

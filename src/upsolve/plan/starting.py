@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 
 from upsolve.archive.info import ArchiveInfo, archive_info
+from upsolve.archive.preference import is_recorded
 from upsolve.archive.store import Archive
 
 __all__ = ["Beginning", "first_recipe", "look_at"]
@@ -79,8 +80,6 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
     completion = tokens_for(found.code)
     longest = max(1024, tokens_for(1.5 * found.prompt + found.code))  # a prompt also has tests and the words of a chat
     step = max(4096, 2 * longest)
-    split = "split_by: split  # the tasks say which are for training, choosing and testing" if found.has_split else ""
-    folds = "folds: 5  # few tasks: `upsolve run RECIPE --folds 5` tests on all of them in turn"
     lines = [
         f"# `upsolve init {archive}`: {counts(found)}",
         "# `upsolve explain KEY` documents a key, `--set KEY=VALUE` overrides one for a run, docs/recipes.md has all of them.",
@@ -94,12 +93,7 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         "  # lora_rank: 16  # train adapters instead of all weights: less memory; `upsolve memory RECIPE` computes both",
         "data:",
         f"  archive: {quoted(archive)}",
-        *(
-            [f"  {split}"]
-            if split
-            else ["  train: 0.65  # share of the tasks; 10 % choose the temperature, the rest is the test"]
-        ),
-        *([f"  # {folds}"] if found.info.tasks < FEW_TASKS and not split else []),
+        *choices(found),
         "  group_size: 4  # attempts at a task that are compared with each other",
         f"  max_tokens: {longest}  # of prompt and attempt; longer ones are left out and counted",
         "optim:",
@@ -113,6 +107,21 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         "  temperatures: [0, 0.2, 0.6, 1.0]  # each model is measured at the one that is best for it",
     ]
     return "\n".join(lines) + "\n"
+
+
+def choices(found: Beginning) -> list[str]:
+    """Return the lines of a recipe that say which verdicts count, and which tasks are trained on."""
+    lines = list[str]()
+    if {is_recorded(judge) for judge in found.info.judges} == {True, False}:
+        lines.append(
+            "  # judge: upsolve  # verdicts of `upsolve verify` alone: if the tests here are all that the recorded ones rest on"
+        )
+    if found.has_split:
+        return [*lines, "  split_by: split  # the tasks say which are for training, choosing and testing"]
+    lines.append("  train: 0.65  # share of the tasks; 10 % choose the temperature, the rest is the test")
+    if found.info.tasks < FEW_TASKS:
+        lines.append("  # folds: 5  # few tasks: `upsolve run RECIPE --folds 5` tests on all of them in turn")
+    return lines
 
 
 def counts(found: Beginning) -> str:

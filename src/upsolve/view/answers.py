@@ -35,6 +35,7 @@ class Answers:
         scores: RunScores | None = None,
         note: str = "",
         open_samples: "Callable[[], Answers] | None" = None,
+        judge: str = "",
     ) -> None:
         """Open the index of the archive.
 
@@ -45,10 +46,11 @@ class Answers:
             scores: rewards and advantages by the run's recipe.
             note: a sentence below the headline.
             open_samples: opens the samples of the run's evaluations.
+            judge: whose verdicts count, as ``data.judge``.
         """
         self.archive, self.title, self.run, self.scores, self.note = archive, title, run, scores, note
         self.open_samples, self.samples = open_samples, None
-        self.index, self.lock, self.checked = Index(archive), threading.Lock(), time.monotonic()
+        self.index, self.lock, self.checked = Index(archive, judge=judge), threading.Lock(), time.monotonic()
         self.routes: dict[str, Callable[[Query], Any]] = {
             "info": self.info,
             "attempts": lambda query: list_attempts(self.index, Filters.of(query), after=number(query, "after", -1)),
@@ -82,8 +84,9 @@ class Answers:
             now = time.monotonic()
             if now - self.checked < CHECK_SECONDS or not (self.index.ready or self.index.error):
                 return
-            if archive_state(parts_of(self.archive)) != self.index.state:
-                self.index = Index(self.archive)
+            judge = self.index.judge
+            if archive_state(parts_of(self.archive), judge) != self.index.state:
+                self.index = Index(self.archive, judge=judge)
             self.checked = time.monotonic()
 
     def info(self, _query: Query) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from upsolve.archive.database import connect
-from upsolve.archive.preference import OWN, RANK, choice
+from upsolve.archive.preference import OWN, RANK, by_judge, choice
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
@@ -33,6 +33,8 @@ REMEMBERED = 256
 CODELESS = [name for name in TABLES["attempts"].names if name not in ("count", "code", "answer", "token_ids", "token_logps")]
 HASHED = ("answer", "token_ids", "token_logps")
 """Columns that tell attempts apart, and are too large to be grouped by."""
+ASKED = "by_the_judge_asked"
+"""Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
@@ -46,10 +48,10 @@ with judged as (
     select attempt_id, judge, min(place) as first, max({RANK}) as rank, max_by({OUTCOME}, {RANK}) as outcome
     from judged group by attempt_id, judge
 ), by_program as (
-    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) as latest,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and {OWN}) as own,
-        max_by(outcome, first) filter (outcome.status <> 'unscored' and not {OWN}) as imported,
-        max_by(outcome.rules, first) filter (outcome.analysed) as analysed_rules
+    select attempt_id, list((rank % (1::hugeint << 62))::bigint order by first) as verdicts, max_by(outcome, first) filter ({ASKED}) as latest,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and {OWN} and {ASKED}) as own,
+        max_by(outcome, first) filter (outcome.status <> 'unscored' and not {OWN} and {ASKED}) as imported,
+        max_by(outcome.rules, first) filter (outcome.analysed and {ASKED}) as analysed_rules
     from by_judge group by attempt_id
 ), merged as (
     select attempt_id, task_id, language, author, created, parent_id, tokens, truncated, min(place) as place, sum("count")::bigint as count,
@@ -100,11 +102,11 @@ def parts_of(archive: Archive) -> dict[str, list[Path]]:
     return {name: archive.parts(name) for name in TABLES}
 
 
-def archive_state(parts: Mapping[str, Sequence[Path]]) -> str:
-    """Return a content id of the files of an archive; it changes whenever the archive does."""
+def archive_state(parts: Mapping[str, Sequence[Path]], judge: str = "") -> str:
+    """Return a content id of the files of an archive, and of the judge whose verdicts count; it changes whenever the archive does."""
     files = [file for name in TABLES for file in parts[name]]
     return content_id(
-        BUILD, HEADS, TASKS, FACETS, *(f"{file}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files)
+        *(BUILD, HEADS, TASKS, FACETS, judge), *(f"{file}|{file.stat().st_size}|{file.stat().st_mtime_ns}" for file in files)
     )
 
 
@@ -116,14 +118,19 @@ def index_folder(archive: Archive) -> Path:
 class Index:
     """The index of one state of an archive."""
 
-    def __init__(self, archive: Archive, *, on_error: Callable[[str], None] = print) -> None:
+    def __init__(self, archive: Archive, *, judge: str = "", on_error: Callable[[str], None] = print) -> None:
         """Open the index, or start to build it; that of a small archive is complete when this returns.
+
+        Args:
+            archive: the archive.
+            judge: whose verdicts count, as ``data.judge``; empty: the preferred one of each attempt.
+            on_error: told what ends building in the background.
 
         Raises:
             ArchiveError: a part of a small archive is damaged.
         """
-        self.parts, self.on_error = parts_of(archive), on_error
-        self.state = archive_state(self.parts)
+        self.parts, self.judge, self.on_error = parts_of(archive), judge, on_error
+        self.state = archive_state(self.parts, judge)
         self.file = index_folder(archive) / f"{self.state}.duckdb"
         self.opened: duckdb.DuckDBPyConnection | None = None
         self.error = ""
@@ -196,7 +203,7 @@ class Index:
         """Write the index into a file."""
         with connect(self.parts, places=True) as connection:
             connection.execute(f"attach '{str(file).replace(chr(39), chr(39) * 2)}' as cached")
-            fill(connection, "cached")
+            fill(connection, "cached", judge=self.judge)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query of the index; several threads may ask at once.
@@ -216,16 +223,16 @@ class Index:
             some = connection.sql(f"select * from attempts order by place limit {PREVIEW_ROWS}").to_arrow_table()  # noqa: S608  ours
             connection.execute("drop view attempts")
             connection.register("attempts", some)
-            fill(connection)
+            fill(connection, judge=self.judge)
             sql = "select * replace (if(status = 'unjudged', '', status) as status) from entries order by place"
             return fetch(connection, sql, ())
 
 
-def fill(connection: "duckdb.DuckDBPyConnection", database: str = "") -> None:
+def fill(connection: "duckdb.DuckDBPyConnection", database: str = "", *, judge: str = "") -> None:
     """Create the tables of the index from the views of an archive, in the connection's own database or in an attached one."""
     target = f"{database}." if database else ""
     connection.execute(HEADS.format(kind="temp table"))
-    for sql in (BUILD, TASKS, FACETS):
+    for sql in (BUILD.replace(ASKED, by_judge(judge)), TASKS, FACETS):
         connection.execute(
             sql.replace("create table ", f"create table {target}").replace("from entries", f"from {target}entries")
         )

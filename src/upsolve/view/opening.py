@@ -136,12 +136,14 @@ def open_run(run: Path, archive: str, *, logps: bool) -> Answers:
     home = run.parent if run.name == "training" else run
     files = sorted(home.glob(f"*{ENDING}"))
     told = "; report.html in the run's folder says what training changed" if (home / "report.html").is_file() else ""
+    judge = "" if online else recipe.data.judge
     return Answers(
         store,
+        judge=judge,
         title=f"run {home.resolve().name}: {recipe.name}",
         run=run,
         scores=scores,
-        note=f"attempts of {name}{told}",
+        note=f"attempts of {name}{f', judged by {judge}' if judge else ''}{told}",
         open_samples=partial(open_samples, files) if files else None,
     )
 

@@ -104,7 +104,7 @@ def part_of(answers: Answers, entries: Sequence[dict[str, Any]], *, first: int) 
     """Return an overview of attempts, and the blocks with all about them, the first of which gets the number ``first`` on the page."""
     tasks = read_tasks(answers.index, [*dict.fromkeys(entry["task_id"] for entry in entries)])
     full = [
-        describe(entry, attempt, judged, tasks.get(attempt.task_id))
+        describe(entry, attempt, judged, task=tasks.get(attempt.task_id), judge=answers.index.judge)
         for entry, (attempt, judged) in zip(entries, records_of(answers.index, entries), strict=True)
     ]
     metrics = read_metrics(answers.run, 0)
