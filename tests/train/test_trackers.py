@@ -38,6 +38,7 @@ def test_trackio_has_every_step(tmp_path, tiny_model):
     environment = {**os.environ, "TRACKIO_DIR": str(tmp_path / "trackio")}  # read once, when trackio is imported
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == ""  # where `--json` prints
     rows = [json.loads(line) for line in (tmp_path / "mine" / "training" / "metrics.jsonl").read_text().splitlines()]
     with contextlib.closing(sqlite3.connect(tmp_path / "trackio" / "theirs.db")) as base:
         logged = base.execute("select run_name, step, metrics from metrics order by step").fetchall()

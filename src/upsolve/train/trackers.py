@@ -1,6 +1,8 @@
 """Trackers of experiments beside TensorBoard: W&B and trackio, whose functions have the same names and arguments."""
 
+import io
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ class Tracker:
             MissingExtraError: the tracker is not installed.
             ConfigError: it refuses, such as W&B without an account.
         """
-        with needs_extras():
+        with needs_extras(), silent():
             self.module: Any = import_module(name)
         run = folder.parent.name if folder.name == "training" else folder.name
         recipe = folder / "recipe.yaml"
@@ -33,7 +35,8 @@ class Tracker:
         if name == "wandb":
             own = {"id": content_id(str(folder.resolve())), "dir": str(folder), "settings": self.module.Settings(silent=True)}
         try:
-            self.run: Any = self.module.init(project=project, name=run, config=config, resume="allow", **own)
+            with silent():
+                self.run: Any = self.module.init(project=project, name=run, config=config, resume="allow", **own)
         except Exception as error:  # the trackers have no common exception
             raise ConfigError(
                 f"monitor.trackers: {name} does not start ({type(error).__name__}: {error}); WANDB_MODE=offline needs no account"
@@ -43,11 +46,18 @@ class Tracker:
 
     def write(self, row: Mapping[str, float]) -> None:
         """Log the row of a step."""
-        self.run.log({name: value for name, value in row.items() if name != "step"}, step=int(row["step"]))
+        with silent():
+            self.run.log({name: value for name, value in row.items() if name != "step"}, step=int(row["step"]))
 
     def close(self) -> None:
-        """Finish the run."""
-        self.run.finish()
+        """Finish the run; trackio would finish it again at the end of the process unless its own function does."""
+        with silent():
+            self.module.finish()
+
+
+def silent() -> redirect_stdout[io.StringIO]:
+    """Return a context in which standard output, which holds the JSON of ``--json``, keeps what trackio says about itself out."""
+    return redirect_stdout(io.StringIO())
 
 
 def open_trackers(names: Sequence[str], project: str, folder: Path) -> list[Tracker]:
