@@ -9,6 +9,7 @@ are meaningless.
     resume     a run that is stopped and resumed, and one that is repeated, against one that is not: the largest difference of a weight, with
                and without deterministic kernels, and what these cost
     step       a training step beside TRL: speed, memory, and the share of the device's arithmetic that it uses
+    profile    the operations of that step, ours and TRL's, that take the longest on the device and on the CPU
     sampling   tokens a second of batched decoding
     vllm       vLLM with sleep mode beside a trainer: share of memory, what sleep gives back, tokens a second
     largest    the largest model that trains, all weights and LoRA, and the computed memory against the measured
@@ -30,7 +31,7 @@ from step_ways import DEVICE, QWEN, qwen_config, random_qwen
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 220, "sampling": 80, "vllm": 110, "largest": 90}
+SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 220, "profile": 60, "sampling": 80, "vllm": 110, "largest": 90}
 """Parts in their order, and their time limits."""
 STARTED = time.monotonic()
 ALL_SECONDS = 475
@@ -133,7 +134,7 @@ def step(options):
     flops, results, ends = matmul_flops(), {}, STARTED + options.limit - 40
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     for model in [TINY] if options.small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
-        job = {"model": model, "layers": 0, "steps": 3, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": options.trl}
+        job = {"model": model, "layers": 0, "steps": 12, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": options.trl}
         job |= {"shape": (24, 8) if options.small else (700, 200), "tokenizer": tokenizer, "rows": {}}
         for way in [
             "ours",
@@ -148,6 +149,24 @@ def step(options):
         rows = {way: {name: row[name] for name in names} if row else "not done" for way, row in job["rows"].items()}
         results[model] = {**rows, "beside TRL": bar_of(job) or "not done: TRL is not installed, or failed"}
     return {"matrix product, TFLOP/s": flops / 1e12, "rows": results}
+
+
+def profile(options):
+    """Return the operations that take the longest in a step of the smallest model, of upsolve and of TRL."""
+    from train_step import measure
+
+    from tests.conftest import write_tiny_model
+
+    tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
+    job = {"model": TINY if options.small else "qwen2-0.5b-random", "layers": 0, "steps": 5, "groups": 1, "warm": 1, "G": 8}
+    job |= {"shape": (24, 8) if options.small else (700, 200), "optimiser": False, "tokenizer": tokenizer, "profile": True}
+    results = {}
+    for way in ["ours", *(["trl"] if options.trl else [])]:
+        sample = measure(
+            {**job, "way": way, "trl": options.trl}, limit=STARTED + options.limit - time.monotonic() - LEAST_SECONDS
+        )
+        results[way] = {name: sample[name] for name in ("seconds", "profile")} if sample else "not done"
+    return results
 
 
 def random_policy(name, config):
@@ -288,7 +307,16 @@ def vllm(options):
     return {"vllm": engine.__version__, "share": rollout.vllm.memory, "rounds": rounds}
 
 
-PARTS = {"kinds": kinds, "curve": curve, "resume": resume, "step": step, "sampling": sampling, "vllm": vllm, "largest": largest}
+PARTS = {
+    "kinds": kinds,
+    "curve": curve,
+    "resume": resume,
+    "step": step,
+    "profile": profile,
+    "sampling": sampling,
+    "vllm": vllm,
+    "largest": largest,
+}
 
 
 def run_part(name, options, limit):
@@ -311,6 +339,8 @@ def not_done(name, result):
     for key in ("failed", "not done"):
         if key in result:
             yield f"{name}: {key}: {str(result[key])[-300:]}"
+    if name == "profile":
+        yield from (f"profile, {way}: {found}" for way, found in result.items() if isinstance(found, str))
     if name == "step":
         for model, rows in result.get("rows", {}).items():
             yield from (f"step, {model}, {way}: {problem}" for way, problem in rows.items() if isinstance(problem, str))

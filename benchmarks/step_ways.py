@@ -259,6 +259,23 @@ def timed(step, update, model, groups):
     return time.monotonic() - started, loss
 
 
+def profiled(step, groups, rows=12):
+    """Return the operations of one step that take the longest on the device and on the CPU: name, calls and milliseconds of each."""
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if DEVICE == "cuda" else [])]
+    with profile(activities=kinds) as record:
+        step(groups)
+    found = record.key_averages()
+    result = {"operations": sum(row.count for row in found if row.self_cpu_time_total)}
+    for place, name in (("device", "self_device_time_total"), ("cpu", "self_cpu_time_total")):
+        longest = sorted(found, key=lambda row: -getattr(row, name))[:rows]
+        result[place] = [
+            (row.key[:80], row.count, round(getattr(row, name) / 1000, 3)) for row in longest if getattr(row, name)
+        ]
+    return result
+
+
 def one(job):
     """Measure one job; print a line of JSON."""
     theirs_too = job["way"].startswith("trl")
@@ -291,6 +308,8 @@ def one(job):
         ),
         "head_weights": model.get_output_embeddings().weight.numel(),
     }
+    if job.get("profile"):
+        result["profile"] = profiled(step, len(groups))
     print(json.dumps(result))
 
 
