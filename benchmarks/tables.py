@@ -221,7 +221,7 @@ def training_step():
     sizes = [[job["shape"] if job["shape"] == "archive" else " / ".join(map(str, job["shape"])), job["G"]] for job in jobs]
 
     def cells(job, figure, form):
-        return [form.format(row[figure]) if row else "–" for row in job["rows"].values()]
+        return [form.format(row[figure]) if row and figure in row else "–" for row in job["rows"].values()]
 
     speeds = [
         [*size, *(f"{row[figure]:{form}}" for way in ("trl", "ours") for figure, form in SPEEDS if (row := job["rows"][way]))]

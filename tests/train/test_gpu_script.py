@@ -16,7 +16,9 @@ def test_every_part_runs_or_says_why_not(tmp_path):
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {file.stem: json.loads(file.read_text())["result"] for file in tmp_path.glob("gpu_*.json")}
-    assert {*found} == {f"gpu_{name}" for name in ("kinds", "curve", "resume", "step", "profile", "largest", "sampling", "vllm")}
+    assert {*found} == {
+        f"gpu_{name}" for name in ("kinds", "curve", "resume", "step", "profile", "largest", "sampling", "vllm")
+    }
     assert max(found["gpu_curve"].values()) < 1e-4
     assert all(kind["packed"] for kind in found["gpu_kinds"].values())
     assert {found["gpu_resume"][way][run] for way in ("default", "deterministic") for run in ("repeated", "resumed")} == {0.0}
