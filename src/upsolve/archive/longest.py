@@ -43,11 +43,11 @@ def longest_stored(groups: Groups, numbers: Sequence[int], count: int) -> list[A
     """Return the attempts with the longest programs of some groups."""
     starts, lengths_N = np.array(groups.starts), np.full(groups.starts[-1], -1)
     for number in range(len(groups.blocks)):
-        found = pc.utf8_length(groups.blocks[number].column("code")).to_numpy()
+        found = pc.call_function("utf8_length", [groups.blocks[number].column("code")]).to_numpy()
         lengths_N[number * BLOCK_ROWS :][: len(found)] = found
     chosen = np.zeros(len(groups), bool)
     chosen[numbers] = True
     lengths_N[~np.repeat(chosen, np.diff(starts))] = -1
     rows = [int(row) for row in np.argsort(lengths_N)[-count:] if lengths_N[row] >= 0]
     tasks = np.searchsorted(starts, rows, side="right") - 1
-    return [groups.some(task, [row - starts[task]]).attempts[0] for row, task in zip(rows, tasks.tolist(), strict=True)]
+    return [groups.some(task, [row - int(starts[task])]).attempts[0] for row, task in zip(rows, tasks.tolist(), strict=True)]
