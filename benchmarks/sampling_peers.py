@@ -1,4 +1,4 @@
-"""Sampling on a CPU beside peers, in one run: python benchmarks/sampling_peers.py VLLM_PYTHON [--rounds 3] [--tasks 64] [--samples 8]
+"""Sampling on a CPU beside peers, in one run: python benchmarks/sampling_peers.py VLLM_PYTHON [--rounds 3] [--tasks 64] [--samples 8] [--ways NAME ...]
 
 VLLM_PYTHON is the interpreter of an environment with vLLM and upsolve[train] (`make test-vllm` makes .venv-vllm so). Every way samples the same
 tasks of the embedded archive from SmolLM2-135M-Instruct in bfloat16, at temperature 1, up to 96 tokens per attempt, after a first task that
@@ -112,10 +112,10 @@ def main(given):
     """Measure all ways, and write the results after every measurement."""
     from machine import machine
 
-    measured = {name: [] for name in WAYS}
+    measured = {name: [] for name in given.ways}
     load = round(os.getloadavg()[0], 1)
     for _ in range(given.rounds):
-        for name in WAYS:
+        for name in given.ways:
             if (sample := measure(name, given)) is None:
                 continue
             measured[name].append(sample)
@@ -140,6 +140,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=64)
     parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--ways", choices=[*WAYS], nargs="+", default=[*WAYS])
     parser.add_argument("--one", choices=[*WAYS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
