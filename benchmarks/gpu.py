@@ -34,6 +34,7 @@ sys.path.insert(0, str(ROOT))
 SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 220, "profile": 60, "sampling": 80, "vllm": 110, "largest": 90}
 """Parts in their order, and their time limits."""
 STARTED = time.monotonic()
+"""When this process began, from which the time limit of a part counts."""
 ALL_SECONDS = 475
 """Time limit of all parts together, seconds; it also bounds the limits of the last parts."""
 LEAST_SECONDS, SLOW = 5, 3
@@ -122,6 +123,12 @@ def resume(_options):
     return results
 
 
+def step_job(options, tokenizer):
+    """Return what the measurements of a training step (step_ways.py) have in common."""
+    job = {"layers": 0, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": options.trl, "tokenizer": tokenizer}
+    return {**job, "shape": (24, 8) if options.small else (700, 200)}
+
+
 def step(options):
     """Return seconds, memory and utilisation of a training step of upsolve and of TRL by model, and their ratios.
 
@@ -134,8 +141,7 @@ def step(options):
     flops, results, ends = matmul_flops(), {}, STARTED + options.limit - 40
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     for model in [TINY] if options.small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
-        job = {"model": model, "layers": 0, "steps": 12, "groups": 1, "warm": 1, "optimiser": False, "G": 8, "trl": options.trl}
-        job |= {"shape": (24, 8) if options.small else (700, 200), "tokenizer": tokenizer, "rows": {}}
+        job = {**step_job(options, tokenizer), "model": model, "steps": 12, "rows": {}}
         for way in [
             "ours",
             *(["trl"] if options.trl else []),
@@ -158,13 +164,10 @@ def profile(options):
     from tests.conftest import write_tiny_model
 
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
-    job = {"model": TINY if options.small else "qwen2-0.5b-random", "layers": 0, "steps": 5, "groups": 1, "warm": 1, "G": 8}
-    job |= {"shape": (24, 8) if options.small else (700, 200), "optimiser": False, "tokenizer": tokenizer, "profile": True}
+    job = {**step_job(options, tokenizer), "model": TINY if options.small else "qwen2-0.5b-random", "steps": 5, "profile": True}
     results = {}
     for way in ["ours", *(["trl"] if options.trl else [])]:
-        sample = measure(
-            {**job, "way": way, "trl": options.trl}, limit=STARTED + options.limit - time.monotonic() - LEAST_SECONDS
-        )
+        sample = measure({**job, "way": way}, limit=STARTED + options.limit - time.monotonic() - LEAST_SECONDS)
         results[way] = {name: sample[name] for name in ("seconds", "profile")} if sample else "not done"
     return results
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from upsolve.archive.labels import Labels, read_labels
 from upsolve.archive.language_names import asking_for
 from upsolve.archive.parts import rows_in
-from upsolve.archive.preference import is_judge, preferred
+from upsolve.archive.preference import preferred
 from upsolve.archive.schema import TABLES
 from upsolve.archive.sorting import BLOCK_ROWS, SORTED, sorted_blocks
 from upsolve.archive.turns import earlier_turns
@@ -151,7 +151,7 @@ class Groups(Sequence[Group]):
             del row["number"]
             judged = [from_row(Verdict, verdict) for verdict in row.pop("verdicts") if verdict]
             attempts.append(from_row(Attempt, row))
-            verdicts.append(preferred([verdict for verdict in judged if is_judge(verdict, self.judge)], task))
+            verdicts.append(preferred(judged, task, self.judge))
         rights = tuple(map(self.labels.label_right, verdicts)) if self.labels else ()
         turns = earlier_turns(attempts, verdicts, self.turns) if self.turns else ()
         return Group(task, tuple(attempts), tuple(verdicts), rights, turns)

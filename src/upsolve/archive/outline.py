@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from upsolve import __version__
 from upsolve.archive.groups import Groups, MappedBlocks, stored_at
 from upsolve.archive.language_names import same_language
-from upsolve.archive.preference import is_judge, preferred
+from upsolve.archive.preference import preferred
 from upsolve.archive.sorting import BLOCK_ROWS
 from upsolve.config import DataConfig
 from upsolve.files import commit_file
@@ -134,8 +134,7 @@ def outcomes_of(block: Any, tasks: Sequence[Task], judge: str) -> list[int]:
     ends = lists.offsets.to_pylist()
     found: list[int] = []
     for task, start, stop in zip(tasks, ends, ends[1:], strict=False):
-        some = [verdict for verdict in verdicts[start:stop] if verdict and is_judge(verdict, judge)]
-        verdict = preferred(some, task)
+        verdict = preferred([verdict for verdict in verdicts[start:stop] if verdict], task, judge)
         usable = verdict and verdict.status is not Status.UNSCORED and IN_PROCESS not in verdict.isolation.split(",")
         found.append(1 + (verdict.status is Status.PASSED) if verdict and usable else 0)
     return found

@@ -34,14 +34,15 @@ def by_judge(name: str) -> str:
     return f"(judge = '{quoted}' or starts_with(judge, '{quoted}:') or starts_with(judge, '{quoted}-'))" if name else "true"
 
 
-def preferred(verdicts: Sequence[Verdict], task: Task) -> Verdict | None:
-    """Return the preferred verdict; None if there is none.
+def preferred(verdicts: Sequence[Verdict], task: Task, judge: str = "") -> Verdict | None:
+    """Return the preferred verdict, of a judge if it is given (``is_judge``); None if there is none.
 
     A scored verdict is preferred to an unscored one. A verdict of upsolve is preferred to a recorded one only if it is based on as many
     tests: the task's tests are the official ones, or the recorded verdict gives their number (``total``) and upsolve's has at least as many.
     Otherwise it may be based on a few sample tests, and would turn recorded failures into passes. A preferred verdict without analyses is
     returned with the findings of another verdict's.
     """
+    verdicts = [verdict for verdict in verdicts if is_judge(verdict, judge)]
     scored = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
     imported = [verdict for verdict in scored if is_recorded(verdict.judge)]
     judged = [verdict for verdict in scored if not is_recorded(verdict.judge)]

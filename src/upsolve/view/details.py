@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from upsolve.archive.database import connect, read_from
-from upsolve.archive.preference import is_judge, preferred
+from upsolve.archive.preference import preferred
 from upsolve.archive.schema import TABLES
 from upsolve.errors import ArchiveError
 from upsolve.records import from_row
@@ -76,7 +76,7 @@ def read_groups(index: Index, names: Sequence[str], most: int = GROUP_ROWS) -> d
     tasks, found = read_tasks(index, names), {name: list[tuple[Attempt, Verdict | None, int]]() for name in names}
     for entry, (attempt, judged) in zip(entries, records_of(index, entries), strict=True):
         task = tasks.setdefault(attempt.task_id, Task(attempt.task_id, ""))
-        found[task.task_id].append((attempt, counted(judged, task, index.judge), entry["place"]))
+        found[task.task_id].append((attempt, preferred(judged, task, index.judge), entry["place"]))
     groups: dict[str, tuple[Group, list[int]]] = {}
     for name, rows in found.items():
         attempts, verdicts = tuple(row[0] for row in rows), tuple(row[1] for row in rows)
@@ -101,16 +101,11 @@ def read_attempt(index: Index, place: int) -> dict[str, Any]:
     }
 
 
-def counted(judged: Sequence[Verdict], task: Task, judge: str) -> Verdict | None:
-    """Return the verdict that counts: the preferred one, of a judge if it is given."""
-    return preferred([verdict for verdict in judged if is_judge(verdict, judge)], task)
-
-
 def describe(
     entry: dict[str, Any], attempt: Attempt, judged: Sequence[Verdict], *, task: Task | None, judge: str = ""
 ) -> dict[str, Any]:
     """Return the fields of an attempt, without its tokens, and its verdicts, the one that counts first."""
-    best = counted(judged, task or Task(attempt.task_id, ""), judge)
+    best = preferred(judged, task or Task(attempt.task_id, ""), judge)
     others = [verdict for verdict in judged if best is None or verdict.judge != best.judge]
     fields = {name: value for name, value in asdict(attempt).items() if name not in ("token_ids", "token_logps")}
     verdicts = [asdict(verdict) for verdict in ([best] if best else []) + others]
