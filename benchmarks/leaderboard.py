@@ -1,4 +1,4 @@
-"""Methods compared with the same model, archive and budget: python benchmarks/leaderboard.py WORK [--domain sql] [--methods sft rloo] [--seeds 0 1 2]
+"""Methods compared with the same model, archive and budget: python benchmarks/leaderboard.py WORK --domain sql [--methods sft rloo] [--seeds 0 1 2]
 
 Domains:
     sql      embedded-sql: questions over schemas that no training task has
@@ -18,8 +18,8 @@ The cost of a cell is all that was done for its model: sampling, training, and t
 what else the machine does; seconds follow from the rates of an idle machine, which `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
-cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1). A last
-call with WORK alone writes results/leaderboard.json, docs/leaderboard.md and its plot from all finished cells.
+cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1).
+leaderboard_page.py writes results/leaderboard.json and docs/leaderboard.md from all finished cells.
 """
 
 import argparse
@@ -35,8 +35,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import matplotlib.pyplot as plt
-import numpy as np
 from machine import machine
 
 from upsolve.archive.copying import copy_archive
@@ -46,8 +44,6 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
 from upsolve.evaluate.benchmarks import evaluate_model, held_out, sweep_model
 from upsolve.evaluate.capability import capability
-from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.train.loop import train
 from upsolve.verify.pool.pool import verify
@@ -380,155 +376,11 @@ def measure_rates(work, name="sft"):
     file.write_text(json.dumps(known | {work.domain: rates}, indent=1) + "\n")
 
 
-def points(estimate):
-    """Return a mean and its interval in percent."""
-    return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
-
-
-def scores(sweeps, part):
-    """Return pass@1 of every task, averaged over runs; ``part`` is ``best``, ``greedy`` or ``hot``."""
-    return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in sweeps])
-
-
-def contrast(others, runs, part="best"):
-    """Return the paired difference of two methods over the seeds that both have; None without such a seed."""
-    if not (common := runs.keys() & others.keys()):
-        return None
-    before, after = ([cells[seed] for seed in sorted(common)] for cells in (others, runs))
-    return points(paired_difference(scores(before, part), scores(after, part)).difference)
-
-
-def figures(name, cells):
-    """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
-    runs, sweeps = cells[name], [*cells[name].values()]
-    row = {"seeds": len(sweeps)}
-    row |= {part: points(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
-    row["temperatures"] = [run.best.temperature for run in sweeps]
-    if name == "base":
-        return row
-    others = {"base": "base", "start": METHODS[name].start, "shuffled": placebo_of(name), "ssd": "ssd"}
-    for label, other in others.items():
-        if other and other != name and (difference := contrast(cells[other], runs)):
-            row[f"best - {label}"] = difference
-    row["greedy - base"] = contrast(cells["base"], runs, "greedy")
-    row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
-    return row
-
-
-PLACEBO = {
-    "imitate": "sft, verdicts shuffled",
-    "push": "rloo, verdicts shuffled",
-    "continue": "own rft, shuffled",
-    "refine": "own rloo, shuffled",
-}
-"""The control that a method is compared with, by its learning rate."""
-STAGED = {
-    "sft half": "sft half, shuffled",
-    "own rft twice": "own rft twice, all shuffled",
-    **dict.fromkeys(("rft, own samples", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
-}
-"""The control of methods whose tasks or stages are others; '': there is none."""
-
-
-def placebo_of(name):
-    """Return the name of the control with a method's tasks and stages; '' for a control."""
-    return "" if "shuffled" in name else STAGED.get(name, PLACEBO[METHODS[name].rate])
-
-
-def table(domain):
-    """Return a row for the base and for every method with cells."""
-    path = CELLS / slug(domain)
-    cells = {
-        name: {int(f.name[len(slug(name)) + 1]): load_cell(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json.gz"))}
-        for name in ("base", *METHODS)
-    }
-    rows = []
-    for name, runs in cells.items():
-        files = [path / f"{slug(name)}-{seed}.cost.json" for seed in runs if name != "base"]
-        if runs:
-            rows.append({"method": name, **figures(name, cells), **costs(domain, [json.loads(f.read_text()) for f in files])})
-    return rows
-
-
-def costs(domain, cells):
-    """Return the mean cost of cells: thousand tokens trained on and sampled, and minutes at the rates of an idle machine, where known."""
-    if not cells:
-        return {}
-    mean = {kind: float(np.mean([cell[f"{kind}_tokens"] for cell in cells])) for kind in ("trained", "sampled")}
-    row = {f"{kind}_k": round(tokens / 1000) for kind, tokens in mean.items()}
-    file = CELLS / "rates.json"
-    rates = json.loads(file.read_text()).get(domain) if file.exists() else None
-    minutes = sum(tokens / rates[kind] for kind, tokens in mean.items()) / 60 if rates else None
-    return row | ({"minutes": round(minutes, 1)} if rates else {})
-
-
-def shown(values):
-    """Return an estimate as text."""
-    return f"{values[0]:.1f} [{values[1]:.1f}, {values[2]:.1f}]"
-
-
-def page(tables):
-    """Return docs/leaderboard.md."""
-    text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
-    if any("minutes" in row for rows in tables.values() for row in rows):
-        text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
-    for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
-        text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
-        for row in rows:
-            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled")
-            cells = [shown(row[key]) if key in row else "" for key in columns]
-            tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
-            end = ", ".join(sorted(set(row.get("conclusions", []))))
-            text += (
-                f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
-            )
-    return text
-
-
-def kind_of(name):
-    """Return the kind of a row, which has a colour in the picture."""
-    if name == "base" or name == "ssd" or "verdicts" in name or "shuffled" in name or "format only" in name:
-        return "control"
-    return "online" if name == "grpo" else "second stage" if METHODS[name].start else "from the base model"
-
-
-COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
-
-
-def draw(tables, file):
-    """Draw capability against cost: pass@1 at each model's best temperature over the minutes that its model cost, where rates are measured."""
-    plt.rcParams["svg.hashsalt"] = "upsolve"
-    priced = {domain: rows for domain, rows in tables.items() if any("minutes" in row for row in rows)}
-    figure, axes = plt.subplots(len(priced), 1, figsize=(9, 4.8 * len(priced)), squeeze=False, layout="constrained")
-    for axis, (domain, rows) in zip(axes[:, 0], priced.items(), strict=True):
-        for number, row in enumerate(sorted(rows, key=lambda row: -row["best"][0]), start=1):
-            (mean, low, high), cost, colour = row["best"], row.get("minutes", 0), COLOURS[kind_of(row["method"])]
-            label = f"{number:2}  {row['method']} ({row['seeds']})"
-            axis.errorbar(cost, mean, [[mean - low], [high - mean]], fmt="o", ms=4, lw=1, color=colour, label=label)
-            left = number % 2  # neighbours have nearly the same height
-            axis.annotate(
-                number,
-                (cost, mean),
-                xytext=(-5 if left else 5, 1),
-                textcoords="offset points",
-                ha="right" if left else "left",
-                fontsize=8,
-            )
-        axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False, title="method (seeds)")
-        axis.set(
-            title=f"{domain} (blue: from the base model, green: second stage, orange: online, grey: control)",
-            xlabel="sampling and training, minutes of an idle machine",
-            ylabel="pass@1 at the best temperature, %",
-        )
-    figure.savefig(file, metadata={"Date": None})
-
-
 def main():
-    """Run the requested cells, then write the results of all cells."""
+    """Run the requested cells."""
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
-    parser.add_argument("--domain", choices=[*DOMAINS], nargs="*", default=[])
+    parser.add_argument("--domain", choices=[*DOMAINS], nargs="+", required=True)
     parser.add_argument("--methods", nargs="*", default=[*METHODS])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--set", dest="given", nargs="*", default=[])
@@ -541,11 +393,6 @@ def main():
         for seed in options.seeds:
             for name in options.methods:
                 cell(Work(domain, seed, options.work.resolve(), tuple(options.given)), name)
-    tables = {domain: table(domain) for domain in DOMAINS if (CELLS / slug(domain)).is_dir()}
-    (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
-    (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
-    if "leaderboard.svg" in (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8"):
-        draw(tables, ROOT / "docs" / "leaderboard.svg")
 
 
 if __name__ == "__main__":

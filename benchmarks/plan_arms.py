@@ -12,7 +12,8 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from leaderboard import CELLS, METHODS, ROOT, Work, contrast, load_cell, settings_of, slug
+from leaderboard import CELLS, METHODS, ROOT, Work, load_cell, settings_of, slug
+from leaderboard_page import contrast
 from machine import machine
 
 from upsolve.archive.copying import copy_archive

@@ -1,0 +1,208 @@
+"""The tables of the leaderboard from all finished cells (leaderboard.py): python benchmarks/leaderboard_page.py
+
+Writes results/leaderboard.json, docs/leaderboard.md with its plot, and the table of README.md. Takes half a minute.
+"""
+
+import json
+from functools import cache
+
+import matplotlib.pyplot as plt
+import numpy as np
+from leaderboard import CELLS, DOMAINS, METHODS, ROOT, load_cell, slug
+
+from upsolve.evaluate.capability import capability
+from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+
+PLACEBO = {
+    "imitate": "sft, verdicts shuffled",
+    "push": "rloo, verdicts shuffled",
+    "continue": "own rft, shuffled",
+    "refine": "own rloo, shuffled",
+}
+"""The control that a method is compared with, by its learning rate."""
+STAGED = {
+    "sft half": "sft half, shuffled",
+    "own rft twice": "own rft twice, all shuffled",
+    **dict.fromkeys(("rft, own samples", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
+}
+"""The control of methods whose tasks or stages are others; '': there is none."""
+COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
+"""The kinds of rows."""
+GAINS = (
+    ("SQL", "sql", "imitation of stored attempts that passed", "sft", "base"),
+    ("SQL, schemas new to the model", "sql", "imitation of its own judged samples, two rounds", "own rft twice", "sft half"),
+    ("SQL, schemas new to the model", "sql", "online GRPO, for about as many minutes as one round", "grpo", "sft half"),
+    ("SQL, schemas new to the model", "sql", "imitation of stored attempts, for as many minutes", "sft more", "sft half"),
+    ("SQL, schemas new to the model", "sql", "the same for a tenth of them", "sft more, a tenth", "sft half"),
+    ("robot", "robot", "imitation of stored attempts that passed", "sft", "base"),
+    ("easy Python tasks", "python", "imitation of the policy's own attempts that passed", "sft", "base"),
+)
+"""Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
+MARKS = ("<!-- gains -->", "<!-- end of gains -->")
+
+
+def points(estimate):
+    """Return a mean and its interval in percent."""
+    return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
+
+
+def scores(sweeps, part):
+    """Return pass@1 of every task, averaged over runs; ``part`` is ``best``, ``greedy`` or ``hot``."""
+    return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in sweeps])
+
+
+def contrast(others, runs, part="best"):
+    """Return the paired difference of two methods over the seeds that both have; None without such a seed."""
+    if not (common := runs.keys() & others.keys()):
+        return None
+    before, after = ([cells[seed] for seed in sorted(common)] for cells in (others, runs))
+    return points(paired_difference(scores(before, part), scores(after, part)).difference)
+
+
+def figures(name, cells):
+    """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
+    runs, sweeps = cells[name], [*cells[name].values()]
+    row = {"seeds": len(sweeps)}
+    row |= {part: points(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
+    row["temperatures"] = [run.best.temperature for run in sweeps]
+    if name == "base":
+        return row
+    others = {"base": "base", "start": METHODS[name].start, "shuffled": placebo_of(name), "ssd": "ssd"}
+    for label, other in others.items():
+        if other and other != name and (difference := contrast(cells[other], runs)):
+            row[f"best - {label}"] = difference
+    row["greedy - base"] = contrast(cells["base"], runs, "greedy")
+    row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
+    return row
+
+
+def placebo_of(name):
+    """Return the name of the control with a method's tasks and stages; '' for a control."""
+    return "" if "shuffled" in name else STAGED.get(name, PLACEBO[METHODS[name].rate])
+
+
+@cache
+def cells_of(domain):
+    """Return the sweeps of the base and of every method, by method and seed."""
+    path = CELLS / slug(domain)
+    return {
+        name: {int(f.name[len(slug(name)) + 1]): load_cell(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json.gz"))}
+        for name in ("base", *METHODS)
+    }
+
+
+def table(domain):
+    """Return a row for the base and for every method with cells."""
+    path = CELLS / slug(domain)
+    cells = cells_of(domain)
+    rows = []
+    for name, runs in cells.items():
+        files = [path / f"{slug(name)}-{seed}.cost.json" for seed in runs if name != "base"]
+        if runs:
+            rows.append({"method": name, **figures(name, cells), **costs(domain, [json.loads(f.read_text()) for f in files])})
+    return rows
+
+
+def costs(domain, cells):
+    """Return the mean cost of cells: thousand tokens trained on and sampled, and minutes at the rates of an idle machine, where known."""
+    if not cells:
+        return {}
+    mean = {kind: float(np.mean([cell[f"{kind}_tokens"] for cell in cells])) for kind in ("trained", "sampled")}
+    row = {f"{kind}_k": round(tokens / 1000) for kind, tokens in mean.items()}
+    file = CELLS / "rates.json"
+    rates = json.loads(file.read_text()).get(domain) if file.exists() else None
+    minutes = sum(tokens / rates[kind] for kind, tokens in mean.items()) / 60 if rates else None
+    return row | ({"minutes": round(minutes, 1)} if rates else {})
+
+
+def shown(values):
+    """Return an estimate as text."""
+    return f"{values[0]:.1f} [{values[1]:.1f}, {values[2]:.1f}]"
+
+
+def page(tables):
+    """Return docs/leaderboard.md."""
+    text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n"
+    if any("minutes" in row for rows in tables.values() for row in rows):
+        text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
+    for domain, rows in tables.items():
+        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
+        text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
+        for row in rows:
+            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled")
+            cells = [shown(row[key]) if key in row else "" for key in columns]
+            tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
+            end = ", ".join(sorted(set(row.get("conclusions", []))))
+            text += (
+                f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
+            )
+    return text
+
+
+def kind_of(name):
+    """Return the kind of a row, which has a colour in the picture."""
+    if name == "base" or name == "ssd" or "verdicts" in name or "shuffled" in name or "format only" in name:
+        return "control"
+    return "online" if name == "grpo" else "second stage" if METHODS[name].start else "from the base model"
+
+
+def draw(tables, file):
+    """Draw capability against cost: pass@1 at each model's best temperature over the minutes that its model cost, where rates are measured."""
+    plt.rcParams["svg.hashsalt"] = "upsolve"
+    priced = {domain: rows for domain, rows in tables.items() if any("minutes" in row for row in rows)}
+    figure, axes = plt.subplots(len(priced), 1, figsize=(9, 4.8 * len(priced)), squeeze=False, layout="constrained")
+    for axis, (domain, rows) in zip(axes[:, 0], priced.items(), strict=True):
+        for number, row in enumerate(sorted(rows, key=lambda row: -row["best"][0]), start=1):
+            (mean, low, high), cost, colour = row["best"], row.get("minutes", 0), COLOURS[kind_of(row["method"])]
+            label = f"{number:2}  {row['method']} ({row['seeds']})"
+            axis.errorbar(cost, mean, [[mean - low], [high - mean]], fmt="o", ms=4, lw=1, color=colour, label=label)
+            left = number % 2  # neighbours have nearly the same height
+            axis.annotate(
+                number,
+                (cost, mean),
+                xytext=(-5 if left else 5, 1),
+                textcoords="offset points",
+                ha="right" if left else "left",
+                fontsize=8,
+            )
+        axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False, title="method (seeds)")
+        axis.set(
+            title=f"{domain} (blue: from the base model, green: second stage, orange: online, grey: control)",
+            xlabel="sampling and training, minutes of an idle machine",
+            ylabel="pass@1 at the best temperature, %",
+        )
+    figure.savefig(file, metadata={"Date": None})
+
+
+def gains():
+    """Return the table of README.md: a few methods, each beside the model that it starts from and its control."""
+    text = "| domain | training | pass@1 before | after | gain | beside shuffled verdicts | seeds |\n|---|---|---|---|---|---|---|\n"
+    for shown_domain, domain, training, name, start in GAINS:
+        cells = cells_of(domain)
+        runs, before, control = cells[name], cells[start], placebo_of(name)
+        common = sorted(runs.keys() & before.keys())
+        levels = [shown(points(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
+        verdicts = contrast(cells[control], runs) if control else None
+        difference, beside = shown(contrast(before, runs)), shown(verdicts) if verdicts else ""
+        text += f"| {shown_domain} | {training} | {' | '.join(levels)} | {difference} | {beside} | {len(common)} |\n"
+    return text
+
+
+def readme():
+    """Return README.md with its table of gains."""
+    before, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition(MARKS[0])
+    return f"{before}{MARKS[0]}\n\n{gains()}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+
+
+def main():
+    """Write the tables of all finished cells."""
+    tables = {domain: table(domain) for domain in DOMAINS if (CELLS / slug(domain)).is_dir()}
+    (CELLS.parent / "leaderboard.json").write_text(json.dumps(tables, indent=1) + "\n")
+    (ROOT / "docs" / "leaderboard.md").write_text(page(tables), encoding="utf-8")
+    (ROOT / "README.md").write_text(readme(), encoding="utf-8")
+    draw(tables, ROOT / "docs" / "leaderboard.svg")
+
+
+if __name__ == "__main__":
+    main()
