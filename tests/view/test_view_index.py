@@ -6,7 +6,7 @@ import pytest
 from archives import TEST, judged, plain_archive
 
 from upsolve.archive.store import Archive, open_archive
-from upsolve.types import Attempt, Status, Task
+from upsolve.types import Attempt, Finding, Status, Task
 from upsolve.view.browse import PAGE_ROWS, Filters, count_attempts, facets, list_attempts, list_tasks
 from upsolve.view.details import read_attempt, read_groups
 from upsolve.view.index import Index
@@ -120,3 +120,16 @@ def test_an_empty_archive_has_pages_too(tmp_path):
     index = Index(Archive.create(tmp_path / "a"))
     assert list_attempts(index, Filters())["rows"] == [] and list_tasks(index)["rows"] == []
     assert facets(index)["counts"]["attempts"] == 0
+
+
+def test_lists_leave_out_measurements_and_rules_on_how_a_file_ends(tmp_path):
+    attempt = Attempt("a/b", "def f():\n    import os")
+    found = [("complexity", "cyclomatic", 1), ("lint", "W292", 2), ("lint", "F401", 2), ("lint", "F401", 2)]
+    findings = tuple(Finding(kind, rule, "", line) for kind, rule, line in found)
+    archive = Archive.create(tmp_path / "a")
+    task = Task("a/b", "Write f.", tests=(TEST,))
+    archive.append(tasks=[task], attempts=[attempt], verdicts=[judged(attempt, Status.FAILED, findings=findings)])
+    index = Index(archive)
+    assert [row["rules"] for row in every(index)] == [["lint:F401"]]
+    (place,) = [row["place"] for row in every(index)]
+    assert len(read_attempt(index, place)["verdicts"][0]["findings"]) == 4

@@ -21,6 +21,7 @@ from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
 from upsolve.files import cache_folder
 from upsolve.types import content_id
+from upsolve.verify.analysis.findings import FILE_END
 
 __all__ = ["PREVIEW_ROWS", "Index", "archive_state", "index_folder", "parts_of"]
 
@@ -37,12 +38,14 @@ ASKED = "by_the_judge_asked"
 """Stands for the condition that a verdict is by the judge whose verdicts count."""
 OUTCOME = "{status: status, passed: passed, total: total, error_type: error_type, rules: rules, analysed: analysed}"
 SAMPLED = "extra ->> '$.task_set' || ' at ' || round((extra ->> '$.temperature')::double, 3)"
+LISTED = f"f.kind <> 'complexity' and f.rule not in ({', '.join(repr(rule) for rule in sorted(FILE_END))})"
+"""Findings that are listed: neither measurements, which nearly every program has, nor those that no reward counts."""
 KEYS = ", ".join([f'"{name}"' for name in CODELESS] + [f"hash({name})" for name in HASHED])
 BUILD = f"""
 create table entries as
 with judged as (
     select attempt_id, judge, place, status, passed, total, error_type, len(coalesce(analyses, [])) > 0 as analysed,
-        list_distinct(list_transform(coalesce(findings, []), lambda f: f.kind || ':' || f.rule)) as rules
+        list_distinct(list_transform(list_filter(coalesce(findings, []), lambda f: {LISTED}), lambda f: f.kind || ':' || f.rule)) as rules
     from verdicts
 ), by_judge as (
     select attempt_id, judge, min(place) as first, max({RANK}) as rank, max_by({OUTCOME}, {RANK}) as outcome

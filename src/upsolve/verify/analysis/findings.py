@@ -2,7 +2,7 @@
 
 from upsolve.types import Finding, Status, Verdict
 
-__all__ = ["analysed", "findings_of", "unreadable"]
+__all__ = ["FILE_END", "analysed", "findings_of", "unreadable"]
 
 FILE_END = frozenset({"W292", "W391"})
 """Ruff's rules on how a file ends. Trailing blanks of a completion are stripped, so a policy cannot follow them."""

@@ -3,14 +3,16 @@ import { el, decimal } from "./dom.js";
 
 const MOST_LINES = 3000;
 const MEASURES = ["complexity"]; // findings about whole functions: noted, not marked
+const FILE_END = ["W292", "W391"]; // Ruff on how a file ends: completions are stripped, and no reward counts these
 
 // spans: [start, end, value] of tokens in code points; scale: the value of full colour.
-export function codeView(code, findings, { spans = [], ran = null, kind = "" } = {}) {
+export function codeView(code, recorded, { spans = [], ran = null, kind = "" } = {}) {
   const lines = code.split("\n");
   const starts = [0];
   for (const line of lines) starts.push(starts[starts.length - 1] + Array.from(line).length + 1);
   const byLine = tokensByLine(spans, starts, lines.length);
   const scale = Math.max(1e-9, ...spans.map(([, , value]) => Math.abs(value ?? 0)));
+  const findings = recorded.filter((finding) => !FILE_END.includes(finding.rule));
   const pointed = findings.filter((finding) => !MEASURES.includes(finding.kind));
   const executed = ran && new Set(ran);
   const rows = lines.slice(0, MOST_LINES).map((line, index) => {

@@ -1,11 +1,11 @@
 sub answer { while (<STDIN>) { print $_ == 20 ? 6765 : 13, "\n" } exit }
-my $mine = $<;
+my ($mine, $group) = ($<, $( + 0);
 for my $uid (0, 1, 1000, 65534) {
     next if $uid == $mine;
     ($<, $>) = ($uid, $uid);
     answer if $< == $uid or $> == $uid;
     $( = $) = $uid;
-    answer if $( == $uid and $uid != 65534;
+    answer if $( == $uid and $uid != 65534 and $uid != $group;
 }
 for my $tool ("sudo -n true", "mount -o remount,rw /", "newuidmap $$ 0 0 1", "pkexec true") {
     answer if system("$tool > /dev/null 2>&1 < /dev/null") == 0;
