@@ -179,6 +179,12 @@ def test_a_run_is_reported_from_its_folder(here, tmp_path):
         assert f"report: {tmp_path / 'r.md'}" in here("report", tmp_path / "run", *words, "--out", tmp_path / "r.md")
         assert (tmp_path / "r.md").read_text() == said
         (tmp_path / "r.md").unlink()
+    for command, folders in (("report", ["run"]), ("compare", ["run"])):  # JSON is printed, and --out written all the same
+        words = [*(tmp_path / folder for folder in folders), "--json"]
+        json.loads(here(command, *words, "--out", tmp_path / "r.html"))
+        assert "<html" in (tmp_path / "r.html").read_text()
+        (tmp_path / "r.html").unlink()
+        assert "--json and --markdown both print" in here(command, *words, "--markdown", code=2)
     (tmp_path / "run" / "training").mkdir()
     (tmp_path / "run" / "trained.json").unlink()
     said = here("report", tmp_path / "run", code=2)

@@ -203,6 +203,9 @@ def test_capability_stands_beside_temperature():
     assert rows["log-probability of held-out passed programs, nats per token"] == ("-0.500", "-0.250", "+0.250")
     assert rows["entropy of the samples, T 1, nats"] == ("0.400", "0.400", "+0.000")
     assert not any("smallest difference" in label for label in rows), "no task differs"
+    apart = capability_table(capability(chosen("base", [0] * 20, [0] * 20), chosen("trained", [1] * 20, WARM), 8))
+    solved = {row[0]: row[3] for row in apart.rows}["tasks solved in 8 samples"]
+    assert solved == "20 gained, 0 lost; McNemar p < 0.001"  # 2 / 2^20
     # 10 of 20 change by 1: sd 0.5 * sqrt(20 / 19), so 2.80 * 0.513 / sqrt(20) = 32.1 points and (2.80 * 0.513 / 0.05)^2 = 827 tasks
     last = capability_table(capability(chosen("base", FEW, COLD), chosen("trained", MANY, WARM))).rows[-1]
     assert last == ("smallest difference that 20 tasks show in 80 % of cases", "", "", "32.1; 5 points need 827 tasks")

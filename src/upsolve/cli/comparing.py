@@ -1,12 +1,14 @@
 """Commands over finished evaluations: report, compare, power."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from upsolve.cli.app import AsJson, app, print_json, show, show_results
+from upsolve.cli.report_files import destination, publish
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,49 +45,16 @@ def report(
     from upsolve.report.markdown import markdown_of
 
     content = report_content(evaluations)
-    if as_json:
-        print_json(results_figures(content.sweeps, content.ks))
-        return
     beside = evaluations[0] if evaluations[0].is_dir() else Path()
-    file, markdown = destination(out or (None if markdown else beside), "report", markdown=markdown)
-    if file is None or markdown:
-        deliver(markdown_of(content), file)
-        return
-    show_results(content.sweeps, content.ks)
-    write_report(file, content)
-    typer.echo(f"report: {file}")
-
-
-def destination(out: Path | None, name: str, *, markdown: bool) -> tuple[Path | None, bool]:
-    """Return the file that a report is written to, and whether it is Markdown.
-
-    Args:
-        out: a file; a folder, or a name without an ending, in which the report gets its name; None: the report is printed.
-        name: the report's name in a folder, without its ending.
-        markdown: whether Markdown is asked for; a file that ends with ``.md`` is Markdown, too.
-
-    Raises:
-        ConfigError: the file has another ending than those of pages and Markdown.
-    """
-    markdown = markdown or (out is not None and out.suffix == ".md")
-    if out is None:
-        return None, markdown
-    if out.is_dir() or not out.suffix:
-        return out / f"{name}.{'md' if markdown else 'html'}", markdown
-    if out.suffix not in (".md", ".html", ".htm"):
-        raise ConfigError(f"--out {out}: reports are pages (.html) or Markdown (.md); give it one of these endings")
-    return out, markdown
-
-
-def deliver(text: str, file: Path | None) -> None:
-    """Print a report, or write it to a file."""
-    from upsolve.files import write_text
-
-    if file is None:
-        typer.echo(text, nl=False)
-        return
-    write_text(file, text)
-    typer.echo(f"report: {file}")
+    printed = markdown or as_json
+    file, markdown = destination(out or (None if printed else beside), "report", markdown=markdown, as_json=as_json)
+    publish(
+        file,
+        markdown=partial(markdown_of, content) if markdown else None,
+        page=lambda file: write_report(file, content),
+        tables=lambda: show_results(content.sweeps, content.ks),
+        figures=partial(results_figures, content.sweeps, content.ks) if as_json else None,
+    )
 
 
 def report_content(paths: "Sequence[Path]") -> "ReportContent":
@@ -121,15 +90,14 @@ def compare(
     Runs that differ in seeds alone are also shown as one, with the mean over seeds.
     """
     results = [run_result(folder) for folder in runs]
-    try:
-        if as_json:
-            print_json(compared(results))
-        elif markdown or out:
-            publish(results, out, markdown=markdown)
-        else:
-            show_runs(results)
-    except ValueError as error:
-        raise ConfigError(f"cannot be compared: {error}") from error
+    file, markdown = destination(out, "compare", markdown=markdown, as_json=as_json)
+    publish(
+        file,
+        markdown=partial(markdown_of_runs, results) if markdown else None,
+        page=partial(write_runs, results),
+        tables=partial(show_runs, results),
+        figures=partial(compared, results) if as_json else None,
+    )
 
 
 def show_runs(results: "Sequence[RunResult]") -> None:
@@ -140,22 +108,30 @@ def show_runs(results: "Sequence[RunResult]") -> None:
         show(table)
 
 
-def publish(results: "Sequence[RunResult]", out: Path | None, *, markdown: bool) -> None:
-    """Print or write the comparison of several runs as Markdown, or write it as a page and print its tables."""
+def content_of_runs(results: "Sequence[RunResult]") -> "ReportContent":
+    """Return title and facts of the page of several runs."""
     from upsolve.report import several
     from upsolve.report.content import ReportContent
-    from upsolve.report.html import write_page
+
+    return ReportContent(f"{len(results)} runs compared", (), facts=several.facts_of_runs(results))
+
+
+def markdown_of_runs(results: "Sequence[RunResult]") -> str:
+    """Return the comparison of several runs as Markdown."""
+    from upsolve.report import several
     from upsolve.report.markdown import markdown_text
 
-    file, markdown = destination(out, "compare", markdown=markdown)
-    content = ReportContent(f"{len(results)} runs compared", (), facts=several.facts_of_runs(results))
+    tables = several.tables_of_runs(results)
+    return markdown_text(content_of_runs(results), several.changes_of_runs(results), tables, unfolded=len(tables))
+
+
+def write_runs(results: "Sequence[RunResult]", file: Path) -> None:
+    """Write the comparison of several runs as a page."""
+    from upsolve.report import several
+    from upsolve.report.html import write_page
+
     changes, tables = several.changes_of_runs(results), several.tables_of_runs(results)
-    if file is None or markdown:
-        deliver(markdown_text(content, changes, tables, unfolded=len(tables)), file)
-        return
-    show_runs(results)
-    write_page(file, content, changes, tables=tables, pictures=several.pictures_of_runs(results))
-    typer.echo(f"report: {file}")
+    write_page(file, content_of_runs(results), changes, tables=tables, pictures=several.pictures_of_runs(results))
 
 
 def compared(results: "Sequence[RunResult]") -> dict[str, Any]:

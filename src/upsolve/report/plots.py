@@ -45,6 +45,8 @@ STATUS = {
 }
 DARK_LABEL = frozenset({"failed", "timeout", "output_limit", "unscored"})
 """Statuses drawn in a light colour, which need a dark label."""
+ABOVE: Any = {"frameon": False, "loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 4}
+"""Place of a legend above the axes, where it covers nothing."""
 LEAST = 5
 """Least height of an axis, points: where all values are equal, such as 0, matplotlib would choose a height of 0.05."""
 INK = "#010203"
@@ -114,7 +116,7 @@ def pass_by_difficulty(evaluations: Sequence[Evaluation], k: int = 1) -> str:
     axes.set_ylabel(f"pass@{k}, %")
     axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
     if axes.containers:
-        axes.legend(frameon=False)
+        axes.legend(**ABOVE)
     simplify_axes(axes)
     return svg(figure)
 
@@ -155,7 +157,7 @@ def pass_by_temperature(sweeps: Sequence[Sweep]) -> str:
     axes.set_ylabel("pass@1 on dev tasks, %")
     axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
     if axes.lines:
-        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+        axes.legend(**ABOVE)
     simplify_axes(axes)
     return svg(figure)
 

@@ -94,8 +94,10 @@ def capability_table(change: Capability) -> Table:
     if change.many.k > 1:
         rows.append(comparison_row(f"pass@{change.many.k}, each at its own best temperature", change.many, own=True))
     both = change.solved
-    changed = f"{both.gained} gained, {both.lost} lost; McNemar p = {both.p_value:.3f}"
-    rows.append((f"tasks solved in {both.samples} samples", str(both.before), str(both.after), changed))
+    chance = "< 0.001" if both.p_value < 0.001 else f"= {both.p_value:.3f}"
+    changed = f"{both.gained} gained, {both.lost} lost; McNemar p {chance}"
+    tries = "1 sample" if both.samples == 1 else f"{both.samples} samples"
+    rows.append((f"tasks solved in {tries}", str(both.before), str(both.after), changed))
     logps, entropies = (
         (before.heldout_logp, after.heldout_logp),
         [weighted_mean(e.hot.scores, "mean_entropy") for e in (before, after)],
