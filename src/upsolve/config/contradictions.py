@@ -6,12 +6,13 @@ from upsolve.config.evaluation import EvalConfig
 from upsolve.config.learning import AdvantageConfig, ObjectiveConfig
 from upsolve.config.online import SourceConfig
 from upsolve.config.reward import RewardConfig
-from upsolve.config.running import DataConfig, MonitorConfig
+from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig
 from upsolve.config.select import SelectConfig
 
 __all__ = [
     "advantage_problems",
     "evaluation_problems",
+    "optimiser_problems",
     "reward_problems",
     "run_problems",
     "select_problems",
@@ -109,6 +110,12 @@ def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageCon
         yield f"monitor.{limits[0]}: needs held-out attempts and stop_on_collapse; set monitor.heldout, monitor.stop_on_collapse: true"
     if monitor.keep == "best" and not monitor.heldout:
         yield "monitor.keep: best needs held-out attempts to compare weights; set monitor.heldout or keep: last"
+
+
+def optimiser_problems(model: ModelConfig, optim: OptimConfig) -> Iterator[str]:
+    """Yield moments that a sharded policy cannot have."""
+    if optim.moments == "int8" and model.shard != "none":
+        yield f"optim.moments: int8 keeps whole moments on every rank, and model.shard: {model.shard} shards them; leave one of them out"
 
 
 def evaluation_problems(data: DataConfig, evaluate: EvalConfig) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from upsolve.config.contradictions import (
     advantage_problems,
     evaluation_problems,
+    optimiser_problems,
     reward_problems,
     run_problems,
     select_problems,
@@ -83,6 +84,7 @@ def check_recipe(recipe: Recipe) -> None:
         *single_problems(recipe.data, recipe.source, recipe.advantage, recipe.reward),
         *turn_problems(recipe.data, recipe.objective),
         *evaluation_problems(recipe.data, recipe.evaluate),
+        *optimiser_problems(recipe.model, recipe.optim),
     ]
     if problems:
         raise ConfigError(several(problems))

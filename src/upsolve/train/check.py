@@ -10,6 +10,7 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.language_names import language_in
 from upsolve.config import DataConfig, Recipe, check_recipe
 from upsolve.errors import ConfigError, TrainingError
+from upsolve.extras import require
 from upsolve.reward.formula import Rewarded, check_rewards, reward
 from upsolve.reward.reference import reference_seconds
 from upsolve.train.groups import select
@@ -51,8 +52,11 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
 
     Raises:
         ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and the fix.
+        MissingExtraError: ``optim.moments: int8`` without torchao.
     """
     check_recipe(recipe)
+    if recipe.optim.moments == "int8":
+        require("torchao")
     source = recipe.source
     rounds = source.rounds or recipe.optim.epochs * parts_of_epoch(groups, recipe.data)
     if recipe.advantage.options_end and rounds == 1:

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 GIB = 2**30
-LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
+LORA, SHARD, INT8 = "model.lora_rank: 16", "model.shard: fsdp2 over more processes", "optim.moments: int8"
 RESERVE, LEAST = 0.06, 0.1
 """Shares of a GPU's memory: the reserve for CUDA contexts and fragmentation, and the smallest share that vLLM is started with."""
 LOGGER = logging.getLogger("upsolve.train")
@@ -169,11 +169,16 @@ def plan_memory(
     share = processes if model.shard != "none" else 1
     copies, start = 2 if model.bf16 else 4, start_bytes(shape, rounded=model.bf16)
     weights = start if shape.adapters else 4 * shape.parameters
+    moments = 2 if optim.moments == "int8" else 8
     fixed = [
         MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", SHARD),
         MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes per parameter of LoRA"),
         MemoryRow(
-            "optimiser", 8 * shape.trained // share, "always", "AdamW: 8 bytes a trained parameter", f"{LORA}, or {SHARD}"
+            "optimiser",
+            moments * shape.trained // share,
+            "always",
+            f"AdamW: {moments} bytes a trained parameter",
+            f"{LORA}, or {SHARD}" if optim.moments == "int8" else f"{LORA}, or {SHARD}, or {INT8}",
         ),
         MemoryRow(
             "reference", start if reference and not shape.adapters else 0, "always", "frozen start; with adapters none", LORA

@@ -18,6 +18,7 @@ from upsolve.config import OptimConfig
 from upsolve.policy.model import trainable, with_weights
 from upsolve.train.gradient_sum import GradientSum
 from upsolve.train.logprobs import Scorer, TokenScores
+from upsolve.train.optimizer import adamw, set_learning_rate
 from upsolve.train.pack import PackedBatch
 from upsolve.train.processes import Processes
 
@@ -50,13 +51,7 @@ class Replicated:
         self.shard()
         alone = processes.count == 1 or self.lockstep
         self.sums = None if alone else GradientSum(self.parameters())
-        rates = {"policy": optim.lr, "value": value_lr}
-        self.optimizer: Any = torch.optim.AdamW(
-            [{"params": part, "factor": rates[name] / optim.lr} for name, part in self.parts().items()],
-            lr=optim.lr,
-            weight_decay=optim.weight_decay,
-            fused=None if self.lockstep else True,  # one pass over the memory instead of eight
-        )
+        self.optimizer = adamw(self.parts(), optim, value_lr=value_lr, fused=not self.lockstep)
 
     def shard(self) -> None:
         """Shard nothing."""
@@ -90,8 +85,7 @@ class Replicated:
 
         Where the norm is not finite the weights and the optimizer's state stay as they are.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr * group["factor"]
+        set_learning_rate(self.optimizer, lr)
         return self.clip_and_step()
 
     def clip_and_step(self) -> float:

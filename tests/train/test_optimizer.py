@@ -1,0 +1,87 @@
+"""AdamW with moments in 8 bits: refused where it cannot be, and beside AdamW with moments in float32 where torchao is installed."""
+
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from upsolve.config import OptimConfig, check_recipe, load_recipe
+from upsolve.errors import ConfigError, MissingExtraError
+from upsolve.train.check import check_run
+from upsolve.train.memory import plan_memory
+from upsolve.train.optimizer import adamw, set_learning_rate
+from upsolve.train.placement import Replicated
+from upsolve.train.processes import Processes
+from upsolve.train.shapes import GroupShape, ModelShape
+
+INT8 = ["optim.moments=int8"]
+
+
+def test_sharded_moments_are_not_of_8_bits():
+    with pytest.raises(ConfigError, match=r"optim.moments: int8 .* model.shard: fsdp2"):
+        check_recipe(load_recipe("sft", [*INT8, "model.shard=fsdp2"]))
+
+
+def test_the_missing_library_is_named_before_a_model_is_loaded(monkeypatch):
+    monkeypatch.setattr("upsolve.extras.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match="int8"):
+        check_run(load_recipe("sft", INT8), [])
+
+
+def test_the_plan_counts_two_bytes_instead_of_eight():
+    shape = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32, linear=600)
+
+    def optimiser(moments):
+        recipe = load_recipe("sft", [f"optim.moments={moments}"])
+        plan = plan_memory(shape, model=recipe.model, optim=recipe.optim, group=GroupShape(8, 2, 8))
+        return next(row.bytes for row in plan.rows if row.name == "optimiser")
+
+    assert (optimiser("float32"), optimiser("int8")) == (8000, 2000)
+
+
+def trained(module, optimizer, steps):
+    for step in steps:
+        torch.manual_seed(step)
+        module(torch.randn(32, 64)).square().mean().backward()
+        set_learning_rate(optimizer, 1e-2)
+        optimizer.step()
+        optimizer.zero_grad()
+    return module.weight.detach().clone()
+
+
+def layer():
+    torch.manual_seed(0)
+    return nn.Linear(64, 128)
+
+
+@pytest.mark.slow  # torch.compile
+def test_8_bits_train_as_float32_does_and_resume_bit_by_bit():
+    pytest.importorskip("torchao", reason="torchao is not installed")
+
+    def placed(moments):
+        optim = OptimConfig(lr=1e-2, moments=moments)
+        return Replicated(layer(), None, None, processes=Processes(), optim=optim, value_lr=1e-2)
+
+    exact, rounded = placed("float32"), placed("int8")
+    ends = [trained(p.model, p.optimizer, range(20)) for p in (exact, rounded)]
+    moved = (ends[0] - layer().weight).abs().mean()
+    assert 0 < (ends[0] - ends[1]).abs().mean() < 0.02 * moved  # rounded, and close
+    moments = rounded.optimizer.state[rounded.model.weight]["exp_avg"]
+    assert moments.codes.dtype == torch.uint8 and moments.codes.numel() == 64 * 128
+    file, again = io.BytesIO(), placed("int8")
+    torch.save(rounded.state(keep=True), file)
+    file.seek(0)
+    again.load(*torch.load(file, weights_only=True), example=None)
+    assert torch.equal(
+        trained(again.model, again.optimizer, range(20, 25)), trained(rounded.model, rounded.optimizer, range(20, 25))
+    )
+
+
+def test_every_part_has_its_own_rate():
+    policy, value = layer(), nn.Linear(4, 1)
+    optimizer = adamw(
+        {"policy": [*policy.parameters()], "value": [*value.parameters()]}, OptimConfig(lr=1e-2), value_lr=1e-3, fused=True
+    )
+    set_learning_rate(optimizer, 5e-3)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([5e-3, 5e-4])
