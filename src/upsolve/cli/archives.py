@@ -68,14 +68,14 @@ def ingest(
         return
     if not path or not archive:
         raise typer.BadParameter("ingest needs SOURCE PATH ARCHIVE")
+    from upsolve.archive.creating import archive_for_import
     from upsolve.archive.ingest import ingest as read_in
-    from upsolve.archive.store import create_archive
     from upsolve.verify.resources import usable_cores
 
     options = options_of(option, context)
-    with bars() as progress:
+    with bars() as progress, archive_for_import(archive) as opened:
         report = read_in(
-            create_archive(archive),
+            opened,
             source,
             path,
             workers=workers or usable_cores(),
