@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
-__all__ = ["KINDS", "are_plain", "checked", "from_row", "to_row"]
+__all__ = ["KINDS", "LOWEST", "are_plain", "checked", "from_row", "refuse_impossible", "to_row"]
 
 R = TypeVar("R", bound=Task | Attempt | Verdict)
 
 KINDS: Mapping[str, type[Task | Attempt | Verdict]] = {"task": Task, "attempt": Attempt, "verdict": Verdict}
 """Name of a kind in files and requests -> class of its records."""
+
+LOWEST: Mapping[type, Mapping[str, int]] = {
+    Task: {},
+    Attempt: {"count": 1, "tokens": 1, "entropy": 0},
+    Verdict: dict.fromkeys(("passed", "total", "wall_seconds", "cpu_seconds", "memory_bytes"), 0) | {"error_line": 1},
+}
+"""Class -> field -> lowest value that it can have."""
 
 
 @cache
@@ -59,6 +66,19 @@ def checked(record: R) -> R:
         return adapter(type(record)).validate_python(record)
     except ValueError as error:  # pydantic's ValidationError
         raise ValueError(explain(error, type(record))) from None
+
+
+def refuse_impossible(record: R) -> R:
+    """Return a record that a file states; ValueError for a number that cannot be, such as 5 of 3 tests passed."""
+    for name, lowest in LOWEST[type(record)].items():
+        value = getattr(record, name)
+        if value is not None and not value >= lowest:
+            raise ValueError(f"{name} is {value}, it must be at least {lowest}")
+    if isinstance(record, Verdict) and 0 < record.total < record.passed:
+        raise ValueError(f"passed is {record.passed}, more than total, {record.total}")
+    if isinstance(record, Attempt) and record.behavior_logp is not None and not record.behavior_logp <= 0:
+        raise ValueError(f"behavior_logp is {record.behavior_logp}, a log-probability is at most 0")
+    return record
 
 
 @cache
@@ -103,6 +123,8 @@ def explain_one(part: "ErrorDetails", kind: type) -> str:
     key = ".".join(map(str, part["loc"]))
     if part["type"] == "missing":
         return f"{key} is missing"
+    if part["type"] == "value_error":  # of ``__post_init__``, which names the field
+        return str(part.get("ctx", {}).get("error", part["msg"]))
     if part["type"] == "unexpected_keyword_argument":
         close = get_close_matches(key, kind.__dataclass_fields__, n=1)
         return f"unknown field {key}" + (f", did you mean {close[0]}?" if close else "")

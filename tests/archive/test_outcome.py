@@ -1,8 +1,12 @@
 """The outcome of a row, however it is recorded."""
 
+import json
+
 import pytest
 
+from upsolve.archive.ingest import ingest
 from upsolve.archive.outcome import recorded_verdict
+from upsolve.archive.store import Archive
 from upsolve.types import Status
 
 P, F, U = Status.PASSED, Status.FAILED, Status.UNSCORED
@@ -54,3 +58,37 @@ def test_a_row_that_records_nothing(row):
 def test_what_cannot_be_an_outcome(row, said):
     with pytest.raises(ValueError, match=said):
         recorded_verdict("a", row, "recorded:x")
+
+
+TASK = {"kind": "task", "task_id": "a", "prompt": "Double x."}
+ATTEMPT = {"kind": "attempt", "task_id": "a", "code": "x"}
+VERDICT = {"kind": "verdict", "attempt_id": "z", "judge": "ci"}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({**TASK, "limit_seconds": -1}, "task a: limit_seconds must be positive, got -1.0"),
+        ({**ATTEMPT, "count": 0}, "count is 0, it must be at least 1"),
+        ({**ATTEMPT, "behavior_logp": 3.0}, "behavior_logp is 3.0, a log-probability is at most 0"),
+        ({**ATTEMPT, "status": "WA", "passed": 5, "total": 3}, "passed is 5, more than total, 3"),
+        ({**ATTEMPT, "status": "AC", "passed": 1, "total": 3}, "status says passed, but 1 of 3 tests passed"),
+        ({**ATTEMPT, "status": "WA", "wall_seconds": -1}, "wall_seconds is -1.0, it must be at least 0"),
+        ({**ATTEMPT, "outcomes": 4}, "outcomes: 4: a list of words, or words between commas, is needed"),
+        ({**VERDICT, "status": "AC", "passed": 4, "total": 3}, "passed is 4, more than total, 3"),
+        ('{"kind": "task", "prompt": "cut', "Unterminated string starting (column 28)"),
+    ],
+)
+def test_a_number_that_cannot_be_sets_its_row_aside(tmp_path, line, reason):
+    """A count of 0 or below would be the weight of an attempt when groups are sampled."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in (TASK, line)))
+    report = ingest(Archive.create(tmp_path / "archive"), "jsonl", file, max_rejected=1)
+    assert [(row.line, row.reason) for row in report.reasons] == [(2, reason)]
+
+
+def test_inputs_without_outputs_set_a_row_of_a_table_aside(tmp_path):
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps({"prompt": "Double x.", "code": "x", "tests": {"inputs": ["1"], "outputs": []}}))
+    (row,) = ingest(Archive.create(tmp_path / "archive"), "table", file, max_rejected=1).reasons
+    assert row.reason == "tests: 1 inputs, but 0 outputs"

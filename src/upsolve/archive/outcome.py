@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upsolve.archive.preference import is_recorded
-from upsolve.records import from_row
+from upsolve.records import from_row, refuse_impossible
 from upsolve.types import Status, Verdict
 
-__all__ = ["OUTCOME_FIELDS", "WORDS", "are_statuses", "judge_name", "recorded_verdict", "status_of"]
+__all__ = ["OUTCOME_FIELDS", "WORDS", "are_statuses", "judge_name", "recorded_verdict", "status_of", "words_of"]
 
 BY_STATUS: Mapping[Status, str] = {
     Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes, 1",
@@ -79,7 +79,7 @@ def recorded_verdict(
         words: word of a status -> status.
 
     Raises:
-        ValueError: a status is unknown, a value has another type, or two values contradict each other.
+        ValueError: a status is unknown, a value has another type or cannot be, or two values contradict each other.
     """
     values = {name: row[name] for name in OUTCOME_FIELDS if row.get(name) not in (None, "")}
     named = {"judge": judge_name(values.pop("judge", judge))}
@@ -91,7 +91,10 @@ def recorded_verdict(
     message = str(values.pop("error", ""))[:500]
     values |= {"error_type": str(values["error_type"])} if "error_type" in values else {}  # or a number, such as an exit code
     fields = {**named, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
-    return from_row(Verdict, {**fields, "attempt_id": attempt_id})
+    verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id}))
+    if verdict.status is Status.PASSED and verdict.passed < verdict.total and "passed" in values:
+        raise ValueError(f"status says passed, but {verdict.passed} of {verdict.total} tests passed")
+    return verdict
 
 
 def status_in(values: dict[str, Any], outcomes: Sequence[Status], words: Mapping[str, Status]) -> Status:
@@ -126,8 +129,10 @@ def is_count(value: Any, *, counted: object) -> bool:
 
 def words_of(value: Any) -> Sequence[Any]:
     """Return the outcomes of single tests: a list, such a list in JSON, or words between commas, semicolons or bars, or else spaces."""
+    if not isinstance(value, str | list | tuple):
+        raise ValueError(f"outcomes: {value!r}: a list of words, or words between commas, is needed")
     if not isinstance(value, str):
-        return list(value)
+        return value
     if value.lstrip().startswith("["):
         return json.loads(value)
     return re.split(r"\s*[,;|]\s*", value.strip(" ,;|")) if re.search("[,;|]", value) else value.split()

@@ -89,7 +89,9 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
         if not isinstance(row, dict):
             raise ValueError("the line is not a JSON object")
     except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
+        reason = (
+            f"{error.msg.removesuffix(' at')} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
+        )
         return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
     return row
 

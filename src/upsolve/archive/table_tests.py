@@ -32,8 +32,10 @@ def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
         found = of_outputs("", with_arguments(value), str(cells.get("reference", "")))
         return found | {key: cells[key] for key in ("compare",) if key in cells}
     if isinstance(value, dict) and {"inputs", "outputs"} <= value.keys():
-        pairs = zip(value["inputs"], value["outputs"], strict=True)
-        return {"tests": [pair(*one) for one in pairs]}
+        given, expected = value["inputs"], value["outputs"]
+        if len(given) != len(expected):
+            raise ValueError(f"tests: {len(given)} inputs, but {len(expected)} outputs")
+        return {"tests": [pair(*one) for one in zip(given, expected, strict=True)]}
     if not isinstance(value, list | tuple):
         raise ValueError(f"tests: {value!r}: {FORMS}")
     asserts = [test for test in value if isinstance(test, str)]

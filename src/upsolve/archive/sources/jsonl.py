@@ -9,10 +9,10 @@ from typing import Any
 
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict, status_of
+from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict, status_of, words_of
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
-from upsolve.records import KINDS, from_row
+from upsolve.records import KINDS, from_row, refuse_impossible
 from upsolve.types import Attempt, Task, Verdict
 
 __all__ = ["SOURCE", "read"]
@@ -56,8 +56,8 @@ def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
     if "status" in fields:
         fields["status"] = status_of(fields["status"])
     if "outcomes" in fields:
-        fields["outcomes"] = [*map(status_of, fields["outcomes"])]
-    return from_row(Verdict, {**fields, "attempt_id": ids.get(str(name), name), "judge": judge})
+        fields["outcomes"] = [*map(status_of, words_of(fields["outcomes"]))]
+    return refuse_impossible(from_row(Verdict, {**fields, "attempt_id": ids.get(str(name), name), "judge": judge}))
 
 
 def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
@@ -67,7 +67,7 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
         fields.setdefault("code", code_in(fields["answer"], fields.get("language", "python")))
     outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
     parent = fields.get("parent_id", "")
-    attempt = from_row(Attempt, {**with_extra(fields, Attempt), "parent_id": ids.get(str(parent), parent)})
+    attempt = refuse_impossible(from_row(Attempt, {**with_extra(fields, Attempt), "parent_id": ids.get(str(parent), parent)}))
     if fields.get("language", attempt.language) != attempt.language:
         names.append(replace(attempt, language=fields["language"]).attempt_id)
     verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
