@@ -495,6 +495,7 @@ REFERENCE = (
             Task("t", "Order words.", reference=f"import re\n\n{REFERENCE}\n\nprint(by_length(input()))\n"),
             "contains the reference of 3",
         ),
+        (Task("t", "Order words.", reference=REFERENCE.replace("):\n", "): \n")), "same reference as 3"),
     ],
 )
 def test_tasks_of_a_benchmark_are_found(make, tmp_path, task, reason):
@@ -524,6 +525,37 @@ def test_short_prompts_are_looked_for_as_a_whole(make, tmp_path, prompt, found):
     (tmp_path / "bench.jsonl").write_text(json.dumps({"prompt": "Write a function to reverse a string."}) + "\n")
     archive = make(tasks=[Task("t", prompt)])
     assert len(kinds(archive, "contamination", contamination={"against": (str(tmp_path / "bench.jsonl"),)})) == found
+
+
+CALLS = ("add_Up((1, 2), 3)", "add_Up((4,), 5)", "add_Up((), 0)")
+
+
+@pytest.mark.parametrize(
+    ("tests", "name", "reason"),
+    [
+        (CALLS, "add_Up", "contains the set of tests of 3"),
+        (("add_up([1, 2], 3)", "accepts(add_up([4], 5), 9)", "add_up([], 0)"), "add_up", "contains the set of tests of 3"),
+        ((*CALLS[:2], "add_Up((7,), 0)"), "add_Up", ""),
+        (tuple(text.replace("add_Up", "other") for text in CALLS), "other", ""),
+        (("add_Up(((",), "add_Up", ""),
+    ],
+    ids=["the same", "renamed, lists for tuples", "one of three differs", "another function", "not Python"],
+)
+def test_a_task_with_the_tests_of_a_benchmark_is_found_whatever_its_words(make, tests, name, reason):
+    """MBPP+ rewrote the statements and references of a third of its tasks, and kept MBPP's tests."""
+    benchmark = [Task("3", SORT, entry_point="add_Up", tests=tuple(TestCase(TestKind.CALL, text) for text in CALLS))]
+    ours = Task("t", "Total.", entry_point=name, tests=tuple(TestCase(TestKind.CALL, text) for text in tests))
+    given = make(tasks=benchmark, name="benchmark")
+    done = examine(make(tasks=[ours]), ["contamination"], {"contamination": {"against": (str(given.path),)}})
+    assert [row.examples[0]["reason"] for row in done.found if row.found] == [reason] * bool(reason)
+
+
+def test_programs_with_the_same_inputs_and_outputs_are_found_and_two_of_them_are_too_few(make):
+    tests = tuple(TestCase(TestKind.STDIO, f"{n}\n", f"{n * n}\n") for n in (3, 17, 29))
+    given = make(tasks=[Task("3", SORT, tests=tests)], name="benchmark")
+    archive = make(tasks=[Task("t", "Square a number.", tests=tests[::-1]), Task("u", "Square one.", tests=tests[:2])])
+    done = examine(archive, ["contamination"], {"contamination": {"against": (str(given.path),)}})
+    assert [row.examples for row in done.found] == [[{"record": "t", "reason": "contains the set of tests of 3"}]]
 
 
 def test_tasks_of_real_benchmarks_are_found_and_others_are_not(real_data, tmp_path):

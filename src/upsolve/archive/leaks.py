@@ -33,7 +33,7 @@ def shingles(text: str, size: int = 3) -> set[Run]:
 
 
 def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float = 0.8) -> list[Leak]:
-    """Return the pairs across two splits with the same reference, or prompts whose word trigrams overlap too much.
+    """Return the pairs across two splits with the same reference but for white space, or prompts whose word trigrams overlap too much.
 
     Overlap is Jaccard's: |A and B| / |A or B| >= threshold. Prompts of simulations share their domain's description, so they are not
     compared. Above ``MOST_PAIRS`` pairs only equal prompts are found.
@@ -41,7 +41,7 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
     few = len(left) * len(right) <= MOST_PAIRS
     leaks: list[Leak] = []
     others = [(task, features_of(task, few=few)) for task in right]
-    by_reference = {task.reference: task for task in right if task.reference}
+    by_reference = {" ".join(task.reference.split()): task for task in right if task.reference.strip()}
     by_prompt = {words: task for task, words in others if words}
     holders: dict[Run, list[int]] = {}
     for index, (_, words) in enumerate(others):
@@ -49,7 +49,7 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
             holders.setdefault(run, []).append(index)
     for task in left:
         runs = features_of(task, few=few)
-        if twin := by_reference.get(task.reference):
+        if twin := by_reference.get(" ".join(task.reference.split())):
             leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
         elif not few and (twin := by_prompt.get(runs)):
             leaks.append(Leak(task.task_id, twin.task_id, "the same prompt"))

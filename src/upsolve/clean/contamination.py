@@ -1,5 +1,6 @@
-"""Overlap of tasks with benchmarks: equal references, nearly equal prompts, and runs of words or tokens of a benchmark inside of a task."""
+"""Overlap of tasks with benchmarks: equal references, nearly equal prompts, and runs of words or tokens, or tests, of a benchmark inside of a task."""
 
+import ast
 import math
 import re
 from collections import Counter
@@ -15,7 +16,7 @@ from upsolve.clean.check import Check, Fault
 from upsolve.clean.code import token_runs
 from upsolve.clean.contents import Contents
 from upsolve.errors import ConfigError
-from upsolve.types import Task
+from upsolve.types import Task, TestCase, TestKind
 
 __all__ = ["CONTAMINATION", "find_contained", "read_benchmark"]
 
@@ -26,6 +27,10 @@ FEWEST, FEW = 5, 20
 """Prompts of fewer runs than the first number are not looked for inside of others; those of fewer than the second must be there as a whole."""
 CODE_RUN, CODE_RUNS = 5, 20
 """Tokens of a run of code, and the fewest runs of a reference that is looked for inside of others."""
+TESTS, MOST_TESTS = 3, 200
+"""Fewest tests of a task that are looked for in others, and how many of a task's tests are looked at."""
+BRACKETS = str.maketrans("()", "[]")
+"""Data sets that come as JSON have lists for tuples."""
 Runs = frozenset[Hashable]
 
 
@@ -80,7 +85,8 @@ def overlaps(tasks: Sequence[Task], benchmark: Sequence[Task], share: float) -> 
     """Yield (task id, what it shares with which task of the benchmark)."""
     for leak in find_leaks(tasks, benchmark, threshold=share):
         yield leak.left, f"{leak.reason} as {leak.right}"
-    for name, runs_of, fewest in (("prompt", prompt_runs, FEWEST), ("reference", reference_runs, CODE_RUNS)):
+    ways = (("prompt", prompt_runs, FEWEST), ("reference", reference_runs, CODE_RUNS), ("set of tests", calls_of, TESTS))
+    for name, runs_of, fewest in ways:
         ours, theirs = [runs_of(task) for task in tasks], [runs_of(task) for task in benchmark]
         for number, index in find_contained(ours, theirs, share=share, fewest=fewest):
             yield tasks[number].task_id, f"contains the {name} of {benchmark[index].task_id}"
@@ -98,6 +104,27 @@ def reference_runs(task: Task) -> Runs:
     return frozenset(token_runs(task.reference, CODE_RUN))
 
 
+def calls_of(task: Task) -> Runs:
+    """Return what a task's first tests ask for: calls of its function, or inputs with their outputs."""
+    return frozenset(key for test in task.tests[:MOST_TESTS] for key in keys_of(test, task.entry_point))
+
+
+def keys_of(test: TestCase, function: str) -> Iterator[Hashable]:
+    """Yield the calls of a function in a test, with tuples as lists and the name in lower case without underscores; or input and output."""
+    if test.kind is TestKind.STDIO:
+        yield " ".join(test.input.split()), " ".join(test.expected.split())
+    if test.kind not in (TestKind.CALL, TestKind.CODE) or not function:
+        return
+    try:
+        nodes = [*ast.walk(ast.parse(test.input.strip()))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # in another language, or larger than the parser takes
+        return
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
+            arguments = ", ".join(map(ast.unparse, [*node.args, *(word.value for word in node.keywords)]))
+            yield function.lower().replace("_", ""), arguments.translate(BRACKETS).replace(",]", "]")
+
+
 def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield tasks that overlap with a benchmark."""
     tasks = {task.task_id: (place, task) for place, task in contents.tasks()}
@@ -111,7 +138,7 @@ def find(contents: Contents, options: Mapping[str, Any]) -> Iterator[Fault]:
 
 CONTAMINATION = Check(
     find,
-    "tasks that overlap with benchmarks, by n-grams of prompts and of references (`--against`)",
+    "tasks that overlap with benchmarks, by n-grams of prompts and of references, and by tests (`--against`)",
     "a gain on the benchmark is partly memorised",
     {"against": (), "share": 0.8},
     needs="against",
