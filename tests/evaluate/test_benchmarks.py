@@ -118,7 +118,7 @@ def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, 
 
 def test_without_dev_tasks_only_the_lowest_temperature_is_measured(tiny_model):
     held = HeldOut("embedded", "test", (), tuple(open_archive("embedded").tasks()[:2]))
-    with pytest.warns(UserWarning, match=r"no dev task to choose a temperature on \(data.dev\)"):
+    with pytest.warns(UserWarning, match=r"no dev task with tests to choose a temperature on \(data.dev\)"):
         found = sweep_model(held, **stages_of(tiny_model), evaluate=EvalConfig())
     assert found.dev == () and found.best is found.hot is found.greedy and found.best.temperature == 0
 

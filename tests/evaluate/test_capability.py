@@ -76,6 +76,12 @@ def test_the_sentence_has_the_figures_that_decide():
     assert capability(few, few).sentence == "Too few tasks to tell: pass@1 of both is known for 5 tasks, 6 are needed."
 
 
+def test_an_evaluation_without_tasks_gives_no_number():
+    """Where the tasks of an archive have no tests, further task sets alone are measured; the headline was "from nan to nan %"."""
+    empty = replace(sweep("base", greedy=[], hot=[]), dev=())
+    assert capability(empty, empty).sentence == "Too few tasks to tell: pass@1 of both is known for 0 tasks, 6 are needed."
+
+
 def test_one_temperature_says_that_it_cannot_tell():
     old = [single(evaluation(passed, name=name)) for name, passed in (("base", COLD), ("trained", WARM))]
     assert capability(*old).conclusion == "one temperature"

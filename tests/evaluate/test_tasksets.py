@@ -124,16 +124,25 @@ def test_tasks_of_any_language_ask_for_that_of_the_recipe(place):
     assert [task.language for task in found.tasks] == ["python"] * 3 + ["cpp"] * 2
 
 
-def test_tasks_without_tests_are_counted_in_a_warning(place):
+def test_tasks_without_tests_are_left_out_with_a_warning(place):
     archive = Archive(place / "benchmarks" / "ours")
     archive.append(tasks=[Task("mine/none", "Say which words of this sentence are verbs.")])
-    with pytest.warns(UserWarning, match="1 of 4 tasks of ours have no tests, so samples at them have no outcome"):
-        ids("ours")
+    with pytest.warns(UserWarning, match="1 of 4 tasks of ours have no tests and are left out, because samples"):
+        assert ids("ours") == [["mine/0", "mine/1", "mine/2"]]
     archive = Archive.create(place / "untested")
     archive.append(tasks=[Task(f"untested/{n}", f"{'x' * n} {n}") for n in range(40)])
     data = DataConfig(archive="untested")
-    with pytest.warns(UserWarning, match="tasks of untested:test have no tests"):
-        held_out(split_archive(archive, data), "untested", EvalConfig(), data)
+    with (
+        pytest.warns(UserWarning, match="tasks of untested:test have no tests"),
+        pytest.warns(UserWarning, match="1 of 4 tasks of ours"),
+    ):
+        held = held_out(split_archive(archive, data), "untested", EvalConfig(archives=("ours",)), data)
+    assert (held.dev, held.test, len(held.others)) == ((), (), 1)
+    with (
+        pytest.warns(UserWarning, match="40 of 40 tasks"),
+        pytest.raises(ConfigError, match="evaluate.archives: untested: none of its tasks has tests"),
+    ):
+        ids("untested")
 
 
 @pytest.mark.usefixtures("place")

@@ -16,7 +16,7 @@ from upsolve.evaluate.likelihood import heldout_likelihood
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.samples import SampledModel, sample_rows
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
-from upsolve.evaluate.tasksets import TaskSet, report_untested, task_sets
+from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
 from upsolve.files import write_text
 from upsolve.policy.prompt import prompts_id
 from upsolve.progress import OnProgress, no_progress
@@ -44,7 +44,7 @@ class HeldOut:
 
 
 def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | None = None) -> HeldOut:
-    """Return the tasks of a split that an evaluation samples, and the task sets of ``evaluate.archives``.
+    """Return the tasks of a split that an evaluation samples, and the task sets of ``evaluate.archives``; of both those that have tests.
 
     Args:
         split: the archive, split by task.
@@ -57,7 +57,6 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
     """
     dev, test = split.tasks["dev"], split.tasks[config.split]
     chosen = tuple(test[: config.tasks or None])
-    report_untested(chosen, f"{archive}:{config.split}")
     names = {task.task_id for task in chosen}
     groups = split.groups[config.split]
     stored = groups if len(chosen) == len(test) else tuple(group for group in groups if group.task.task_id in names)
@@ -67,7 +66,9 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
         raise ConfigError(
             f"{archive}: no task to measure on in evaluate.split: {config.split} ({sizes}); lower data.train or data.dev"
         )
-    return HeldOut(archive, config.split, tuple(dev[: config.dev_tasks or None]), chosen, stored, others)
+    usable = tested(chosen, f"{archive}:{config.split}")
+    choosing = tuple(task for task in dev if task.tests)[: config.dev_tasks or None]
+    return HeldOut(archive, config.split, choosing, usable, stored, others)
 
 
 @dataclass(slots=True)
@@ -209,7 +210,9 @@ def usable_temperatures(config: EvalConfig, dev: Sequence[Task]) -> list[float]:
     """Return the temperatures to sample at; without dev tasks only the lowest one, with a warning."""
     lowest, *others = config.temperatures
     if others and not dev:
-        warnings.warn(f"no dev task to choose a temperature on (data.dev): measuring at {lowest:g} alone", stacklevel=3)
+        warnings.warn(
+            f"no dev task with tests to choose a temperature on (data.dev): measuring at {lowest:g} alone", stacklevel=3
+        )
         return [lowest]
     return [lowest, *others]
 

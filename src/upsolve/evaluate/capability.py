@@ -60,6 +60,8 @@ class Capability:
     @property
     def conclusion(self) -> Conclusion:
         """What changed, by the rule of ``conclude``."""
+        if self.best.paired is None:
+            return "too few tasks"
         if not self.before.dev or not self.after.dev:
             return "one temperature"
         return conclude(self.best, self.greedy, self.hot)

@@ -17,7 +17,7 @@ from upsolve.config import DataConfig, EvalConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Task
 
-__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "report_untested", "task_sets"]
+__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "task_sets", "tested"]
 
 SPLITS = ("train", "dev", "test")
 VARIABLE = "UPSOLVE_BENCHMARKS"
@@ -65,7 +65,7 @@ def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) ->
         training: training and dev tasks, to compare with.
 
     Raises:
-        ConfigError: a task set is not found, has no such split or no task, or (``evaluate.leaks: refuse``) is too like the training tasks.
+        ConfigError: a task set is not found, has no such split or no task with tests, or (``evaluate.leaks: refuse``) is too like the training tasks.
         SourceError: a file cannot be read.
     """
     sets: list[TaskSet] = []
@@ -73,8 +73,9 @@ def task_sets(config: EvalConfig, data: DataConfig, training: Sequence[Task]) ->
         base, colon, split = name.rpartition(":")
         base, split = (base, split) if colon and split in SPLITS else (name, "")
         tasks = tasks_in(read_tasks(place_of(base, config), f"evaluate.archives: {base}"), base, split=split, data=data)
-        chosen = tuple(asking_for(task, data.language) for task in tasks[: config.tasks or None])
-        report_untested(chosen, name)
+        chosen = tested([asking_for(task, data.language) for task in tasks[: config.tasks or None]], name)
+        if not chosen:
+            raise ConfigError(f"evaluate.archives: {name}: none of its tasks has tests, so samples at them have no outcome")
         sets.append(TaskSet(name, chosen, check_leaks(training, chosen, name, refuse=config.leaks == "refuse")))
     return tuple(sets)
 
@@ -135,14 +136,16 @@ def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) 
     return chosen
 
 
-def report_untested(tasks: Sequence[Task], name: str) -> None:
-    """Warn of tasks without tests: samples at them cannot be judged."""
-    if untested := sum(not task.tests for task in tasks):
+def tested(tasks: Sequence[Task], name: str) -> tuple[Task, ...]:
+    """Return the tasks that have tests, and warn of the others: samples at them cannot be judged."""
+    kept = tuple(task for task in tasks if task.tests)
+    if len(kept) < len(tasks):
         warnings.warn(
-            f"{untested} of {len(tasks)} tasks of {name} have no tests, so samples at them have no outcome; measure on others "
-            "(evaluate.archives)",
+            f"{len(tasks) - len(kept)} of {len(tasks)} tasks of {name} have no tests and are left out, because samples at them have no "
+            "outcome; measure on others (evaluate.archives)",
             stacklevel=3,
         )
+    return kept
 
 
 def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *, refuse: bool) -> tuple[str, ...]:

@@ -191,7 +191,8 @@ def outcomes(evaluations: Sequence[Evaluation]) -> str:
     axes.invert_yaxis()
     axes.set_xlabel("share of samples, %")
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35 / len(mixes) - 0.2), fontsize=8)
+    if axes.containers:
+        axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35 / len(mixes) - 0.2), fontsize=8)
     return svg(figure)
 
 
