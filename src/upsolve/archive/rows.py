@@ -27,6 +27,7 @@ __all__ = [
     "json_lines",
     "parquet_rows",
     "place_of_row",
+    "reason_of",
     "rows_of_file",
 ]
 

@@ -8,7 +8,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from xml.parsers.expat import ExpatError
 
-from upsolve.archive.rows import ODD, BadRow
+from upsolve.archive.rows import ODD, BadRow, reason_of
 from upsolve.errors import SourceError
 from upsolve.types import Status
 
@@ -150,7 +150,8 @@ def read_reports(
             report = parsed(file, parse, file.stat().st_mtime_ns)
         except (*ODD, OSError, ExpatError) as error:
             line = error.lineno if isinstance(error, ExpatError | JSONDecodeError) else 0
-            yield BadRow(str(file), line, f"{type(error).__name__}: {error}", "")
+            form = "not XML: " if isinstance(error, ExpatError) else "not JSON: " if isinstance(error, JSONDecodeError) else ""
+            yield BadRow(str(file), line, f"{form}{error if form else reason_of(error)}", "")
             continue
         if isinstance(report, BadRow):
             yield report
