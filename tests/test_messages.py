@@ -173,7 +173,7 @@ IMPORTS = [
     mistake("ingest jsnol rows.jsonl new", "jsnol", "did you mean jsonl"),
     mistake("ingest jsonl none.jsonl new", "none.jsonl", "no such file or folder"),
     mistake("ingest jsonl folder new", "folder", "no file *.jsonl"),
-    mistake("ingest jsonl broken.jsonl new", "broken.jsonl, line 1", "fix the file", "--max-rejected", "new/rejected"),
+    mistake("ingest jsonl broken.jsonl new", "broken.jsonl, line 1", "fix the file", "nothing was stored", "new/rejected"),
     mistake("ingest jsonl binary new", "binary, line 1", "fix the file"),
     mistake("ingest mbpp rows.jsonl new", "rows.jsonl, line 1", "'test_list'", "--sources"),
     mistake("ingest jsonl rows.jsonl embedded", "embedded", "copy"),

@@ -184,6 +184,17 @@ def test_what_names_no_known_commit_is_set_aside_and_what_has_no_repository_refu
         ingest(archive, "pytest_json", tmp_path / "reports", repository=str(folder))
 
 
+def test_reports_of_which_none_can_be_used_are_not_taken_as_imported(tmp_path, folder, pair):
+    _, fix = pair
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / f"{fix}.xml").write_text(xml(GOOD))
+    archive = Archive.create(tmp_path / "archive")
+    for _ in range(2):
+        done = ingest(archive, "junit", tmp_path / "reports", repository=str(folder))
+        assert done.too_many and done.bad == 1 and "nothing was stored: fix the file" in done.text()
+    assert not ingest(archive, "junit", tmp_path / "reports", repository=str(folder), max_rejected=1).too_many
+
+
 def test_the_commit_may_be_an_option_or_a_property(tmp_path, folder, pair):
     first, fix = pair
     file = tmp_path / "one.xml"

@@ -82,8 +82,9 @@ class IngestReport:
         if self.missing:
             orphans[0] += f", such as {self.missing}: they belong to tasks that are imported under these ids"
         where = [f"all rows set aside, with reasons: {self.rejected}"] if self.rejected else []
-        other = "" if stored else ", name another source (`upsolve ingest --sources`)"
-        fix = f"too many were set aside: fix the file and import it again (it replaces this import){other}, or raise --max-rejected"
+        fix = "too many were set aside: fix the file and import it again (it replaces this import), or raise --max-rejected"
+        if not self.added.total():
+            fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
         return "\n".join([*lines, *reasons, *last])
 
@@ -147,7 +148,7 @@ def ingest(
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
         max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
-            None: that of the source.
+            None: that of the source, and 0 if nothing was stored.
         options: the source's options, such as ``language`` and ``most_correct`` of CodeNet's.
 
     Raises:
@@ -168,13 +169,20 @@ def ingest(
         report = report_of(archive, job, journals, settle(job, file))
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
-        report.too_many = report.bad > (record.max_rejected if max_rejected is None else max_rejected) * report.read
+        report.too_many = report.bad > share_allowed(report, record, max_rejected) * report.read
         if not report.too_many:
             archive.remember(name, where)
         remove_folder(job.folder)
         if file != place and not report.too_many:
             remove_folder(file.parents[1])
     return report
+
+
+def share_allowed(report: IngestReport, source: Source, given: float | None) -> float:
+    """Return the share of records that may be set aside: the one given, else that of the source, and 0 if nothing was stored."""
+    if given is not None:
+        return given
+    return source.max_rejected if report.added.total() else 0.0
 
 
 def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:

@@ -58,7 +58,9 @@ def require(packages: Sequence[str]) -> None:
         ValueError: some are not; says how to install them.
     """
     if missing := load("upsolve.verify.sandbox.packages:missing_packages")(packages):
-        raise ValueError(f"requires {', '.join(missing)}: run `upsolve packages {' '.join(missing)}` and import it again")
+        raise ValueError(
+            f"requires {', '.join(missing)}: run `upsolve packages {' '.join(missing)}` and import it again, into a new archive"
+        )
 
 
 def with_packages(test: Test, change: Change) -> Test:
