@@ -21,7 +21,7 @@ from upsolve.export.exporting import export_archive
 from upsolve.export.formats.samples import benchmark_id
 from upsolve.export.record import Column, Export, LeftOut
 from upsolve.export.table import EXPORTS
-from upsolve.policy.prompt import messages
+from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import from_row
 from upsolve.train.groups import rewards_of, whole_groups
 from upsolve.train.rounds import advantages_of
@@ -112,6 +112,41 @@ def test_a_group_has_the_rewards_and_advantages_of_all_attempts(form, loaded):
         assert row["prompt"] == [{"role": "user", "content": "Add 3.\n\nExamples:\nassert f(1) == 4"}]
         answer = "```python\ndef f(x):\n    return x + 3\n```"
         assert row["completions"][0] == [{"role": "assistant", "content": answer}]
+
+
+THOUGHT = "<think>\nAdd.\n</think>\nSo:\n```python\n{code}```\nDone."
+
+
+@pytest.mark.parametrize("form", [*Form])
+def test_whole_answers_are_written_where_the_recipe_trains_on_them(tmp_path, form):
+    """Before, thinking and prose were lost, although training writes them."""
+    task, code = task_of(1), RIGHT.format(n=1)
+    archive, answer = Archive.create(tmp_path / "archive"), THOUGHT.format(code=code)
+    attempts = [Attempt(task.task_id, code, answer=answer), Attempt(task.task_id, WRONG)]
+    verdicts = [Verdict(one.attempt_id, status) for one, status in zip(attempts, (Status.PASSED, Status.FAILED), strict=True)]
+    archive.append(tasks=[task], attempts=attempts, verdicts=verdicts)
+    prompt = plain_prompt(task, fence=False) if form is Form.PLAIN else messages(task)
+    texts = [answer, f"```python\n{WRONG}```"]
+    whole = texts if form is Form.PLAIN else [[{"role": "assistant", "content": text}] for text in texts]
+
+    def rows(name, *settings, **options):
+        out = tmp_path / f"{name}{len(settings)}{len(options)}"
+        recipe = load_recipe("rloo", ["data.train=0.98", "data.dev=0.01", *settings]) if settings else None
+        export_archive(archive, out, name, recipe=recipe, options={"form": form, **options})
+        (file,) = out.glob("*.parquet")
+        return pq.read_table(file).to_pylist()
+
+    for row in (
+        *rows("groups", "model.completion=answer"),
+        *rows("groups", completion="answer"),
+    ):
+        assert (row["prompt"], row["completions"]) == (prompt, whole)
+    (pair,) = rows("pairs", "model.completion=answer")
+    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == (prompt, *whole)
+    (imitated,) = rows("sft", completion="answer")
+    assert imitated["completion"] == whole[0]
+    (code_alone,) = rows("groups", "model.completion=answer", completion="code")
+    assert code_alone["completions"][0] != whole[0]
 
 
 @pytest.mark.parametrize("settings", [[], ["select.attempts=status != 'timeout'", "select.order=task_id", "data.group_size=2"]])

@@ -10,11 +10,12 @@ import pyarrow as pa
 from upsolve.archive.source import Option
 from upsolve.clean.licences import LICENCE
 from upsolve.export.record import Column
-from upsolve.policy.prompt import answer_text, messages, opening, plain_prompt
+from upsolve.policy.prompt import answer_text, fenced_answer, messages, opening, plain_prompt
 from upsolve.types import Attempt, Group, Task, Turn
 
 __all__ = [
     "CHAT",
+    "COMPLETION",
     "FORM",
     "LICENCE_OF_TASK",
     "OF_ATTEMPT",
@@ -22,6 +23,7 @@ __all__ = [
     "REAL",
     "TEXT",
     "WHOLE",
+    "Content",
     "Form",
     "attempt_values",
     "completion_of",
@@ -48,6 +50,20 @@ class Form(StrEnum):
 
 
 FORM = Option("form", Form, "conversational (lists of chat messages) or plain (text, for models without a chat template)")
+
+
+class Content(StrEnum):
+    """What completions hold, as ``model.completion`` of a recipe says."""
+
+    CODE = "code"
+    ANSWER = "answer"
+
+
+COMPLETION = Option(
+    "completion",
+    Content,
+    "code or answer (the whole response, with thinking and prose); default: model.completion of the recipe",
+)
 
 OF_TASK = (
     Column("task_id", TEXT, "id of the task"),
@@ -130,12 +146,22 @@ def text_type(form: Form) -> Any:
     return TEXT if form is Form.PLAIN else CHAT
 
 
-def prompt_of(task: Task, form: Form, turns: Sequence[Turn] = ()) -> str | list[dict[str, str]]:
-    """Return the prompt as training writes it: chat messages or, for a model without a chat template, text up to the code."""
-    return plain_prompt(task, turns=turns) if form is Form.PLAIN else messages(task, turns=turns)
+def prompt_of(
+    task: Task, form: Form, turns: Sequence[Turn] = (), content: Content = Content.CODE
+) -> str | list[dict[str, str]]:
+    """Return the prompt as training writes it: chat messages or, for a model without a chat template, text up to the code or the answer."""
+    if form is Form.PLAIN:
+        return plain_prompt(task, turns=turns, fence=content is Content.CODE)
+    return messages(task, turns=turns)
 
 
-def completion_of(task: Task, attempt: Attempt, form: Form) -> str | list[Mapping[str, str]]:
-    """Return the completion as training writes it: the fenced code as the assistant's message or, plain, the code and the closing fence."""
-    text = answer_text(attempt)
-    return text if form is Form.PLAIN else [{"role": "assistant", "content": opening(task) + text}]
+def completion_of(task: Task, attempt: Attempt, form: Form, content: Content = Content.CODE) -> str | list[Mapping[str, str]]:
+    """Return the completion as training writes it: the fenced code as the assistant's message or, plain, the code and the closing fence.
+
+    With ``Content.ANSWER`` it is the whole answer, or the fenced code of an attempt without one.
+    """
+    if content is Content.ANSWER:
+        text, opened = fenced_answer(attempt), ""
+    else:
+        text, opened = answer_text(attempt), opening(task)
+    return text if form is Form.PLAIN else [{"role": "assistant", "content": opened + text}]

@@ -19,6 +19,7 @@ from upsolve.archive.store import Archive
 from upsolve.config import PromptConfig, Recipe, load_recipe
 from upsolve.errors import ArchiveError, ConfigError
 from upsolve.export.card import Card, card_text, judges_of, licences_of
+from upsolve.export.columns import COMPLETION, Content
 from upsolve.export.forming import Items, Part, Stages, check_format, items_of, parts_of, stages_of
 from upsolve.export.record import Export
 from upsolve.export.writing import rows_of, write_rows
@@ -74,6 +75,7 @@ def export_archive(
         ArchiveError: the folder is not empty or a URL, or a file cannot be written.
     """
     name, record, values = format_of(format, options or {})
+    values = completed(record, values, recipe)
     stages = stages_of(recipe or load_recipe(record.recipe))
     check_format(record, stages, given=recipe is not None, split=split, epoch=epoch)
     if recipe and record.output != "file" and recipe.model.prompt != PromptConfig():
@@ -108,6 +110,13 @@ def format_of(name: str | Export, options: Mapping[str, Any]) -> tuple[str, Expo
         return label, record, parse_options(f"format {label}", record.options, options)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def completed(record: Export, values: dict[str, Any], recipe: Recipe | None) -> dict[str, Any]:
+    """Return the options of a format, with what completions hold in the recipe (``model.completion``) if the user does not say it."""
+    if recipe is None or COMPLETION not in record.options:
+        return values
+    return {COMPLETION.name: Content(recipe.model.completion), **values}
 
 
 def archive_name(archive: Archive) -> str:

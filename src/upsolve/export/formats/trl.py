@@ -10,10 +10,12 @@ import pyarrow as pa
 from upsolve.advantage.group import passed
 from upsolve.export.columns import (
     CHAT,
+    COMPLETION,
     FORM,
     OF_ATTEMPT,
     OF_TASK,
     REAL,
+    Content,
     Form,
     attempt_values,
     completion_of,
@@ -42,7 +44,7 @@ def judged_values(item: TrainGroup, index: int) -> Row:
     return attempt_values(item.group, index)
 
 
-def group_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
+def group_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Column, ...]:
     """Return the columns of ``groups``."""
     return (
         prompt_column(form),
@@ -54,14 +56,16 @@ def group_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
     )
 
 
-def group_rows(item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL) -> Iterator[Row]:
+def group_rows(
+    item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
+) -> Iterator[Row]:
     """Yield the row of a group; with ``data.turns``, one for each conversation that its attempts belong to."""
     task = item.group.task
     for indices in conversations(item.group):
         judged = [judged_values(item, index) for index in indices]
         yield {
-            "prompt": prompt_of(task, form, turns_of(item.group, indices[0])),
-            "completions": [completion_of(task, item.group.attempts[index], form) for index in indices],
+            "prompt": prompt_of(task, form, turns_of(item.group, indices[0]), completion),
+            "completions": [completion_of(task, item.group.attempts[index], form, completion) for index in indices],
             "rewards": item.rewards_G[indices].tolist(),
             "advantages": item.advantages_G[indices].tolist(),
             **task_values(task),
@@ -69,7 +73,7 @@ def group_rows(item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIO
         }
 
 
-def pair_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
+def pair_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Column, ...]:
     """Return the columns of ``pairs``."""
     return (
         prompt_column(form),
@@ -83,12 +87,14 @@ def pair_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
     )
 
 
-def pair_rows(item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL) -> Iterator[Row]:
+def pair_rows(
+    item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
+) -> Iterator[Row]:
     """Yield the row of a pair."""
     task = item.group.task
-    row: Row = {"prompt": prompt_of(task, form)}
+    row: Row = {"prompt": prompt_of(task, form, (), completion)}
     for index, name in enumerate(("chosen", "rejected")):
-        row[name] = completion_of(task, item.group.attempts[index], form)
+        row[name] = completion_of(task, item.group.attempts[index], form, completion)
         row[f"{name}_reward"] = float(item.rewards_G[index])
         row |= {f"{name}_{key}": value for key, value in judged_values(item, index).items()}
     yield row | task_values(task)
@@ -105,7 +111,7 @@ class ChatForm(StrEnum):
 CHAT_FORM = replace(FORM, kind=ChatForm, help=f"{FORM.help}, or messages (one column with the whole chat)")
 
 
-def completion_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
+def completion_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Column, ...]:
     """Return the columns of rows with one attempt."""
     return (
         prompt_column(form),
@@ -116,47 +122,51 @@ def completion_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
     )
 
 
-def imitated_columns(form: ChatForm = ChatForm.CONVERSATIONAL) -> tuple[Column, ...]:
+def imitated_columns(form: ChatForm = ChatForm.CONVERSATIONAL, **_options: Any) -> tuple[Column, ...]:
     """Return the columns of ``sft``."""
     if form is not ChatForm.MESSAGES:
         return completion_columns(Form(form))
     return Column("messages", CHAT, "the prompt and the attempt"), *completion_columns()[2:]
 
 
-def completion_row(item: TrainGroup, index: int, form: Form) -> Row:
+def completion_row(item: TrainGroup, index: int, form: Form, completion: Content) -> Row:
     """Return the row of one attempt of a group."""
     task = item.group.task
     return {
-        "prompt": prompt_of(task, form, turns_of(item.group, index)),
-        "completion": completion_of(task, item.group.attempts[index], form),
+        "prompt": prompt_of(task, form, turns_of(item.group, index), completion),
+        "completion": completion_of(task, item.group.attempts[index], form, completion),
         "reward": float(item.rewards_G[index]),
         **task_values(task),
         **judged_values(item, index),
     }
 
 
-def imitated_rows(item: TrainGroup, _place: Place, *, form: ChatForm = ChatForm.CONVERSATIONAL) -> Iterator[Row | LeftOut]:
+def imitated_rows(
+    item: TrainGroup, _place: Place, *, form: ChatForm = ChatForm.CONVERSATIONAL, completion: Content = Content.CODE
+) -> Iterator[Row | LeftOut]:
     """Yield the rows of the attempts to imitate: those with a reward of at least 1, as ``advantage.kind: passed`` selects them."""
     for index, imitated in enumerate(passed(item.rewards_G)):
         if not imitated:
             yield LeftOut("attempts: reward below 1")
         elif form is ChatForm.MESSAGES:
-            row = completion_row(item, index, Form.CONVERSATIONAL)
+            row = completion_row(item, index, Form.CONVERSATIONAL, completion)
             yield {"messages": row.pop("prompt") + row.pop("completion"), **row}
         else:
-            yield completion_row(item, index, Form(form))
+            yield completion_row(item, index, Form(form), completion)
 
 
-def labelled_columns(form: Form = Form.CONVERSATIONAL) -> tuple[Column, ...]:
+def labelled_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Column, ...]:
     """Return the columns of ``kto``."""
     label = Column("label", pa.bool_(), "true if the advantage of the attempt is above 0, as for objective.kind: kto")
     return (*completion_columns(form)[:2], label, *completion_columns(form)[2:])
 
 
-def labelled_rows(item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL) -> Iterator[Row]:
+def labelled_rows(
+    item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
+) -> Iterator[Row]:
     """Yield a labelled row for every attempt of a group."""
     for index, advantage in enumerate(item.advantages_G):
-        yield completion_row(item, index, form) | {"label": bool(advantage > 0)}
+        yield completion_row(item, index, form, completion) | {"label": bool(advantage > 0)}
 
 
 GROUPS = Export(
@@ -164,14 +174,29 @@ GROUPS = Export(
     group_columns,
     "group",
     "one row for each task: all of its attempts with rewards and advantages",
-    options=(FORM,),
+    options=(FORM, COMPLETION),
 )
 PAIRS = Export(
-    pair_rows, pair_columns, "pair", "one row for each pair of a better and a worse attempt", options=(FORM,), recipe="dpo"
+    pair_rows,
+    pair_columns,
+    "pair",
+    "one row for each pair of a better and a worse attempt",
+    options=(FORM, COMPLETION),
+    recipe="dpo",
 )
 SFT = Export(
-    imitated_rows, imitated_columns, "group", "one row for each attempt to imitate", options=(CHAT_FORM,), recipe="sft"
+    imitated_rows,
+    imitated_columns,
+    "group",
+    "one row for each attempt to imitate",
+    options=(CHAT_FORM, COMPLETION),
+    recipe="sft",
 )
 KTO = Export(
-    labelled_rows, labelled_columns, "group", "one row for each attempt, labelled as good or bad", options=(FORM,), recipe="kto"
+    labelled_rows,
+    labelled_columns,
+    "group",
+    "one row for each attempt, labelled as good or bad",
+    options=(FORM, COMPLETION),
+    recipe="kto",
 )
