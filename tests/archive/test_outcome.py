@@ -76,10 +76,11 @@ VERDICT = {"kind": "verdict", "attempt_id": "z", "judge": "ci"}
         ({**ATTEMPT, "status": "WA", "wall_seconds": -1}, "wall_seconds is -1.0, it must be at least 0"),
         ({**ATTEMPT, "outcomes": 4}, "outcomes: 4: a list of words, or words between commas, is needed"),
         ({**VERDICT, "status": "AC", "passed": 4, "total": 3}, "passed is 4, more than total, 3"),
+        ({**ATTEMPT, "code": "x = 'é\ud800'", "status": "AC"}, "code: '\\ud800' is half of a character (a lone surrogate)"),
         ('{"kind": "task", "prompt": "cut', "Unterminated string starting (column 28)"),
     ],
 )
-def test_a_number_that_cannot_be_sets_its_row_aside(tmp_path, line, reason):
+def test_a_value_that_cannot_be_sets_its_row_aside(tmp_path, line, reason):
     """A count of 0 or below would be the weight of an attempt when groups are sampled."""
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in (TASK, line)))

@@ -130,9 +130,22 @@ def build_row(
     if isinstance(row, BadRow):
         return [row]
     try:
-        return list(build(row))
+        records = list(build(row))
+        for record in records:
+            if isinstance(record, Attempt):
+                refuse_surrogates(record.code)
+        return records
     except ODD as error:
         return [BadRow(str(file), number, reason_of(error), str(row)[:500])]
+
+
+def refuse_surrogates(code: Any) -> None:
+    """Raise ValueError for a program that cannot be stored as it is, so that its id would be that of another program."""
+    if isinstance(code, str) and not code.isascii():
+        try:
+            code.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"code: {error.object[error.start]!a} is half of a character (a lone surrogate)") from None
 
 
 def reason_of(error: Exception) -> str:
