@@ -184,6 +184,7 @@ GOOD = Plan(
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12))}, "Imitate first"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12)), "imitates": True}, "Train:"),
         ({"likelihood": None, "base": (), "cost": None, "model": ""}, "Nothing in the archive speaks against training: 60 groups"),
+        ({"tests": Tests(0, 0, 0, share(90, 100))}, "Train: 60 groups.* None of its tasks has tests, so measure on others"),
     ],
 )  # fmt: skip
 def test_advice_is_the_first_rule_that_applies(change, said):

@@ -121,14 +121,16 @@ def strange(plan: Plan) -> str:
 def worth_it(plan: Plan) -> str:
     """Return the advice if no other rule applies: train."""
     groups = f"{plan.groups.mixed} groups with a passed and a failed attempt"
+    measured = "" if plan.tests.most else " None of its tasks has tests, so measure on others (evaluate.archives)."
     if plan.cost is None:
         return (
             f"Nothing in the archive speaks against training: {groups}; name a --model to see whether it can learn from them."
+            f"{measured}"
         )
     seconds = plan.cost.training_seconds + plan.cost.rollout_seconds + plan.cost.evaluation_seconds
     minutes = 0 if math.isnan(seconds) else max(1, round(seconds / 60))
     time = "a time not known" if not minutes else f"about {minutes} minute{'s' * (minutes > 1)} with both evaluations"
-    return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory."
+    return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 
 RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, surer, strange)
