@@ -196,7 +196,7 @@ def test_a_test_whose_outcomes_differ_between_runs_is_marked_and_judges_nothing(
     test = "from kit.text import add\n" + coins + "\ndef test_add():\n    assert add(1, 2) == 3\n"
     commit(folder, "Start", {"kit/text.py": ADD.format("-"), "tests/test_text.py": test})
     commit(folder, "Fix", {"kit/text.py": ADD.format("+")})
-    task, _, first, _, last = [*read(folder, repeats=6)][1:]
+    task, _, first, _, last = [*read(folder, repeats=12)][1:]  # in 12 runs a coin of 20 seems steady once in 400,000 times
     assert (first.status, last.status) == (Status.FAILED, Status.PASSED)
     flaky = json.loads(task.extra)["flaky"]
     assert flaky and {finding.kind for finding in last.findings} == {"flaky"} and len(last.findings) == len(flaky)
