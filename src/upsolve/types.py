@@ -108,7 +108,7 @@ class Task(Record):
     setup: str = ""
     """Trusted code run before the attempt, empty if none. ``SIMULATION``: the domain's Python, which the attempt's process never holds."""
     compare: str = "lines"
-    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``rows``, ``rows_in_order`` (``docs/archives.md``), ``checker``."""
+    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``rows``, ``rows_in_order`` (``docs/importing.md``), ``checker``."""
     checker: str = ""
     """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
     official: bool = False

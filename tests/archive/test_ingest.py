@@ -284,11 +284,11 @@ def test_the_simulator_is_a_source_like_the_others(archive):
     assert ingest(archive, "simulator", "robot").added["tasks"] > 10
 
 
-DOCS = Path(__file__).parents[2] / "docs" / "archives.md"
+DOCS = Path(__file__).parents[2] / "docs" / "importing.md"
 
 
 def block(kind):
-    """Return the first block of a kind in the text of docs/archives.md."""
+    """Return the first block of a kind in the text of docs/importing.md."""
     return DOCS.read_text().partition(f"```{kind}\n")[2].partition("```")[0]
 
 

@@ -1,1 +1,1 @@
-"""Cleaning: checks of an archive, and new archives without what they found (docs/archives.md, Cleaning)."""
+"""Cleaning: checks of an archive, and new archives without what they found (docs/cleaning.md)."""

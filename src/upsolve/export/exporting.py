@@ -57,7 +57,7 @@ def export_archive(
     options: Mapping[str, Any] | None = None,
     command: str = "",
 ) -> Exported:
-    """Write an archive in the format of another tool (docs/archives.md, Exports).
+    """Write an archive in the format of another tool (docs/exports.md).
 
     Args:
         archive: what to export.

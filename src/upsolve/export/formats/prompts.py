@@ -45,7 +45,7 @@ def verl_columns(data_source: str = "") -> tuple[Column, ...]:
         Column("data_source", TEXT, "name by which verl chooses a reward"),
         Column("prompt", CHAT, "chat messages"),
         Column("ability", TEXT, ABILITY),
-        Column("reward_model", style, "style: rule; ground_truth: the tests as JSON (docs/archives.md)"),
+        Column("reward_model", style, "style: rule; ground_truth: the tests as JSON (docs/importing.md)"),
         Column(
             "extra_info",
             EXTRA,
