@@ -9,7 +9,7 @@ from documents import ROOT, blocks, commands, run_command
 from repositories import commit, git
 
 from upsolve.archive.history.judging import Runs
-from upsolve.archive.history.modules import module_name
+from upsolve.archive.history.modules import closure, module_name
 from upsolve.archive.history.repository import Repository
 from upsolve.archive.history.statements import read_tests
 from upsolve.archive.ingest import ingest
@@ -121,6 +121,36 @@ def test_modules_around_the_attempt_can_be_imported(folder):
     assert (first.status, last.status) == (Status.FAILED, Status.PASSED)
     assert "in_process" in last.isolation  # the test makes an object of the attempt's class
     assert [one.status for one in judge_all([(task, before), (task, after)])] == [Status.FAILED, Status.PASSED]
+
+
+def test_packages_that_nothing_imports_are_found_with_what_they_import():
+    texts = {"kit/__init__.py": "from kit import base", "kit/base.py": "", "kit/text.py": ""}
+    modules = {module_name(path): path for path in texts}
+    found = closure([("kit/text.py", "x = 1"), ("tests/test_text.py", "import json")], modules, "kit.text", texts.get)
+    assert {name: path for name, (path, _) in found.items()} == {"kit": "kit/__init__.py", "kit.base": "kit/base.py"}
+
+
+IN_PLACE = """import pickle
+import sys
+
+from kit.text import Pair
+
+class Triple(Pair):
+    pass
+
+def test_place():
+    assert sys.modules[__name__].Triple is Triple and __file__ == "tests/test_text.py"
+    assert pickle.loads(pickle.dumps(Triple())).size() == 2
+    assert sys.modules["kit.text"].__file__ == "kit/text.py"
+"""
+
+
+def test_a_module_of_tests_can_be_looked_up_as_pickle_and_others_do(folder):
+    text = "class Pair:\n    def size(self):\n        return {}\n"
+    commit(folder, "Start", {"kit/text.py": text.format(3), "tests/test_text.py": IN_PLACE})
+    commit(folder, "Count two", {"kit/text.py": text.format(2)})
+    _, _, _, before, _, after = [*read(folder)]
+    assert (before.status, after.status) == (Status.FAILED, Status.PASSED) and "in_process" in after.isolation
 
 
 def test_what_a_build_and_an_installation_would_write_is_there(folder):

@@ -19,9 +19,14 @@ def functions_of(tree: ast.Module | None) -> frozenset[str]:
 
 
 def inside(test: Test) -> str:
-    """Return a test as a statement that runs in a namespace of its own."""
-    module = test.name.partition("::")[0].removesuffix(".py").replace("/", ".")
-    return f"exec(compile({test.code!r}, '<test>', 'exec'), {{'__name__': {module!r}}})"
+    """Return a test as a statement that runs in a module of its own, which ``sys.modules`` holds under the name of its file."""
+    path = test.name.partition("::")[0]
+    name = path.rpartition("/")[2].removesuffix(".py")  # as pytest names it where its folder is no package
+    made = f"__import__('types').ModuleType({name!r})"
+    space = (
+        f"(lambda names, module: names.update({{{name!r}: module}}) or vars(module).update(__file__={path!r}) or vars(module))"
+    )
+    return f"exec(compile({test.code!r}, '<test>', 'exec'), {space}(__import__('sys').modules, {made}))"
 
 
 def across(test: Test, attempted: str, functions: frozenset[str]) -> str:

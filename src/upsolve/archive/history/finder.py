@@ -148,3 +148,4 @@ def install(space: "dict[str, Any]", attempted: str, path: str, modules: "Mappin
         space["__path__"] = []
     sys.modules[attempted] = sys.modules[space["__name__"]]
     space["__name__"] = attempted
+    space["__file__"] = path

@@ -62,7 +62,7 @@ def package_of(path: str) -> str:
 def closure(
     sources: Iterable[tuple[str, str]], modules: Modules, attempted: str, read: Callable[[str], str | None]
 ) -> dict[str, tuple[str, str]]:
-    """Return the modules that some files import, directly or not: name -> (path, text).
+    """Return the modules that some files import, directly or not, and the packages that contain the attempt: name -> (path, text).
 
     Args:
         sources: (path, text) of the files.
@@ -71,18 +71,15 @@ def closure(
         read: returns the text of a path.
     """
     found: dict[str, tuple[str, str]] = {}
-    waiting = [*sources]
-    while waiting:
-        path, source = waiting.pop()
+    waiting, names = [*sources], [attempted]
+    while waiting or names:
+        for part in (part for name in names for part in prefixes(name)):
+            if part in modules and part not in found and part != attempted and (text := read(modules[part])) is not None:
+                found[part] = modules[part], text
+                waiting.append(found[part])
+        path, source = waiting.pop() if waiting else ("", "")
         tree = parse(source)
-        for name in imports_of(tree, package_of(path)) if tree else ():
-            for part in prefixes(name):
-                if part in modules and part not in found and part != attempted and (text := read(modules[part])) is not None:
-                    found[part] = modules[part], text
-                    waiting.append(found[part])
-    for part in prefixes(attempted):
-        if part in modules and part != attempted and part not in found and (text := read(modules[part])) is not None:
-            found |= closure([(modules[part], text)], modules, attempted, read) | {part: (modules[part], text)}
+        names = [*imports_of(tree, package_of(path))] if tree else []
     return dict(sorted(found.items()))
 
 
