@@ -52,6 +52,7 @@ def test_the_core_needs_no_torch_and_all_holds_what_needs_no_gpu():
             "docs",
             "grammars",
             "hub",
+            "int8",
             "ray",
             "remote",
             "report",

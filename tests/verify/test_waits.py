@@ -60,7 +60,7 @@ def judged(test, code, limits):
 def test_an_attempt_that_gets_next_to_no_core_has_the_time_of_an_idle_machine(test):
     code = "import time\ndef f():\n    while time.process_time() < 0.015: pass\n    return 1\n"
     with starved():
-        verdict = judged(test, code, Limits(wall_seconds=0.4, cpu_seconds=1))
+        verdict = judged(test, code, Limits(wall_seconds=0.6, cpu_seconds=1))
     assert verdict.status is Status.PASSED, verdict
 
 
@@ -69,7 +69,7 @@ def test_an_attempt_without_a_core_is_not_stopped_between_its_output_and_its_val
     """It would get ``output_limit`` for output that a wrong value excuses."""
     code = "import time\ndef f():\n    print('x' * (3 << 20), flush=True)\n    while time.process_time() < 0.02: pass\n    return 0\n"
     with starved():
-        verdict = judged(KINDS[0], code, Limits(wall_seconds=0.4, cpu_seconds=1))
+        verdict = judged(KINDS[0], code, Limits(wall_seconds=0.6, cpu_seconds=1))
     assert verdict.status is Status.FAILED, verdict
 
 
