@@ -36,7 +36,13 @@ GAINS = (
     ("SQL, schemas new to the model", "sql", "imitation of stored attempts, for as many minutes", "sft more", "sft half"),
     ("SQL, schemas new to the model", "sql", "the same for a tenth of them", "sft more, a tenth", "sft half"),
     ("robot", "robot", "imitation of stored attempts that passed", "sft", "base"),
-    ("easy Python tasks", "python", "imitation of the policy's own attempts that passed", "sft", "base"),
+    (
+        "easy Python tasks",
+        "python",
+        "imitation of stored attempts that passed, most of them by the model itself",
+        "sft",
+        "base",
+    ),
 )
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
