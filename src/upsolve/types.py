@@ -63,11 +63,16 @@ class Record:
 
 def content_id(*parts: str) -> str:
     """Return 20 hex digits that name the content: SHA-256 over the length-prefixed UTF-8 parts."""
-    digest = sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "big") + data)
-    return digest.hexdigest()[:20]
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return sha256(b"".join([len(data).to_bytes(8, "big") + data for data in encoded])).hexdigest()[:20]
+
+
+class Identified(Record):
+    """Base class of records with an id that is computed from their content once."""
+
+    __slots__ = ("known_id",)
+
+    known_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ class Task(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Record):
+class Attempt(Identified):
     """An attempt at a task by a person or a model: a submission of 2014 and a rollout of the current step are the same record."""
 
     task_id: str
@@ -172,7 +177,11 @@ class Attempt(Record):
     @property
     def attempt_id(self) -> str:
         """Content id of task, language and code."""
-        return content_id(self.task_id, self.language, self.code)
+        try:
+            return self.known_id
+        except AttributeError:
+            object.__setattr__(self, "known_id", content_id(self.task_id, self.language, self.code))
+            return self.known_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,16 @@ def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
     size = 0
     for number, row in islice(numbered, HEAD):
         rows.append((number, row))
-        size += len(str(row))
+        size += length_of(row)
         if size > HEAD_SIZE:
             break
     return rows
+
+
+def length_of(row: Any) -> int:
+    """Return about how many characters a row has."""
+    values = row.values() if isinstance(row, dict) else ()
+    return sum(len(value) if type(value) is str else len(str(value)) for value in values)
 
 
 def emptied(rows: deque[Any]) -> Iterator[Any]:
@@ -149,15 +155,15 @@ def sqlite_rows(path: Path, query: str) -> Iterator[Numbered]:
 def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the names of the values of a row, those in objects with dots: ``meta``, ``meta.user``."""
     for name, value in row.items():
-        yield f"{prefix}{name}"
-        if isinstance(value, Mapping):
+        yield prefix + name if prefix else name
+        if isinstance(value, dict):
             yield from nested_columns(value, f"{prefix}{name}.")
 
 
 def nested_value(row: Any, path: Sequence[str]) -> Any:
     """Return the value at a path of names, and of places in lists, such as ``("messages", "0", "content")``; None if there is none."""
     for name in path:
-        if isinstance(row, Mapping):
+        if isinstance(row, dict):
             row = row.get(name)
         else:
             row = row[int(name)] if isinstance(row, list) and name.isdigit() and int(name) < len(row) else None

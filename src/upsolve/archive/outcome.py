@@ -47,8 +47,10 @@ def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     word = str(value).strip().lower()
+    if word in words:
+        return words[word]
     plain = word.replace("_", " ").replace("-", " ")
-    for spelled in (word, plain, WHERE.sub("", plain)):
+    for spelled in (plain, WHERE.sub("", plain)):
         if spelled in words:
             return words[spelled]
     raise ValueError(f"unknown status {str(value)[:60]!r}: add it to `statuses` in the map")
@@ -81,7 +83,7 @@ def recorded_verdict(
     Raises:
         ValueError: a status is unknown, a value has another type or cannot be, or two values contradict each other.
     """
-    values = {name: row[name] for name in OUTCOME_FIELDS if row.get(name) not in (None, "")}
+    values = {name: value for name, value in row.items() if name in OUTCOME_FIELDS and value not in (None, "")}
     named = {"judge": judge_name(values.pop("judge", judge))}
     if not values:
         return None

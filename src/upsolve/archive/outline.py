@@ -53,9 +53,8 @@ class Outline:
     def usable(self, data: DataConfig) -> NDArray[np.bool_]:
         """Return whether each attempt is by one of ``data.authors``, or any if none is named, and in the language that the task asks for."""
         asked = self.groups.tasks[self.index].language
-        return chosen_in(self.authors, lambda name: not data.authors or name in data.authors) & chosen_in(
-            self.languages, lambda name: same_language(name, asked)
-        )
+        usable_N = chosen_in(self.languages, lambda name: same_language(name, asked))
+        return usable_N & chosen_in(self.authors, data.authors.__contains__) if data.authors else usable_N
 
     def read(self, attempts: Sequence[int]) -> Group:
         """Read some of the attempts."""

@@ -61,6 +61,7 @@ NAMED_ONLY = ("answer", *FILE_FIELDS)
 NAMES = ("task_id", "prompt", "prompt_file")
 """Fields by which tasks are told apart."""
 PROGRAMS = ("code", "answer", "code_file")
+AS_JSON = json.JSONEncoder(default=str).encode
 KEYS = (*NAMES, *PROGRAMS, "status", "passed")
 """Fields whose columns, if named, the first rows of JSON must have."""
 
@@ -91,8 +92,10 @@ class Reader:
     """Fields that had a value in a row."""
 
     def __post_init__(self) -> None:
-        self.taken = {*self.columns.values()}
-        self.nested = {column: tuple(column.split(".")) for column in self.taken if "." in column}
+        self.fields: dict[str, list[str]] = {}
+        for name, column in self.columns.items():
+            self.fields.setdefault(column, []).append(name)
+        self.nested = {column: tuple(column.split(".")) for column in self.fields if "." in column}
 
     def value(self, row: Mapping[str, Any], column: str) -> Any:
         """Return the value of a column, whose name may be a path into objects."""
@@ -107,7 +110,7 @@ class Reader:
         self.refuse_lost(cells, row)
         others = ABOUT_TASK if attempted and not described else () if attempted else ABOUT_ATTEMPT
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
-        extra = json.dumps(rest, default=str) if rest and not attempted else ""
+        extra = AS_JSON(rest) if rest and not attempted else ""
         about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
         task = self.built.get(about) or self.task(cells)
         is_new = described and task.task_id not in self.tasks
@@ -123,16 +126,24 @@ class Reader:
 
     def cells(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the values of a row by field, and those of other columns; null, empty text and NaN are missing."""
-        cells = {
-            name: value
-            for name, column in self.columns.items()
-            if (value := self.value(row, column)) not in (None, "") and value == value
-        }
+        cells: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        nested = {column: path for column, path in self.nested.items() if column not in row}
+        for column, value in row.items():
+            if value is None or value == "":
+                continue
+            if column not in self.fields:
+                rest[column] = value
+            elif value == value:
+                for name in self.fields[column]:
+                    cells[name] = value
+        for column, path in nested.items():
+            if (value := nested_value(row, path)) not in (None, "") and value == value:
+                cells.update(dict.fromkeys(self.fields[column], value))
         self.used |= cells.keys()
         cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
-        rest = {column: value for column, value in row.items() if column not in self.taken and value not in (None, "")}
-        for column, path in self.nested.items():
-            rest = rest if column in row else without(rest, path)
+        for path in nested.values():
+            rest = without(rest, path)
         return cells, rest
 
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: Iterable[str]) -> None:
@@ -156,9 +167,11 @@ class Reader:
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and something about an attempt, which would be lost; others describe a task."""
+        if not cells.keys().isdisjoint(PROGRAMS):
+            return
         empty = [self.columns[name] for name in PROGRAMS if self.columns.get(name, "").split(".")[0] in row]
         lost = [name for name in ABOUT_ATTEMPT if name in cells]
-        if empty and lost and not {*PROGRAMS} & {*cells}:
+        if empty and lost:
             raise ValueError(f"{empty[0]} is empty, but the row has {', '.join(lost)}: an attempt needs a program")
 
     def text(self, name: Any) -> str:
@@ -201,15 +214,16 @@ class Reader:
     def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether a task has rows in several languages."""
         found: dict[str, set[str]] = {}
+        columns = {name: self.columns.get(name, name) for name in (*NAMES, "language")}
         for row in rows:
-            cells = {name: self.value(row, self.columns.get(name, name)) for name in (*NAMES, "language")}
-            if cells["language"]:
-                found.setdefault(repr([cells[name] for name in NAMES]), set()).add(self.language(cells))
+            if word := self.value(row, columns["language"]):
+                names = [self.value(row, columns[name]) for name in NAMES]
+                found.setdefault(repr(names), set()).add(self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
 
     def likely_outcome(self, rows: Sequence[Mapping[str, Any]]) -> str:
         """Return a column that no field has and that holds nothing but words for a status; empty if there is none."""
-        others = dict.fromkeys(name for row in rows for name in row if name not in self.taken)
+        others = dict.fromkeys(name for row in rows for name in row if name not in self.fields)
         return next((name for name in others if are_statuses((row.get(name) for row in rows), self.words)), "")
 
     def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
@@ -224,7 +238,7 @@ class Reader:
         parent = str(cells.get("parent", ""))
         if parent and parent not in self.attempts:
             raise ValueError(f"no earlier row has the attempt {parent!r}, the parent of this one")
-        extra = json.dumps(rest, default=str) if rest else ""
+        extra = AS_JSON(rest) if rest else ""
         columns = {**fields, "task_id": task.task_id, "parent_id": self.attempts.get(parent, ""), "extra": extra}
         attempt = from_row(Attempt, columns)
         verdict = recorded_verdict(attempt.attempt_id, cells, f"recorded:{self.name}", self.words)
