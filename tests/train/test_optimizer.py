@@ -1,4 +1,4 @@
-"""AdamW with moments in 8 bits: refused where it cannot be, and beside AdamW with moments in float32 where torchao is installed."""
+"""AdamW with moments of few bits: refused where it cannot be, and beside AdamW with moments in float32 (in 8 bits where torchao is installed)."""
 
 import io
 
@@ -8,6 +8,7 @@ from torch import nn
 
 from upsolve.config import OptimConfig, check_recipe, load_recipe
 from upsolve.errors import ConfigError, MissingExtraError
+from upsolve.train.bfloat16_moments import BFloat16AdamW, random_bits, rounded_at_random
 from upsolve.train.check import check_run
 from upsolve.train.memory import plan_memory
 from upsolve.train.optimizer import adamw, set_learning_rate
@@ -18,9 +19,10 @@ from upsolve.train.shapes import GroupShape, ModelShape
 INT8 = ["optim.moments=int8"]
 
 
-def test_sharded_moments_are_not_of_8_bits():
-    with pytest.raises(ConfigError, match=r"optim.moments: int8 .* model.shard: fsdp2"):
-        check_recipe(load_recipe("sft", [*INT8, "model.shard=fsdp2"]))
+@pytest.mark.parametrize("moments", ["int8", "bfloat16"])
+def test_sharded_moments_are_in_float32(moments):
+    with pytest.raises(ConfigError, match=rf"optim.moments: {moments} .* model.shard: fsdp2"):
+        check_recipe(load_recipe("sft", [f"optim.moments={moments}", "model.shard=fsdp2"]))
 
 
 def test_the_missing_library_is_named_before_a_model_is_loaded(monkeypatch):
@@ -29,7 +31,7 @@ def test_the_missing_library_is_named_before_a_model_is_loaded(monkeypatch):
         check_run(load_recipe("sft", INT8), [])
 
 
-def test_the_plan_counts_two_bytes_instead_of_eight():
+def test_the_plan_counts_the_bytes_of_moments():
     shape = ModelShape(parameters=1000, layers=2, hidden=8, heads=2, queries=8, keys=4, mlp=16, vocabulary=32, linear=600)
 
     def optimiser(moments):
@@ -37,7 +39,7 @@ def test_the_plan_counts_two_bytes_instead_of_eight():
         plan = plan_memory(shape, model=recipe.model, optim=recipe.optim, group=GroupShape(8, 2, 8))
         return next(row.bytes for row in plan.rows if row.name == "optimiser")
 
-    assert (optimiser("float32"), optimiser("int8")) == (8000, 2000)
+    assert (optimiser("float32"), optimiser("bfloat16"), optimiser("int8")) == (8000, 4000, 2000)
 
 
 def trained(module, optimizer, steps):
@@ -55,24 +57,42 @@ def layer():
     return nn.Linear(64, 128)
 
 
-@pytest.mark.slow  # torch.compile
-def test_8_bits_train_as_float32_does_and_resume_bit_by_bit():
-    pytest.importorskip("torchao", reason="torchao is not installed")
+def test_a_moment_that_grows_slowly_does_not_stand_still():
+    small = torch.full((1 << 16,), 1.0)
+    for step in range(100):  # each time by a tenth of the distance to the next number in bfloat16
+        small = rounded_at_random(small * (1 + 2**-7 / 10), random_bits(step, len(small), small.device)).float()
+    assert float(small.mean()) == pytest.approx((1 + 2**-7 / 10) ** 100, rel=2e-3)
+    assert float((torch.ones(1) * (1 + 2**-7 / 10)).bfloat16()) == 1.0
+
+
+def test_a_parameter_of_several_chunks_is_computed_as_one(monkeypatch):
+    whole, parts = layer(), layer()
+    for module, size in ((whole, 1 << 18), (parts, 1000)):
+        monkeypatch.setattr("upsolve.train.bfloat16_moments.CHUNK", size)
+        trained(module, BFloat16AdamW([{"params": [*module.parameters()], "factor": 1.0}], lr=1e-2, weight_decay=0.1), range(3))
+    assert torch.allclose(whole.weight, parts.weight, atol=1e-4) and not torch.equal(whole.weight, layer().weight)
+
+
+@pytest.mark.parametrize("moments", ["bfloat16", pytest.param("int8", marks=pytest.mark.slow)])  # int8: torch.compile
+def test_few_bits_train_as_float32_does_and_resume_bit_by_bit(moments):
+    if moments == "int8":
+        pytest.importorskip("torchao", reason="torchao is not installed")
 
     def placed(moments):
         optim = OptimConfig(lr=1e-2, moments=moments)
         return Replicated(layer(), None, None, processes=Processes(), optim=optim, value_lr=1e-2)
 
-    exact, rounded = placed("float32"), placed("int8")
+    exact, rounded = placed("float32"), placed(moments)
     ends = [trained(p.model, p.optimizer, range(20)) for p in (exact, rounded)]
     moved = (ends[0] - layer().weight).abs().mean()
     assert 0 < (ends[0] - ends[1]).abs().mean() < 0.02 * moved  # rounded, and close
-    moments = rounded.optimizer.state[rounded.model.weight]["exp_avg"]
-    assert moments.codes.dtype == torch.uint8 and moments.codes.numel() == 64 * 128
-    file, again = io.BytesIO(), placed("int8")
+    stored = rounded.optimizer.state[rounded.model.weight]["exp_avg"]
+    assert stored.dtype == torch.bfloat16 if moments == "bfloat16" else stored.codes.dtype == torch.uint8
+    file, again = io.BytesIO(), placed(moments)
     torch.save(rounded.state(keep=True), file)
     file.seek(0)
     again.load(*torch.load(file, weights_only=True), example=None)
+    assert again.optimizer.state[again.model.weight]["exp_avg"].dtype == stored.dtype
     assert torch.equal(
         trained(again.model, again.optimizer, range(20, 25)), trained(rounded.model, rounded.optimizer, range(20, 25))
     )

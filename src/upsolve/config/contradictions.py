@@ -114,8 +114,8 @@ def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageCon
 
 def optimiser_problems(model: ModelConfig, optim: OptimConfig) -> Iterator[str]:
     """Yield moments that a sharded policy cannot have."""
-    if optim.moments == "int8" and model.shard != "none":
-        yield f"optim.moments: int8 keeps whole moments on every rank, and model.shard: {model.shard} shards them; leave one of them out"
+    if optim.moments != "float32" and model.shard != "none":
+        yield f"optim.moments: {optim.moments} keeps whole moments on every rank, and model.shard: {model.shard} shards them; leave one of them out"
 
 
 def evaluation_problems(data: DataConfig, evaluate: EvalConfig) -> Iterator[str]:

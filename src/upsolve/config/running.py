@@ -158,8 +158,9 @@ class OptimConfig(Strict):
     denominator of the loss. A larger group is a step by itself; 0: by tokens."""
     tokens_per_batch: int = Field(default=4096, ge=64)
     """Most tokens of a micro-batch (one forward and backward pass); determines the memory."""
-    moments: Literal["float32", "int8"] = "float32"
-    """AdamW's moments: float32, 8 bytes per trained parameter; int8: 2 bytes, by torchao (2110.02861), for GPUs. Not with ``model.shard``."""
+    moments: Literal["float32", "bfloat16", "int8"] = "float32"
+    """AdamW's moments: float32, 8 bytes per trained parameter; bfloat16: 4 bytes; int8: 2 bytes, by torchao (2110.02861), for GPUs. The latter
+    two not with ``model.shard``."""
     deterministic: bool = False
     """Use deterministic kernels only: on GPUs a resumed run is then bitwise identical, and slower (docs/recipes.md)."""
     row_tokens: int = Field(default=0, ge=0)

@@ -1,4 +1,4 @@
-"""AdamW, with moments in float32 or in 8 bits."""
+"""AdamW, with moments in float32, in bfloat16 or in 8 bits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from upsolve.config import OptimConfig
+from upsolve.train.bfloat16_moments import BFloat16AdamW
 
 __all__ = ["adamw", "set_learning_rate"]
 
@@ -14,7 +15,7 @@ __all__ = ["adamw", "set_learning_rate"]
 def adamw(parts: Mapping[str, Sequence[nn.Parameter]], optim: OptimConfig, *, value_lr: float, fused: bool) -> Any:
     """Return AdamW (1711.05101) over the parts of a policy, each with its ``factor`` of the learning rate.
 
-    With ``optim.moments: int8`` (torchao's ``AdamW8bit``, after 2110.02861) both moments of a tensor of at least 4,096 numbers, in a multiple of
+    With ``optim.moments: bfloat16`` moments are rounded (``BFloat16AdamW``). With ``int8`` (torchao's ``AdamW8bit``, after 2110.02861) both moments of a tensor of at least 4,096 numbers, in a multiple of
     256, are stored as 8-bit codes with a float32 scale per block of 256; a step computes in float32. Smaller tensors keep float32.
 
     Args:
@@ -27,6 +28,8 @@ def adamw(parts: Mapping[str, Sequence[nn.Parameter]], optim: OptimConfig, *, va
     groups = [{"params": part, "factor": rates[name] / optim.lr} for name, part in parts.items()]
     if optim.moments == "float32":
         return torch.optim.AdamW(groups, lr=optim.lr, weight_decay=optim.weight_decay, fused=fused or None)
+    if optim.moments == "bfloat16":
+        return BFloat16AdamW(groups, lr=optim.lr, weight_decay=optim.weight_decay)
     from torchao.optim import AdamW8bit  # pyright: ignore[reportMissingImports]  an extra that is not among the tests' packages
 
     return AdamW8bit(groups, lr=optim.lr, weight_decay=optim.weight_decay)
