@@ -36,7 +36,7 @@ SIZES = {
     "judge": (100, 300, 1000, 3000),
     "import": (3_000, 10_000, 30_000, 100_000),
     "memory": (4, 8, 16, 30),
-    "share": (1, 2, 3),
+    "share": (1, 2),
 }
 STEPS, WARM = 6, 3
 """Optimizer steps of a measurement, and how many of them come before those that count."""
@@ -230,6 +230,7 @@ ABOUT = {
         "GiB",
         "weights, gradients and AdamW's moments in float32, weights in bf16",
     ),
+    "share": ("Runs at once", "runs", "seconds of a step of each", "the machine divided among the runs"),
 }
 
 
