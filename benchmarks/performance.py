@@ -236,7 +236,7 @@ ABOUT = {
 
 def limit(part, row, result):
     """Return the cost of a measurement at the machine's limit."""
-    known = result["rates"]
+    known = result["rates"][part]
     if part == "step":
         return row["operations"] / known["operations"]
     if part == "sample":
@@ -299,12 +299,14 @@ def draw(result, file):
 def main(parts, rounds):
     """Measure parts, and write the results after each of them."""
     result = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"parts": {}}
-    result |= {"machine": machine(), "load_before": round(os.getloadavg()[0], 1), "rates": rates()}
+    result |= {"machine": machine(), "load_before": round(os.getloadavg()[0], 1)}
+    now = rates()
     for part in parts:
         best = max if part == "sample" else min
         rows = [best((measure(part, size) for _ in range(rounds)), key=lambda row: row["cost"]) for size in SIZES[part]]
         known = {**result["parts"], part: rows}
         result["parts"] = {name: known[name] for name in PARTS if name in known}
+        result["rates"] = {**result.get("rates", {}), part: now}  # other parts keep those of their own measurement
         print(part, json.dumps(rows), flush=True)
         write(result)
 
