@@ -177,7 +177,7 @@ def without(row: Any, path: Sequence[str]) -> Any:
         left = [*row]
         left[int(first)] = (without(row[int(first)], rest) or None) if rest else None  # others keep their places
         return left if any(item is not None for item in left) else None
-    if not isinstance(row, Mapping) or first not in row:
+    if not isinstance(row, dict) or first not in row:
         return row
     inner = without(row[first], rest) if rest else None
     return {name: inner if name == first else value for name, value in row.items() if name != first or inner}

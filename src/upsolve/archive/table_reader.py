@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ NAMES = ("task_id", "prompt", "prompt_file")
 """Fields by which tasks are told apart."""
 PROGRAMS = ("code", "answer", "code_file")
 AS_JSON = json.JSONEncoder(default=str).encode
+"""``json.dumps`` of the columns that no field has, without a new encoder for every row."""
 KEYS = (*NAMES, *PROGRAMS, "status", "passed")
 """Fields whose columns, if named, the first rows of JSON must have."""
 
@@ -129,7 +131,7 @@ class Reader:
         cells: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         nested = {column: path for column, path in self.nested.items() if column not in row}
-        for column, value in row.items():
+        for column, value in chain(row.items(), ((column, nested_value(row, path)) for column, path in nested.items())):
             if value is None or value == "":
                 continue
             if column not in self.fields:
@@ -137,9 +139,6 @@ class Reader:
             elif value == value:
                 for name in self.fields[column]:
                     cells[name] = value
-        for column, path in nested.items():
-            if (value := nested_value(row, path)) not in (None, "") and value == value:
-                cells.update(dict.fromkeys(self.fields[column], value))
         self.used |= cells.keys()
         cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
         for path in nested.values():

@@ -34,7 +34,13 @@ __all__ = [
 ]
 
 GIB = 2**30
-LORA, SHARD, MOMENTS = "model.lora_rank: 16", "model.shard: fsdp2 over more processes", "optim.moments: bfloat16 or int8"
+LORA, SHARD = "model.lora_rank: 16", "model.shard: fsdp2 over more processes"
+MOMENTS = {
+    "float32": (8, f"{LORA}, or {SHARD}, or optim.moments: bfloat16 or int8"),
+    "bfloat16": (4, f"{LORA}, or {SHARD}, or optim.moments: int8"),
+    "int8": (2, f"{LORA}, or {SHARD}"),
+}
+"""Kind of AdamW's moments -> bytes of both per trained parameter, and what reduces them."""
 RESERVE, LEAST = 0.06, 0.1
 """Shares of a GPU's memory: the reserve for CUDA contexts and fragmentation, and the smallest share that vLLM is started with."""
 LOGGER = logging.getLogger("upsolve.train")
@@ -169,7 +175,7 @@ def plan_memory(
     share = processes if model.shard != "none" else 1
     copies, start = 2 if model.bf16 else 4, start_bytes(shape, rounded=model.bf16)
     weights = start if shape.adapters else 4 * shape.parameters
-    moments = {"float32": 8, "bfloat16": 4, "int8": 2}[optim.moments]
+    moments, less = MOMENTS[optim.moments]
     fixed = [
         MemoryRow("weights", weights // share, "always", f"{weights / shape.parameters:.1f} bytes per parameter", SHARD),
         MemoryRow("adapters", 4 * shape.adapters // share, "always", "4 bytes per parameter of LoRA"),
@@ -178,7 +184,7 @@ def plan_memory(
             moments * shape.trained // share,
             "always",
             f"AdamW: {moments} bytes a trained parameter",
-            f"{LORA}, or {SHARD}" if optim.moments == "int8" else f"{LORA}, or {SHARD}, or {MOMENTS}",
+            less,
         ),
         MemoryRow(
             "reference", start if reference and not shape.adapters else 0, "always", "frozen start; with adapters none", LORA

@@ -15,8 +15,9 @@ __all__ = ["adamw", "set_learning_rate"]
 def adamw(parts: Mapping[str, Sequence[nn.Parameter]], optim: OptimConfig, *, value_lr: float, fused: bool) -> Any:
     """Return AdamW (1711.05101) over the parts of a policy, each with its ``factor`` of the learning rate.
 
-    With ``optim.moments: bfloat16`` moments are rounded (``BFloat16AdamW``). With ``int8`` (torchao's ``AdamW8bit``, after 2110.02861) both moments of a tensor of at least 4,096 numbers, in a multiple of
-    256, are stored as 8-bit codes with a float32 scale per block of 256; a step computes in float32. Smaller tensors keep float32.
+    With ``optim.moments: bfloat16`` both moments are stored in bfloat16 (``BFloat16AdamW``). With ``int8`` (torchao's ``AdamW8bit``, after
+    2110.02861) both moments of a tensor of at least 4,096 numbers, in a multiple of 256, are stored as 8-bit codes with a float32 scale per
+    block of 256; a step computes in float32. Smaller tensors keep float32.
 
     Args:
         parts: trainable parameters of ``policy`` and, if there is one, of the ``value`` head.

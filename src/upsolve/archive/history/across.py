@@ -19,7 +19,7 @@ def functions_of(tree: ast.Module | None) -> frozenset[str]:
 
 
 def inside(test: Test) -> str:
-    """Return a test as a statement that runs in a module of its own, which ``sys.modules`` holds under the name of its file."""
+    """Return a statement that executes a test in a new module, registered in ``sys.modules`` under the name of the test's file."""
     path = test.name.partition("::")[0]
     name = path.rpartition("/")[2].removesuffix(".py")  # as pytest names it where its folder is no package
     made = f"__import__('types').ModuleType({name!r})"
