@@ -125,7 +125,7 @@ SWITCHES = {
     "whole rows with a mask": ("upsolve.train.learner.choose_scorer", always(partial(token_scores, blocks=False))),
     "the model's own attention with a mask": ("upsolve.train.learner.choose_scorer", always(token_scores, own_attention=True)),
     "padded texts": ("upsolve.train.learner.choose_scorer", always(padded_scores, own_attention=True)),
-    "attention kept": ("upsolve.policy.attention.checkpoint", lambda attend, *given, **_: attend(*given)),
+    "many bundles of attention": ("upsolve.policy.layout.OVERHEAD", 0),
     "head in narrow blocks": ("upsolve.train.head_scores.block_elements", lambda tokens, *_, **__: 7 * tokens),
     "equal attempts apart": ("upsolve.train.encode.merged", tuple),
     "plan for three processes": ("upsolve.train.rounds.plan_steps", for_three),

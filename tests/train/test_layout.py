@@ -1,4 +1,4 @@
-"""Attention on CPUs in bundles of groups and group by group: the same as over whole rows with a mask."""
+"""Attention on CPUs in bundles of chains of tokens: the same as over whole rows with a mask."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ import torch
 
 from upsolve.config import OptimConfig
 from upsolve.policy import layout as layouts
-from upsolve.policy.attention import TREE
+from upsolve.policy.attention import TREE, tree_attention
 from upsolve.policy.flex import FLEX
-from upsolve.policy.layout import GroupSpan, bundles, layout
+from upsolve.policy.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
@@ -46,9 +46,7 @@ def scores_and_gradients(name, *, blocks, bf16):
     return torch.cat([logp_T.detach(), *(parameter.grad.flatten() for parameter in model.parameters())])
 
 
-@pytest.mark.parametrize("overhead", [0, 10**9], ids=["group by group", "in bundles"])
-def test_both_ways_equal_whole_rows(tiny_model, overhead, monkeypatch):
-    monkeypatch.setattr(layouts, "OVERHEAD", overhead)
+def test_bundles_equal_whole_rows(tiny_model):
     whole = scores_and_gradients(tiny_model, blocks=False, bf16=False)
     assert torch.allclose(scores_and_gradients(tiny_model, blocks=True, bf16=False), whole, atol=2e-6, rtol=1e-5)
     rounded = scores_and_gradients(tiny_model, blocks=False, bf16=True)
@@ -56,20 +54,70 @@ def test_both_ways_equal_whole_rows(tiny_model, overhead, monkeypatch):
     assert 0 < (scores_and_gradients(tiny_model, blocks=True, bf16=True) - whole).norm() < 1.5 * error
 
 
-def test_short_groups_are_bundled_and_long_ones_are_not():
+SPANS = [[GroupSpan(0, 100, (20,)), GroupSpan(120, 10, (3, 4), 0, 100)], [GroupSpan(0, 95, (30, 7)), GroupSpan(132, 5, ())]]
+"""Groups of two rows of 140 tokens: one continues the prompt of another, one has no attempts; both rows end with padding."""
+
+
+def visible():
+    mask = torch.zeros(2, 1, 140, 140, dtype=torch.bool)
+    for row, spans in enumerate(SPANS):
+        for span in spans:
+            end = span.start + span.prompt
+            seen = [*range(span.prefix_start, span.prefix_start + span.prefix), *range(span.start, end)]
+            for query in range(span.start, end):
+                mask[row, 0, query, [key for key in seen if key <= query]] = True
+            for size in span.attempts:
+                for query in range(end, end + size):
+                    mask[row, 0, query, [*seen, *range(end, query + 1)]] = True
+                end += size
+        for query in range(end, 140):
+            mask[row, 0, query, query] = True
+    return mask
+
+
+@pytest.mark.parametrize("cap", [None, 0.5])
+@pytest.mark.parametrize("width", [8, 12], ids=["values as wide as keys", "values wider than keys"])
+def test_attention_in_bundles_equals_attention_with_a_mask(cap, width, monkeypatch):
+    monkeypatch.setattr(layouts, "OVERHEAD", 0)  # more bundles than one
+    torch.manual_seed(0)
+    given = [torch.randn(2, heads, 140, size, dtype=torch.float64) for heads, size in ((6, 8), (2, 8), (2, width))]
+    found = []
+    for options in ({"layout": layout(SPANS, 140, torch.device("cpu"), torch.float64)}, {}):
+        inputs = [tensor.clone().requires_grad_() for tensor in given]
+        out = attention(*inputs, scaling=0.3, softcap=cap, **options)
+        real = torch.cat([out[0, :137], out[1, :137]])
+        real.square().sum().backward()
+        found.append([real, *(tensor.grad for tensor in inputs)])
+    assert len(layout(SPANS, 140, torch.device("cpu")).bundles) > 1
+    assert all(torch.allclose(one, other, atol=1e-12) for one, other in zip(*found, strict=True))
+
+
+def attention(query, key, value, *, scaling, softcap, **options):
+    if options:
+        return tree_attention(None, query, key, value, None, scaling=scaling, softcap=softcap, **options)[0]
+    scores = torch.einsum("bksqd,bktd->bksqt", query.unflatten(1, (2, 3)), key) * scaling
+    scores = (softcap * torch.tanh(scores / softcap) if softcap else scores).masked_fill(~visible()[:, None], -torch.inf)
+    return torch.einsum("bksqt,bktd->bqksd", scores.softmax(-1), value).flatten(2, 3)
+
+
+def test_bundles_hold_every_token_once():
+    made = layout(SPANS, 140, torch.device("cpu"))
+    tokens = np.concatenate([part.query_NM.ravel() for part in made.bundles])
+    assert sorted(tokens[tokens >= 0]) == [*range(137), *range(140, 140 + 137)]
+    assert not layout([], 140, torch.device("cpu")).bundles
+
+
+def test_chains_of_similar_length_share_a_bundle_that_fits_the_cache():
     short, long = [GroupSpan(at * 150, 100, (25, 25)) for at in range(10)], [GroupSpan(0, 700, (200,) * 8)]
-    assert layout([short], 1500, torch.device("cpu")).bundles
-    assert not layout([long], 2300, torch.device("cpu")).bundles
-
-
-def test_bundles_hold_every_token_once_with_little_padding():
-    rows = [[GroupSpan(0, 100, (20,)), GroupSpan(120, 10, (3, 4))], [GroupSpan(0, 95, (30,)), GroupSpan(125, 12, ())]]
-    found = bundles(rows, 140, torch.device("cpu"))
-    tokens = [part.token_NM.flatten()[part.own].tolist() for part in found]
-    expected = [*range(137), *range(140, 140 + 137)]
-    assert sorted(token for part in tokens for token in part) == expected
-    rounding = layouts.STEP * 4  # four groups
-    assert all(part.token_NM.numel() <= layouts.PADDED * len(part.own) + rounding for part in found)
+    for rows, most in (([short], 4), ([long], 8)):
+        found = bundled(chains(rows, 2300))
+        assert len(found) <= most
+        for part in found:
+            scores = len(part) * max(chain.tokens for chain in part) * max(chain.keys for chain in part)
+            assert len(part) == 1 or scores <= layouts.SCORES
+    alike = bundled(chains([short], 1500))
+    assert {chain.tokens for chain in alike[0]} == {125}
+    assert {chain.tokens for chain in alike[-1]} == {25}
 
 
 def shared_batch():
@@ -89,9 +137,8 @@ def plain_scores(name, rows):
     return torch.cat([logp_T.detach(), *(parameter.grad.flatten() for parameter in model.parameters())])
 
 
-@pytest.mark.parametrize("way", ["group by group", "in bundles", "whole rows"])
-def test_a_shared_beginning_of_prompts_changes_no_score_and_no_gradient(tiny_model, way, monkeypatch):
-    monkeypatch.setattr(layouts, "OVERHEAD", 10**9 if way == "in bundles" else 0)
+@pytest.mark.parametrize("way", ["in bundles", "whole rows"])
+def test_a_shared_beginning_of_prompts_changes_no_score_and_no_gradient(tiny_model, way):
     made = groups([], ALIKE)
     rows = [
         [group for unit in shared_prefixes(row, len(row)) for group in unit.groups] for row in (made, groups([], ALIKE[:2]))

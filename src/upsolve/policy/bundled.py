@@ -1,109 +1,105 @@
-"""Attention over bundles of short groups, each padded to one length: few batched matrix products, whatever the number of groups.
+"""Attention over chains of tokens in bundles, each padded to one length: few batched matrix products, whatever the number of groups.
 
 Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query heads per key-value head, D head size;
-of a bundle: N groups, M queries and E keys of the longest one.
+of a bundle: N chains, M queries and E keys of the longest one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from upsolve.policy.layout import Bundle
+from upsolve.policy.layout import Bundle, Layout
 
 __all__ = ["bundle_attention"]
 
 
 class BundleAttention(torch.autograd.Function):
-    """softmax(scale q k^T) v over bundles. Stores queries, keys and values, and recomputes the weights in the backward pass.
+    """softmax(cap(scale q k^T) + bias) v over bundles, with cap(x) = c tanh(x / c), or x; the weights are recomputed in the backward pass.
 
-    With weights P of scores C: dV = P^T dO, dC = P (dO V^T - rowsum(P dO V^T)), dQ = scale dC K, dK = scale dC^T Q.
+    With weights P of scores C: dV = P^T dO, dC = P (dO V^T - rowsum(P dO V^T)), dQ = scale dC K, dK = scale dC^T Q; a cap multiplies dC
+    by 1 - (cap(x) / c)^2. All work on a bundle is done before the next one, so that its scores stay in the cache.
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: Sequence[Bundle], scaling: float) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout, scaling: float, cap: float | None
+    ) -> Tensor:
         """Return the output [B L, H, D] of queries [B L, H, D], keys and values [B L, K, D]; 0 for tokens of no group."""
-        heads = key.shape[1]
-        out = torch.zeros_like(query)
-        saved: list[Tensor] = []
-        for part in parts:
-            q = gather(query * scaling, part.token_NM, heads)
-            k, v = (gather(tokens, part.key_NE, heads) for tokens in (key, value))
-            scatter(torch.bmm(weights_of(q, k, part), v), out, part.token_NM, part.own)
-            saved += (q, k, v)
-        ctx.save_for_backward(*saved)
-        ctx.parts, ctx.scaling, ctx.shapes = parts, scaling, (query.shape, key.shape)
-        return out
+        heads = (query.shape[1], key.shape[1])
+        rows = layout.rows(*heads)
+        q, k, v = picked(query, rows.query).mul_(scaling), picked(key, rows.key), picked(value, rows.key)
+        out = v.new_empty(len(q) + 1, v.shape[1])
+        out[-1] = 0
+        for part, (q_part, out_part), (k_part, v_part) in parts(layout, heads, (q, out), (k, v)):
+            torch.bmm(weights_of(q_part, k_part, part, cap)[0], v_part, out=out_part)
+        ctx.save_for_backward(query, key, value)
+        ctx.layout, ctx.scaling, ctx.cap = layout, scaling, cap
+        return out.index_select(0, rows.token).view(*query.shape[:2], -1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of queries, keys and values."""
-        d_tokens, (queries, keys), saved = gradients[0], ctx.shapes, ctx.saved_tensors
-        d_query, d_key, d_value = (d_tokens.new_zeros(shape) for shape in (queries, keys, keys))
-        pending: list[tuple[Tensor, Bundle, Tensor]] = []
-        for at, part in enumerate(ctx.parts):
-            q, k, v = saved[3 * at : 3 * at + 3]
-            d_out = gather(gather_real(d_tokens, part), None, keys[1], part.token_NM.shape)
-            weights = weights_of(q, k, part)
-            d_weights = torch.bmm(d_out, v.transpose(1, 2))
+        query, key, value = ctx.saved_tensors
+        layout, cap, heads = ctx.layout, ctx.cap, (query.shape[1], key.shape[1])
+        rows = layout.rows(*heads)
+        q, k, v = picked(query, rows.query).mul_(ctx.scaling), picked(key, rows.key), picked(value, rows.key)
+        d_out = picked(gradients[0], rows.query).index_fill_(0, rows.padding, 0)
+        d_q, d_k, d_v = q.new_empty(len(q) + 1, q.shape[1]), torch.empty_like(k), torch.empty_like(v)
+        d_q[-1] = 0
+        for part, queries, keys in parts(layout, heads, (q, d_out, d_q), (k, v, d_k, d_v)):
+            (q_part, d_part, d_q_part), (k_part, v_part, d_k_part, d_v_part) = queries, keys
+            weights, capped = weights_of(q_part, k_part, part, cap)
+            torch.bmm(weights.transpose(1, 2), d_part, out=d_v_part)
+            d_weights = torch.bmm(d_part, v_part.transpose(1, 2))
             d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-            scatter(torch.bmm(d_scores, k) * ctx.scaling, d_query, part.token_NM, part.own)
-            for out, padded in (
-                (d_key, torch.bmm(d_scores.transpose(1, 2), q)),
-                (d_value, torch.bmm(weights.transpose(1, 2), d_out)),
-            ):
-                scatter(padded, out, part.key_NE, part.own_keys)
-                pending.append((out, part, padded))
-        for out, part, padded in pending:  # after the tokens of the prefixes themselves have been written
-            add_shared(padded, out, part)
-        return d_query, d_key, d_value, None, None
+            if cap and capped is not None:
+                d_scores *= 1 - (capped / cap).square()
+            torch.bmm(d_scores, k_part, out=d_q_part)
+            torch.bmm(d_scores.transpose(1, 2), q_part, out=d_k_part)
+        d_query = d_q.index_select(0, rows.token).mul_(ctx.scaling).view(query.shape)
+        d_key, d_value = (torch.embedding_bag(summed, rows.copies, rows.first)[0] for summed in (d_k, d_v))
+        return d_query, d_key.view(key.shape), d_value.view(value.shape), None, None, None
 
 
-def weights_of(query: Tensor, key: Tensor, part: Bundle) -> Tensor:
-    """Return softmax(q k^T + bias), [N K, S M, E], of scaled queries [N K, S M, D] and keys [N K, E, D]."""
+def picked(tokens: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of the tokens' heads [B L, H, D], as [rows, D]."""
+    return tokens.reshape(-1, tokens.shape[2]).index_select(0, rows)
+
+
+def parts(
+    layout: Layout, heads: tuple[int, int], queries: tuple[Tensor, ...], keys: tuple[Tensor, ...]
+) -> Iterator[tuple[Bundle, list[Tensor], list[Tensor]]]:
+    """Yield each bundle with its part of the rows of all queries, [N K, S M, D], and of all keys, [N K, E, D], as views; ``heads``: H and K."""
+    query_end = key_end = 0
+    for part in layout.bundles:
+        batch, query_start, key_start = len(part.key_NE) * heads[1], query_end, key_end
+        query_end, key_end = query_end + heads[0] * part.query_NM.size, key_end + heads[1] * part.key_NE.size
+        yield (
+            part,
+            [tensor[query_start:query_end].view(batch, -1, tensor.shape[1]) for tensor in queries],
+            [tensor[key_start:key_end].view(batch, -1, tensor.shape[1]) for tensor in keys],
+        )
+
+
+def weights_of(query: Tensor, key: Tensor, part: Bundle, cap: float | None) -> tuple[Tensor, Tensor | None]:
+    """Return softmax(cap(q k^T) + bias), [N K, S M, E], of scaled queries [N K, S M, D] and keys [N K, E, D], and the capped scores."""
     scores = torch.bmm(query, key.transpose(1, 2))
+    capped = scores.div_(cap).tanh_().mul_(cap).clone() if cap else None
     count, queries, keys = part.bias_NME.shape
     scores.view(count, len(scores) // count, -1, queries, keys).add_(part.bias_NME[:, None, None])
-    return torch.softmax(scores, -1)
+    return torch.softmax(scores, -1), capped
 
 
-def gather(tokens: Tensor, index: Tensor | None, heads: int, shape: Sequence[int] = ()) -> Tensor:
-    """Return the tokens [B L, H, D] at an index [N, M], or all in that shape, as [N K, S M, D]."""
-    picked = tokens if index is None else tokens.index_select(0, index.flatten())
-    split = picked.unflatten(0, tuple(index.shape if index is not None else shape)).unflatten(2, (heads, -1))
-    return split.permute(0, 2, 3, 1, 4).reshape(split.shape[0] * heads, -1, tokens.shape[2])
-
-
-def gather_real(tokens: Tensor, part: Bundle) -> Tensor:
-    """Return the queries of a bundle among the tokens [B L, H, D], as [N M, H, D]; 0 in the padding."""
-    index = part.token_NM.flatten()
-    padded = tokens.new_zeros(len(index), *tokens.shape[1:])
-    return padded.index_copy_(0, part.own, tokens.index_select(0, index.index_select(0, part.own)))
-
-
-def scatter(padded: Tensor, out: Tensor, index_NM: Tensor, own: Tensor) -> None:
-    """Write [N K, S M, D] of a bundle into ``out`` [B L, H, D], only the positions ``own``."""
-    count, length = index_NM.shape
-    split = padded.view(count, -1, length, padded.shape[2])  # [N, H, M, D]
-    flat = split.transpose(1, 2).flatten(0, 1)
-    out.index_copy_(0, index_NM.flatten().index_select(0, own), flat.index_select(0, own))
-
-
-def add_shared(padded: Tensor, out: Tensor, part: Bundle) -> None:
-    """Add the gradients [N K, E, D] of the keys of prefixes to ``out`` [B L, K, D]."""
-    split = padded.view(part.key_NE.shape[0], out.shape[1], -1, out.shape[2])  # [N, K, E, D]
-    for shared in part.shared:
-        total = split[:, :, : shared.tokens].index_select(0, shared.groups).sum(0)
-        out[shared.start : shared.start + shared.tokens] += total.transpose(0, 1)
-
-
-def bundle_attention(query: Tensor, key: Tensor, value: Tensor, *, parts: Sequence[Bundle], scaling: float) -> Tensor:
+def bundle_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, layout: Layout, scaling: float, cap: float | None = None
+) -> Tensor:
     """Return the attention output [B, L, H, D] of queries [B, H, L, D], keys and values [B, K, L, D]; under autocast, in its dtype."""
-    count, heads, length, size = query.shape
+    count, heads, length, _ = query.shape
     kind = query.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
-    tokens = [heads_first.transpose(1, 2).reshape(count * length, -1, size).to(dtype) for heads_first in (query, key, value)]
+    tokens = [part.transpose(1, 2).reshape(count * length, -1, part.shape[3]).to(dtype) for part in (query, key, value)]
     with torch.autocast(kind, enabled=False):
-        out: Any = BundleAttention.apply(*tokens, parts, scaling)
-    return out.view(count, length, heads, size)
+        out: Any = BundleAttention.apply(*tokens, layout, scaling, cap)
+    return out.view(count, length, heads, -1)

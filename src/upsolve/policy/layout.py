@@ -1,11 +1,11 @@
-"""The layout of packed rows: which tokens are prompts and attempts of which group, and how CPU attention batches them.
+"""The layout of packed rows: which tokens are prompts and attempts of which group, and how attention on CPUs computes them.
 
-Legend: B rows, L row length; of one group: F tokens of its prefix, P of its prompt, G attempts, R tokens
-of the longest; of a bundle: N groups, M tokens of the longest, E keys.
+Legend: B rows, L row length, T = B L tokens, H query heads, K key-value heads, S = H / K query heads per key-value head;
+of a bundle: N chains, M tokens of the longest, E keys.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -13,15 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Bundle", "GroupSpan", "Layout", "SharedPrefix", "bundles", "group_spans", "layout"]
+__all__ = ["Bundle", "Chain", "GroupSpan", "Layout", "Rows", "bundled", "chains", "group_spans", "layout"]
 
-PADDED = 1.4
-"""Tokens of a bundle with padding, at most, as a multiple of those without."""
 STEP = 16
 """Bundles are padded to a multiple of this number of tokens, so that few shapes occur: oneDNN keeps a program for each."""
-OVERHEAD = 50_000
-"""Attention scores (query-key pairs) whose computation takes as long as the fixed cost of computing one more group by itself. Measured with
-``benchmarks/attention_ways.py`` on CPUs with AMX: 5 to 7 ms a group and 13 ns a score of nine heads, in both ways."""
+OVERHEAD = 8_000
+"""Attention scores (query-key pairs) whose computation takes as long as the fixed cost of one more bundle."""
+SCORES = 2**16
+"""Most scores of a bundle of several chains: with nine heads in bfloat16 1.2 MB, which stay in the cache until all work on them is done."""
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,63 +38,77 @@ class GroupSpan:
     prefix_start: int = 0
     """Index of the first token of the prefix, earlier in the row, that the prompt continues."""
     prefix: int = 0
-    """Number of tokens of that prefix, F; 0 where there is none."""
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of the group."""
-        return self.prompt + sum(self.attempts)
-
-    @property
-    def keys(self) -> int:
-        """Number of tokens that the group's tokens see: its own and its prefix."""
-        return self.prefix + self.tokens
-
-    @property
-    def scores(self) -> int:
-        """Number of scores where the prompt is computed once: P (F + P) + G R (F + P + R)."""
-        longest, before = max(self.attempts, default=0), self.prefix + self.prompt
-        return self.prompt * before + len(self.attempts) * longest * (before + longest)
+    """Number of tokens of that prefix; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPrefix:
-    """A prefix that groups of a bundle share."""
+class Chain:
+    """Consecutive tokens that each see those before them: a prompt with its first attempt, or a further attempt."""
 
-    groups: Tensor
-    """int64: the groups, in [0, N)."""
     start: int
-    """Index of its first token, in [0, B L)."""
+    """Index of the first token, in [0, T)."""
     tokens: int
-    """Number of tokens, F; they are the first keys of these groups."""
+    """Number of tokens."""
+    before: tuple[tuple[int, int], ...] = ()
+    """First token and number of tokens of each stretch that all of them see, too: the prefix, and for further attempts the prompt."""
+
+    @property
+    def seen(self) -> int:
+        """Number of tokens before the chain that it sees."""
+        return sum(tokens for _, tokens in self.before)
+
+    @property
+    def keys(self) -> int:
+        """Number of tokens that the last token sees, itself included."""
+        return self.seen + self.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Groups of packed rows, padded to one length. The keys of a group are those of the prefix that it continues, then its own."""
+    """Chains, padded to one length. The keys of a chain are the tokens before it, then its own."""
 
-    token_NM: Tensor
-    """int64 [N, M]: token index of every query, in [0, B L); the padding repeats the last token of its group."""
-    own: Tensor
-    """int64: the queries in [0, N M) that are not padding."""
-    key_NE: Tensor
-    """int64 [N, E]: token index of every key, in [0, B L)."""
-    own_keys: Tensor
-    """int64: the keys in [0, N E) that are tokens of their group, in the order of ``own``."""
+    query_NM: Ints
+    """Token of every query, -1 in the padding."""
+    key_NE: Ints
+    """Token of every key, -1 in the padding."""
     bias_NME: Tensor
-    """[N, M, E], in the dtype of the attention: 0 where the query sees the key, else -inf."""
-    shared: tuple[SharedPrefix, ...]
-    """The prefixes."""
+    """In the dtype of the attention: 0 where the query sees the key, else -inf; 0 in the padding of queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Indices between tokens and bundles. Queries of all bundles are rows [N, K, S, M], one bundle after the other, keys and values [N, K, E]."""
+
+    query: Tensor
+    """int64: for each query its row in [T H]; any in the padding."""
+    padding: Tensor
+    """int64: the queries that are padding."""
+    token: Tensor
+    """int64 [T H]: the query of each token and head; one past the last query for tokens of no group."""
+    key: Tensor
+    """int64: for each key its row in [T K]; any in the padding."""
+    copies: Tensor
+    """int64: the keys that are not padding, in the order of their rows in [T K]."""
+    first: Tensor
+    """int64 [T K]: where the copies of each row begin in ``copies``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The groups of packed rows."""
+    """The chains of packed rows in bundles."""
 
-    rows: list[list[GroupSpan]]
-    """Groups of each row, in order."""
     bundles: list[Bundle]
-    """The same groups in bundles, where that is the faster way; else empty."""
+    """Every token of a group is a query of one bundle."""
+    tokens: int
+    """T."""
+    by_heads: dict[tuple[int, int], Rows] = field(default_factory=dict[tuple[int, int], Rows])
+    """The indices that were computed so far, by H and K: all layers of a kind use the same."""
+
+    def rows(self, heads: int, key_heads: int) -> Rows:
+        """Return the indices for attention with H query heads and K key-value heads."""
+        if (heads, key_heads) not in self.by_heads:
+            self.by_heads[heads, key_heads] = rows_of(self, heads, key_heads)
+        return self.by_heads[heads, key_heads]
 
 
 def group_spans(
@@ -122,79 +137,79 @@ def group_spans(
     return rows
 
 
-def layout(rows: list[list[GroupSpan]], length: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Layout:
-    """Return the layout of rows of ``length`` tokens, with bundles where they take less time than one group after the other.
-
-    Bundles compute every pair of a query and a key of a group, N M E scores, in few operations; groups by themselves compute fewer scores in more.
-    """
-    parts = by_length(rows)
-    bundled = sum(len(part) * largest(part, "tokens") * largest(part, "keys") for part in parts)
-    separate = sum(span.scores + OVERHEAD for row in rows for span in row)
-    return Layout(rows, [bundle(part, length, device, dtype) for part in parts] if bundled < separate else [])
-
-
-def bundles(
+def layout(
     rows: Sequence[Sequence[GroupSpan]], length: int, device: torch.device, dtype: torch.dtype = torch.float32
-) -> list[Bundle]:
-    """Return all groups of rows of ``length`` tokens in bundles."""
-    return [bundle(part, length, device, dtype) for part in by_length(rows)]
+) -> Layout:
+    """Return the layout of rows of ``length`` tokens."""
+    parts = bundled(chains(rows, length))
+    return Layout([bundle(part, device, dtype) for part in parts], len(rows) * length)
 
 
-def largest(part: Sequence[tuple[int, GroupSpan]], field: str) -> int:
-    """Return the largest number of tokens or keys of groups."""
-    return max(getattr(span, field) for _, span in part)
+def chains(rows: Sequence[Sequence[GroupSpan]], length: int) -> Iterator[Chain]:
+    """Yield the chains of the groups of rows of ``length`` tokens."""
+    for number, row in enumerate(rows):
+        for span in row:
+            start = number * length + span.start
+            prefix = ((number * length + span.prefix_start, span.prefix),) if span.prefix else ()
+            first, *others = span.attempts or (0,)
+            yield Chain(start, span.prompt + first, prefix)
+            end = start + span.prompt + first
+            for tokens in others:
+                yield Chain(end, tokens, (*prefix, (start, span.prompt)))
+                end += tokens
 
 
-def by_length(rows: Sequence[Sequence[GroupSpan]]) -> list[list[tuple[int, GroupSpan]]]:
-    """Return groups of similar length together, each with the number of its row: those with a prefix first, then the longest first."""
-    parts: list[list[tuple[int, GroupSpan]]] = []
-    used = 0
-    groups = [(number, span) for number, row in enumerate(rows) for span in row]
-    for number, span in sorted(groups, key=lambda pair: (pair[1].prefix == 0, -pair[1].tokens)):
-        begins = not parts or (parts[-1][0][1].prefix == 0) != (span.prefix == 0)
-        if begins or parts[-1][0][1].tokens * (len(parts[-1]) + 1) > PADDED * (used + span.tokens):
-            parts.append([])
-            used = 0
-        parts[-1].append((number, span))
-        used += span.tokens
-    return parts
+def bundled(parts: Iterator[Chain]) -> list[list[Chain]]:
+    """Return chains in bundles, the longest first; one that would be padded by more than a bundle of its own costs begins a new one."""
+    bundles: list[list[Chain]] = []
+    count = longest = keys = 0
+    for chain in sorted(parts, key=lambda chain: (-rounded(chain.tokens), -chain.keys)):
+        more = max(keys, rounded(chain.keys))
+        joined = (count + 1) * longest * more
+        alone = count * longest * keys + rounded(chain.tokens) * rounded(chain.keys) + OVERHEAD
+        if not bundles or joined > min(alone, SCORES):
+            bundles.append([])
+            count, longest, more = 0, rounded(chain.tokens), rounded(chain.keys)
+        bundles[-1].append(chain)
+        count, keys = count + 1, more
+    return bundles
 
 
-def bundle(groups: Sequence[tuple[int, GroupSpan]], length: int, device: torch.device, dtype: torch.dtype) -> Bundle:
-    """Return groups, each with the number of its row, as a bundle."""
-    count = len(groups)
-    sizes_N, first_N, prefix_N, before_N = (
-        np.array(column)[:, None]
-        for column in zip(
-            *((p.tokens, row * length + p.start, p.prefix, row * length + p.prefix_start) for row, p in groups), strict=True
-        )
-    )
-    steps_M, steps_E = (np.arange(-(-largest(groups, field) // STEP) * STEP) for field in ("tokens", "keys"))
-    query_NM = np.minimum(steps_M, sizes_N - 1)
-    key_position_NE = np.minimum(steps_E - prefix_N, sizes_N - 1)  # of own keys; negative in the prefix
-    key_NE = np.where(key_position_NE < 0, before_N + steps_E, first_N + key_position_NE)
-    attempts = [attempts_of(span) for _, span in groups]
-    attempt_NM, attempt_NE = (
-        np.stack([attempt[np.maximum(at, 0)] for attempt, at in zip(attempts, index, strict=True)])
-        for index in (query_NM, key_position_NE)
-    )
-    real_NE = steps_E < prefix_N + sizes_N
-    causal_NME = (key_position_NE[:, None] <= query_NM[..., None]) & real_NE[:, None]
-    same_NME = (attempt_NE[:, None] == 0) | (attempt_NE[:, None] == attempt_NM[..., None])
-    bias_NME = np.where(causal_NME & (same_NME | (key_position_NE < 0)[:, None]), np.float32(0), np.float32(-np.inf))
-    real, own_keys = np.flatnonzero(steps_M < sizes_N), np.flatnonzero(real_NE & (key_position_NE >= 0))
-    arrays = (query_NM + first_N, real, key_NE, own_keys, bias_NME)
-    starts = {int(before_N[n, 0]): int(prefix_N[n, 0]) for n in range(count) if prefix_N[n, 0]}
-    shared = (
-        SharedPrefix(
-            torch.from_numpy(np.flatnonzero((before_N[:, 0] == start) & (prefix_N[:, 0] > 0))).to(device), start, tokens
-        )
-        for start, tokens in starts.items()
-    )
-    tokens, queries, keys, own, bias = (torch.from_numpy(array).to(device) for array in arrays)
-    return Bundle(tokens, queries, keys, own, bias.to(dtype), tuple(shared))
+def rounded(tokens: int) -> int:
+    """Return the length to which this number of tokens is padded."""
+    return -(-tokens // STEP) * STEP
 
 
-def attempts_of(span: GroupSpan) -> NDArray[np.int64]:
-    """Return the attempt of every token of a group, 1..G, 0 in the prompt."""
-    return np.repeat(np.arange(len(span.attempts) + 1), (span.prompt, *span.attempts))
+def bundle(parts: Sequence[Chain], device: torch.device, dtype: torch.dtype) -> Bundle:
+    """Return chains as a bundle."""
+    longest, keys = max(rounded(chain.tokens) for chain in parts), max(rounded(chain.keys) for chain in parts)
+    query_NM, key_NE = np.full((len(parts), longest), -1), np.full((len(parts), keys), -1)
+    for n, chain in enumerate(parts):
+        own = np.arange(chain.start, chain.start + chain.tokens)
+        query_NM[n, : chain.tokens] = own
+        key_NE[n, : chain.keys] = np.concatenate([*(np.arange(start, start + tokens) for start, tokens in chain.before), own])
+    seen_N11 = np.array([chain.seen for chain in parts])[:, None, None]
+    visible_NME = (np.arange(keys) - seen_N11 <= np.arange(longest)[:, None]) & (key_NE >= 0)[:, None]
+    bias_NME = np.where(visible_NME | (query_NM < 0)[..., None], np.float32(0), np.float32(-np.inf))
+    return Bundle(query_NM, key_NE, torch.from_numpy(bias_NME).to(device, dtype))
+
+
+def rows_of(layout: Layout, heads: int, key_heads: int) -> Rows:
+    """Return the indices of a layout for attention with these numbers of heads."""
+    shared = heads // key_heads
+    head_KS1, head_K1 = np.arange(heads).reshape(key_heads, shared, 1), np.arange(key_heads)[:, None]
+    queries = [row(part.query_NM[:, None, None], heads, head_KS1) for part in layout.bundles]
+    keys = [row(part.key_NE[:, None], key_heads, head_K1) for part in layout.bundles]
+    query, key = (np.concatenate([np.zeros(0, dtype=np.int64), *parts]) for parts in (queries, keys))
+    token = np.full(layout.tokens * heads, len(query))
+    token[query[query >= 0]] = np.flatnonzero(query >= 0)
+    copies = np.argsort(key, kind="stable")[np.count_nonzero(key < 0) :]
+    counts = np.bincount(key[copies], minlength=layout.tokens * key_heads)
+    arrays = (np.maximum(query, 0), np.flatnonzero(query < 0), token, np.maximum(key, 0), copies, np.cumsum(counts) - counts)
+    device = layout.bundles[0].bias_NME.device if layout.bundles else torch.device("cpu")
+    return Rows(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def row(token: Ints, heads: int, head: Ints) -> Ints:
+    """Return the rows, in tokens times heads, of tokens and heads, flat; -1 where the token is -1."""
+    return np.where(token < 0, -1, token * heads + head).ravel()

@@ -91,7 +91,10 @@ class Replicated:
     def clip_and_step(self) -> float:
         """Clip and step, at the learning rates that are set."""
         self.sum_gradients()
-        norm = float(full_tensor(nn.utils.clip_grad_norm_(self.parameters(), self.optim.clip_norm)))
+        total = nn.utils.get_total_norm([each.grad for each in self.parameters() if each.grad is not None])
+        norm = float(full_tensor(total))
+        if norm > 0.999 * self.optim.clip_norm:  # below, the factor is 1
+            nn.utils.clip_grads_with_norm_(self.parameters(), self.optim.clip_norm, total)
         if math.isfinite(norm):
             self.optimizer.step()
         self.optimizer.zero_grad()
