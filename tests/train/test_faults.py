@@ -3,6 +3,8 @@
 import math
 import os
 import signal
+import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +26,7 @@ from upsolve.train.monitor import read_steps
 from upsolve.train.pack import pack
 from upsolve.train.placement import Replicated
 from upsolve.train.processes import Processes
-from upsolve.train.reference_scorer import CHECKED, checked_parameters, choose_scorer
+from upsolve.train.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
 from upsolve.train.run_folder import changed_keys
 
 SETTINGS = {
@@ -170,6 +172,27 @@ def test_decisions_are_those_of_rank_0(tiny_model, tmp_path, groups, monkeypatch
     monkeypatch.setattr(runs.Run, "agreed", lambda _self, row: {**row, "loss": 42.0})
     done = train(recipe_for(tiny_model), groups, [], tmp_path)
     assert seen == [42.0] * 3 and [row["loss"] for row in done.metrics] == [42.0] * 3
+
+
+@pytest.mark.parametrize(("times", "chosen"), [(3, True), (5, False)])
+def test_a_scorer_may_round_worse_than_the_padded_one_by_a_factor(times, chosen):
+    """The largest errors of correct scorers over a few tokens vary."""
+    model = llama()
+
+    def rounding_worse(model, batch):
+        with torch.autocast("cpu", enabled=False):
+            exact = padded_scores(model, batch)
+        if not torch.is_autocast_enabled("cpu"):
+            return exact
+        return replace(exact, logp_T=exact.logp_T + times * (padded_scores(model, batch).logp_T - exact.logp_T))
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("error" if chosen else "ignore", UserWarning)
+        patch.setattr(
+            "upsolve.train.reference_scorer.packed_scorers", lambda _: [(model.config._attn_implementation, rounding_worse)]
+        )
+        scorer = choose_scorer(model, batch_of(), lambda: torch.autocast("cpu", torch.bfloat16))
+    assert scorer is (rounding_worse if chosen else padded_scores)
 
 
 def test_the_check_of_the_scorers_holds_no_gradient_of_the_model():

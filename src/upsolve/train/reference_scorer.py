@@ -41,8 +41,10 @@ __all__ = [
 
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its norm."""
-ROUNDING = 2.0
-"""Tolerance in the precision of the run, as a multiple of the rounding error of the padded scorer in that precision."""
+ROUNDING = 4.0
+"""Tolerance in the precision of the run, as a multiple of the rounding error of the padded scorer in that precision.
+
+The largest errors of two correct scorers over a few dozen tokens were seen to differ by a factor of 2.1."""
 ATTEMPTS, PROMPT, TOKENS = 6, 24, 48
 """Most attempts of the sample, and the most tokens of each and of its prompt: they bound the activations and logits of the check."""
 CHECKED = 2**22
