@@ -38,7 +38,7 @@ from upsolve.reward.formula import reward
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.learner import Learner
 from upsolve.train.loop import train
-from upsolve.train.pack import plan_steps
+from upsolve.train.pack import plan_scoring
 from upsolve.train.reference_scorer import probe
 from upsolve.types import Attempt
 
@@ -102,7 +102,7 @@ def trainer_logps(attempts, job, *, bf16):
     learner.choose_scorer(probe(learner.codec, next(iter(tasks.values()))))
     of_task = {name: [attempt for attempt in attempts if attempt.task_id == name] for name in tasks}
     groups = {name: encoded(learner.codec.prompt(task).ids_P, of_task[name]) for name, task in tasks.items()}
-    logps = learner.start_logps([batch for step in plan_steps([*groups.values()], optim) for batch in step])
+    logps = learner.start_logps(plan_scoring([*groups.values()], optim))
     keys = {name: iter(group.attempt_keys()) for name, group in groups.items()}
     return [logps[next(keys[attempt.task_id])] for attempt in attempts]
 

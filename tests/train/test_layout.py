@@ -12,7 +12,7 @@ from upsolve.policy.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import PREFIX, pack, plan_steps, shared_prefixes
+from upsolve.train.pack import MAX_SHARING, PREFIX, pack, plan_scoring, plan_steps, shared_prefixes
 from upsolve.train.reference_scorer import prompts_of
 
 SIZES = [(11, (5, 9, 7)), (2, (5,)), (30, (1, 1)), (12, (6, 8, 6)), (3, (40, 2))]
@@ -141,7 +141,8 @@ def plain_scores(name, rows):
 def test_a_shared_beginning_of_prompts_changes_no_score_and_no_gradient(tiny_model, way):
     made = groups([], ALIKE)
     rows = [
-        [group for unit in shared_prefixes(row, len(row)) for group in unit.groups] for row in (made, groups([], ALIKE[:2]))
+        [group for unit in shared_prefixes(row, len(row), 10**6) for group in unit.groups]
+        for row in (made, groups([], ALIKE[:2]))
     ]
     plain = plain_scores(tiny_model, rows)
     model = load_model(tiny_model)
@@ -163,24 +164,46 @@ def test_a_shared_beginning_is_packed_once():
 def test_groups_that_begin_alike_come_together_in_the_order_of_the_first():
     made = groups([], ALIKE)
     mixed = [made[at] for at in (3, 5, 0, 4, 1, 2)]
-    assert [[mixed.index(group) for group in unit.groups] for unit in shared_prefixes(mixed, 2)] == [
+    assert [[mixed.index(group) for group in unit.groups] for unit in shared_prefixes(mixed, 2, 10**6)] == [
         [0],
         [1, 3],
         [2, 4],
         [5],
     ]
-    assert [unit.shared for unit in shared_prefixes(mixed, 2)] == [0, 55, 60, 0]
+    assert [unit.shared for unit in shared_prefixes(mixed, 2, 10**6)] == [0, 55, 60, 0]
     steps = plan_steps(mixed, OptimConfig(tokens_per_step=190, tokens_per_batch=190))
     assert [len(set(batch.group_S.tolist())) for step in steps for batch in step] == [3, 3]
     plain = groups()
-    assert [unit.groups for unit in shared_prefixes(plain, 8)] == [(group,) for group in plain]
-    assert shared_prefixes([made[0], made[0]], 8)[0].shared == len(made[0].prompt_P) - 1 > PREFIX
+    assert [unit.groups for unit in shared_prefixes(plain, 8, 10**6)] == [(group,) for group in plain]
+    assert shared_prefixes([made[0], made[0]], 8, 10**6)[0].shared == len(made[0].prompt_P) - 1 > PREFIX
+
+
+@pytest.mark.parametrize("limit", [{"tokens_per_batch": 100}, {"tokens_per_batch": 200, "row_tokens": 100}])
+def test_a_shared_beginning_keeps_rows_within_their_limit(limit):
+    made = groups([], ALIKE[:3]) * 2
+    assert any(unit.tokens > 100 for unit in shared_prefixes(made, MAX_SHARING, 10**6))
+    optim = OptimConfig(tokens_per_step=400, **limit)
+    batches = [batch for step in plan_steps(made, optim) for batch in step]
+    assert sum(len(set(batch.group_S.tolist())) for batch in batches) == len(made)
+    assert max(batch.ids_BL.shape[1] for batch in batches) <= 100
+
+
+def test_scoring_packs_any_number_of_groups_behind_a_shared_beginning():
+    made = groups([], ALIKE[:3]) * MAX_SHARING
+    keys = sorted(key for group in made for key in group.attempt_keys())
+    (batch,) = plan_scoring(made, OptimConfig(tokens_per_batch=1000))
+    assert (sorted(batch.keys), batch.ids_BL.shape[1]) == (
+        keys,
+        60 + sum(group.tokens - 60 - len(group.attempts) for group in made),
+    )
+    several = plan_scoring(made, OptimConfig(tokens_per_batch=100))
+    assert sorted(key for batch in several for key in batch.keys) == keys and max(b.ids_BL.shape[1] for b in several) <= 100
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_sees_the_shared_beginning(tiny_model):
     made = groups([], ALIKE)
-    plain = plain_scores(tiny_model, [[g for unit in shared_prefixes(made, 9) for g in unit.groups]])
+    plain = plain_scores(tiny_model, [[g for unit in shared_prefixes(made, 9, 10**6) for g in unit.groups]])
     model = load_model(tiny_model)
     model.set_attn_implementation(FLEX)
     with torch.no_grad():

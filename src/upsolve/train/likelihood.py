@@ -11,7 +11,7 @@ from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihood
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, prompts_of
 from upsolve.train.learner import Learner
-from upsolve.train.pack import plan_steps
+from upsolve.train.pack import plan_scoring
 
 __all__ = ["start_likelihoods"]
 
@@ -43,7 +43,7 @@ def start_likelihoods(
             attempts = tuple(EncodedAttempt(ids_R, np.zeros(len(ids_R), np.float32)) for _, ids_R in same)
             groups.append(EncodedGroup(prompt, attempts))
         ids.append(pairs)
-    logps = learner.frozen_logps([batch for step in plan_steps(groups, optim) for batch in step])
+    logps = learner.frozen_logps(plan_scoring(groups, optim))
     found = {
         (group.prompt_P, attempt.ids_R): Likelihood(float(logps[key].mean()), float(logps[key].min()))
         for group in groups

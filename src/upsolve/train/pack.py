@@ -18,12 +18,12 @@ from upsolve.config import OptimConfig
 from upsolve.policy.tokens import common_prefix
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 
-__all__ = ["PackedBatch", "pack", "plan_steps"]
+__all__ = ["PackedBatch", "pack", "plan_scoring", "plan_steps"]
 
 PREFIX = 48
 """Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""
 MAX_SHARING = 4
-"""Most groups with a common prefix that are kept together: more would make the tasks of a step too much alike."""
+"""Most groups with a common prefix that are kept together in training: more would make the tasks of a step too much alike."""
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -79,6 +79,7 @@ class Sized(Protocol):
         ...
 
 
+Item = TypeVar("Item")
 T = TypeVar("T", bound=Sized)
 
 
@@ -97,10 +98,11 @@ class PrefixGroups:
         return sum(group.tokens for group in self.groups) - (len(self.groups) - 1) * self.shared
 
 
-def shared_prefixes(groups: Sequence[EncodedGroup], max_groups: int) -> list[PrefixGroups]:
-    """Put groups whose prompts share at least ``PREFIX`` tokens together, at most ``max_groups`` of them, in the order of their first groups.
+def shared_prefixes(groups: Sequence[EncodedGroup], max_groups: int, max_tokens: int) -> list[PrefixGroups]:
+    """Put groups whose prompts share at least ``PREFIX`` tokens together, in the order of their first groups.
 
     A group joins others if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
+    Those that are together are at most ``max_groups`` groups of at most ``max_tokens`` packed tokens; a larger group is alone.
     """
     order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
     runs: list[tuple[int, list[int]]] = []
@@ -112,10 +114,12 @@ def shared_prefixes(groups: Sequence[EncodedGroup], max_groups: int) -> list[Pre
             runs[-1] = (joined, [*members, at])
         else:
             runs.append((0, [at]))
-    split = [(shared, part) for shared, members in runs for part in batched(sorted(members), max_groups)]
-    found = [
-        (part[0], PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)) for shared, part in split
-    ]
+    found: list[tuple[int, PrefixGroups]] = []
+    for shared, members in runs:
+        for few in batched(sorted(members), max_groups):
+            for part in chunks(few, max_tokens - shared, lambda at, shared=shared: groups[at].tokens - shared):
+                unit = PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)
+                found.append((part[0], unit))
     return [unit for _, unit in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -134,9 +138,9 @@ def attempts_of(group: EncodedGroup) -> int:
     return sum(attempt.count for attempt in group.attempts) + group.zero_attempts
 
 
-def chunks(groups: Sequence[T], budget: int, size: Callable[[T], int]) -> list[list[T]]:
+def chunks(groups: Sequence[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
     """Split groups, in order, into lists of at most ``budget`` in ``size``; a larger group is the only one in its list."""
-    parts: list[list[T]] = []
+    parts: list[list[Item]] = []
     used = budget + 1
     for group in groups:
         if used + size(group) > budget:
@@ -188,18 +192,33 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
 
     Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch, up to ``MAX_SHARING`` of them.
     """
-    steps: list[list[PackedBatch]] = []
+    row = longest_row(optim)
     if optim.attempts_per_step:
-        parts = [shared_prefixes(part, MAX_SHARING) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
+        parts = [shared_prefixes(part, MAX_SHARING, row) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
     else:
-        parts = chunks(shared_prefixes(groups, MAX_SHARING), optim.tokens_per_step, tokens_of)
-    for part in parts:
-        if optim.row_tokens:
-            batches = several_rows(fit_rows(part, optim.row_tokens), optim.tokens_per_batch)
-        else:
-            batches = [[row] for row in level_rows(part, optim.tokens_per_batch, processes)]
-        steps.append([pack([[group for unit in row for group in unit.groups] for row in rows]) for rows in batches])
-    return steps
+        units = shared_prefixes(groups, MAX_SHARING, min(row, optim.tokens_per_step))
+        parts = chunks(units, optim.tokens_per_step, tokens_of)
+    return [in_batches(part, optim, processes) for part in parts]
+
+
+def plan_scoring(groups: Sequence[EncodedGroup], optim: OptimConfig) -> list[PackedBatch]:
+    """Plan a pass that only scores attempts: micro-batches as ``plan_steps`` makes them, but any number of groups share a prefix."""
+    units = shared_prefixes(groups, max(1, len(groups)), longest_row(optim))
+    return [batch for part in chunks(units, optim.tokens_per_batch, tokens_of) for batch in in_batches(part, optim, 1)]
+
+
+def longest_row(optim: OptimConfig) -> int:
+    """Return the token limit of a packed row."""
+    return optim.row_tokens or optim.tokens_per_batch
+
+
+def in_batches(units: Sequence[PrefixGroups], optim: OptimConfig, processes: int) -> list[PackedBatch]:
+    """Pack the groups of a step into micro-batches."""
+    if optim.row_tokens:
+        batches = several_rows(fit_rows(units, optim.row_tokens), optim.tokens_per_batch)
+    else:
+        batches = [[row] for row in level_rows(units, optim.tokens_per_batch, processes)]
+    return [pack([[group for unit in row for group in unit.groups] for row in rows]) for rows in batches]
 
 
 def several_rows(rows: Sequence[list[T]], budget: int) -> list[list[list[T]]]:
@@ -263,7 +282,7 @@ class Grid:
 
 def pack(rows: Sequence[Sequence[EncodedGroup]]) -> PackedBatch:
     """Pack rows of groups into arrays; groups of a row whose prompts begin alike come one after the other."""
-    units = [shared_prefixes(row, len(row)) for row in rows]
+    units = [shared_prefixes(row, len(row), sum(map(tokens_of, row))) for row in rows]
     grid = Grid(len(rows), max(sum(f.tokens - sum(len(g.attempts) for g in f.groups) for f in row) for row in units))
     for b, row in enumerate(units):
         grid.write_row(b, row)

@@ -15,7 +15,7 @@ from upsolve.train.encode import EncodedGroup
 from upsolve.train.groups import TrainGroups, draw_groups, whole_groups
 from upsolve.train.judging import sample_metrics
 from upsolve.train.learner import Learner
-from upsolve.train.pack import PackedBatch, plan_steps
+from upsolve.train.pack import PackedBatch, plan_scoring, plan_steps
 from upsolve.train.pairs import draw_pairs
 from upsolve.train.reference import save_arrays
 from upsolve.train.sources import RoundGroups
@@ -151,7 +151,7 @@ def score_now(
     """
     if not groups:
         return groups, FrozenScores()
-    batches = [batch for step in plan_steps(groups, learner.optim) for batch in step]
+    batches = plan_scoring(groups, learner.optim)
     reference = learner.read(batches, frozen=True)[0] if objective.needs_reference else None
     if not advantage.needs_values and not objective.needs_old:
         return groups, FrozenScores(reference=reference)

@@ -11,7 +11,7 @@ from upsolve.policy.tokens import Codec
 from upsolve.reward.judged import group_of
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, prompts_of
 from upsolve.train.groups import passed
-from upsolve.train.pack import PackedBatch, plan_steps
+from upsolve.train.pack import PackedBatch, plan_scoring
 from upsolve.train.rounds import Round
 from upsolve.types import Group
 
@@ -91,4 +91,4 @@ def heldout_batches(
             if ids and len(prompt) + len(ids) <= max_tokens:
                 by_prompt.setdefault(prompt, []).append(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)))
         encoded += [EncodedGroup(prompt, tuple(attempts)) for prompt, attempts in by_prompt.items()]
-    return [batch for step in plan_steps(encoded, optim) for batch in step]
+    return plan_scoring(encoded, optim)
