@@ -20,7 +20,7 @@ from upsolve.policy.flex import FLEX
 from upsolve.policy.head import head_of
 from upsolve.policy.kv_cache import BatchedCache
 from upsolve.policy.layout import group_spans
-from upsolve.policy.model import load_codec
+from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
@@ -190,6 +190,16 @@ def test_models_that_cannot_be_decoded_in_a_batch_are_sampled_by_their_own_gener
         with torch.inference_mode():
             logp = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
         assert attempt.behavior_logp == pytest.approx(float(logp[range(len(ids)), ids].sum()), abs=1e-2)
+
+
+def test_a_model_is_checked_once_in_each_precision(tiny_model, monkeypatch):
+    checks = []
+    monkeypatch.setattr("upsolve.policy.sample.check_batched_decode", lambda model, _ids: checks.append(model.dtype) or "")
+    model, codec, config = load_model(tiny_model), load_codec(tiny_model), SampleConfig(samples=1, max_tokens=2)
+    for dtype in (torch.float32, torch.float32, torch.bfloat16, torch.bfloat16):
+        assert len([*sample(model.to(dtype), codec, [Task("t", "Add.")], config=config)]) == 1
+    assert len([*sample(load_model(tiny_model), codec, [Task("t", "Add.")], config=config)]) == 1
+    assert checks == [torch.float32, torch.bfloat16, torch.float32]
 
 
 def test_models_that_cannot_share_a_prompt_go_the_padded_way():

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ POSITIONS = 128
 """Most tokens of a decoding step that are worth proposals: with more, computing them takes longer than the steps that they save."""
 Job = tuple[Request, EncodedPrompt]
 """A request and its prompt."""
+CHECKED: WeakKeyDictionary[Any, dict[tuple[torch.dtype, str], str]] = WeakKeyDictionary()
+"""Models in memory -> by dtype and device, the problem that ``check_batched_decode`` found."""
 
 
 @torch.inference_mode()
@@ -46,8 +49,8 @@ def sample(
 
     ``token_logps`` and ``entropy`` are in nats, of the distribution at temperature 1 without truncation. Each attempt has its own random
     numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
-    number of threads give the same attempts. Batched decoding is first compared with the model's own forward pass; if they differ, a
-    warning is logged and ``generate`` is used instead.
+    number of threads give the same attempts. Before the first sample of a model, batched decoding is compared with the model's own forward
+    pass; if they differ, a warning is logged and ``generate`` is used instead.
 
     Args:
         model: a causal language model of transformers, in the dtype to sample in.
@@ -60,7 +63,7 @@ def sample(
     if not tasks:
         return
     model.eval()
-    if problem := check_batched_decode(model, codec.prompt(tasks[0]).ids_P):
+    if problem := problem_of(model, codec.prompt(tasks[0]).ids_P):
         warnings.warn(
             f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
         )
@@ -71,6 +74,15 @@ def sample(
             yield replace(attempt, author=author) if author else attempt
         if on_done:
             on_done(done)
+
+
+def problem_of(model: Any, ids: tuple[int, ...]) -> str:
+    """Return why batched decoding does not work with a model, "" if it does; a model is checked once in each precision and on each device."""
+    form = (model.dtype, str(model.device))
+    known = CHECKED.setdefault(model, {})
+    if form not in known:
+        known[form] = check_batched_decode(model, ids)
+    return known[form]
 
 
 @dataclass(frozen=True, slots=True)
