@@ -12,7 +12,7 @@ from upsolve.policy.generate import generate_attempts
 from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
 from upsolve.policy.lookup import Lookup
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import sample, token_bytes_of
+from upsolve.policy.sample import prefill_runs, sample, token_bytes_of
 from upsolve.policy.sampling import inverse_cdf, sample_tokens
 from upsolve.types import Task
 
@@ -67,6 +67,27 @@ def test_prompts_of_like_length_are_decoded_together(lengths, parts):
 
 def noise(count):
     return torch.rand(count, generator=torch.Generator().manual_seed(0))
+
+
+A, B = (*range(100),), (*range(50), *range(200, 250))
+
+
+@pytest.mark.parametrize(
+    ("last", "prompts", "runs"),
+    [
+        ((), [(*A, 1), (*A, 2, 7), (*A, 3)], [(0, 1), (99, 2)]),
+        (A, [(*A, 1, 2), (*A, 3, 4), (*A, 5, 6)], [(99, 3)]),
+        (A, [(*A, 1), (*B, 2, 3), (*B, 4, 5)], [(99, 1), (50, 1), (100, 1)]),
+        ((), [(1, 2, 3), (2, 3, 4), (3, 4)], [(0, 3)]),
+        (A, [(*A, at, *range(59)) for at in range(8)], [(99, 4), (100, 4)]),
+        (A, [], []),
+    ],
+    ids=["one prompt before the others", "all at once", "another beginning", "short ones", "many", "none"],
+)
+def test_prompts_that_go_on_alike_are_prefilled_in_one_pass(last, prompts, runs):
+    found = [*prefill_runs(last, prompts)]
+    assert [ids for _, run in found for ids in run] == prompts
+    assert [(shared, len(run)) for shared, run in found] == runs
 
 
 def test_temperature_zero_takes_the_likeliest():

@@ -148,7 +148,7 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
     model.set_attn_implementation(ATTENTION)
     cache, positions, busy = BatchedCache(4, model.device), torch.tensor([11, 3, 0, 11]), [0, 1, 3]
     for slot in busy[:2]:
-        cache.begin(slot, cache.add(prefill(model, cache, ids[: positions[slot] + 1])))
+        cache.begin(slot, cache.add(*prefill(model, cache, [ids[: positions[slot] + 1]])))
     cache.begin(3, 0)
 
     def assert_next_tokens(slots, new=1):
@@ -163,7 +163,7 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
     cache.end(3)
     for _ in range(5):
         assert_next_tokens([1])
-    assert cache.add(prefill(model, cache, ids[:8])) == 0  # no slot uses the first prompt any more
+    assert cache.add(*prefill(model, cache, [ids[:8]])) == 0  # no slot uses the first prompt any more
     cache.begin(0, 0)
     positions[0] = 7
     for _ in range(3):
@@ -224,17 +224,18 @@ def test_a_model_that_looks_across_attempts_is_found_out():
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_a_prompt_can_continue_the_keys_and_values_of_its_prefix(kind):
+def test_prompts_can_continue_the_keys_and_values_of_their_prefix(kind):
     model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
     model.set_attn_implementation(ATTENTION)
     cache = BatchedCache(1, model.device)
-    whole = prefill(model, cache, ids)
-    prefix = prefill(model, cache, ids[:16])
+    longer, shorter = ids, (*ids[:17], 5, 6)
+    (prefix,) = prefill(model, cache, [ids[:16]])
     assert next(iter(prefix.values()))[0].shape[2] == 15
-    continued = prefill(model, cache, ids, prefix)
-    for layer, tensors in whole.items():
-        for expected, found in zip(tensors, continued[layer], strict=True):
-            assert torch.allclose(expected, found, atol=1e-4)
+    for prompt, continued in zip((longer, shorter), prefill(model, cache, [longer, shorter], prefix), strict=True):
+        (whole,) = prefill(model, cache, [prompt])
+        for layer, tensors in whole.items():
+            for expected, found in zip(tensors, continued[layer], strict=True):
+                assert expected.shape == found.shape and torch.allclose(expected, found, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["Llama", "Gemma2", "GPT2"])

@@ -8,6 +8,7 @@ Legend: B slots, Q new tokens of a slot, H key-value heads, R query heads per ke
 N positions compared.
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -73,21 +74,35 @@ def prompt_attention(module: torch.nn.Module, query: Tensor, key: Tensor, value:
 AttentionInterface.register(ATTENTION, slot_attention)
 
 
-def prefill(model: Any, cache: BatchedCache, ids: tuple[int, ...], prefix: PromptKV | None = None) -> PromptKV:
-    """Return the keys and values of all tokens of a prompt except the last, which is the slot's first input.
+def prefill(
+    model: Any, cache: BatchedCache, prompts: Sequence[tuple[int, ...]], prefix: PromptKV | None = None
+) -> list[PromptKV]:
+    """Return the keys and values of all tokens of each prompt except the last, which is the slot's first input. One forward pass.
 
     Args:
         model: the model, with the attention ``ATTENTION``.
         cache: the cache of the batch.
-        ids: the prompt.
-        prefix: keys and values of its first tokens, fewer than ``len(ids) - 1``.
+        prompts: the prompts; shorter ones are padded at their end, where no token of theirs sees the padding.
+        prefix: keys and values of the first tokens, which all prompts share: fewer than the shortest has without its last token.
     """
-    cache.prefilled = dict(prefix or {})
     known = next(iter(prefix.values()))[0].shape[2] if prefix else 0
-    tokens = torch.tensor([ids[known:-1]], device=model.device)
-    positions = torch.arange(known, len(ids) - 1, device=model.device)[None]
+    longest = max(map(len, prompts)) - 1
+    padded = [[*ids[known:-1], *[0] * (longest + 1 - len(ids))] for ids in prompts]
+    positions = torch.arange(known, longest, device=model.device).expand(len(prompts), -1)
+    cache.prefilled = {
+        layer: (key.expand(len(prompts), -1, -1, -1), value.expand(len(prompts), -1, -1, -1))
+        for layer, (key, value) in (prefix or {}).items()
+    }
+    tokens = torch.tensor(padded, device=model.device)
     model.get_decoder()(input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=False)
-    return cache.prefilled
+    rows = cache.prefilled.items()
+    return [
+        {
+            layer: (key[row : row + 1, :, : len(ids) - 1], value[row : row + 1, :, : len(ids) - 1])
+            for layer, (key, value) in rows
+        }
+        for row, ids in enumerate(prompts)
+    ]
 
 
 def decode_step(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
@@ -117,7 +132,7 @@ def check_batched_decode(model: Any, ids: tuple[int, ...]) -> str:
             limit = max(limit, ROUNDING * own_rounding(model, probe, half, own_NV))
         model.set_attn_implementation(ATTENTION)
         cache = BatchedCache(1, model.device)
-        cache.begin(0, cache.add(prefill(model, cache, ids[: half + 1])))
+        cache.begin(0, cache.add(*prefill(model, cache, [ids[: half + 1]])))
         hidden = torch.cat([decode_step(model, cache, tokens)[0] for tokens in probe[:, half:].split(1, dim=1)])
         distance = total_variation(head_of(model).logits(hidden), own_NV)
     except (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError) as error:

@@ -81,8 +81,9 @@ class BatchedCache:
     Decoding reads the whole cache for every token, and the memory's speed limits it: prompts are stored and read once for all their attempts.
     """
 
-    def __init__(self, slots: int, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, slots: int, device: torch.device, *, room: tuple[int, int] = (1, 1)) -> None:
+        """Start with free slots and with memory for this number of prompts, of this number of tokens; it grows where there are more."""
+        self.device, self.room = device, room
         self.prompts: PromptKV = {}
         """[T, H, P, D] by layer."""
         self.sampled: PromptKV = {}
@@ -94,7 +95,7 @@ class BatchedCache:
         self.sampled_tokens = [0] * slots
         """Number of sampled tokens of each slot that are stored, B."""
         self.prefilled: PromptKV | None = None
-        """The prompt that is prefilled at the moment."""
+        """The prompts that are prefilled at the moment, padded at their ends."""
         self.step: Step | None = None
         """The decoding step that is computed at the moment."""
 
@@ -126,7 +127,8 @@ class BatchedCache:
         self.prompt_tokens[number : number + 1] = [tokens]
         for layer, (key, value) in prompt.items():
             keys, values = self.prompts.get(layer) or (key[:0], value[:0])
-            self.prompts[layer] = (grown(keys, number + 1, tokens), grown(values, number + 1, tokens))
+            rows, longest = max(number + 1, self.room[0]), max(tokens, self.room[1])
+            self.prompts[layer] = (grown(keys, rows, longest), grown(values, rows, longest))
             for stored, new in zip(self.prompts[layer], (key, value), strict=True):
                 stored[number, :, :tokens] = new[0]
             if layer not in self.sampled:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,8 @@ __all__ = ["LocalModel", "sample", "token_bytes_of"]
 
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
+TOGETHER, PASS = 256, 32
+"""Most tokens, padding included, of several prompts that are prefilled in one pass, and the tokens that take as long as a pass does besides them."""
 PADDING, SPARE = 3, 384
 """A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
 POSITIONS = 128
@@ -112,9 +115,11 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
     model.set_attn_implementation(ATTENTION)
     try:
         for part in of_like_length(prompts):
-            longest = max(len(prompt.ids_P) for _, prompt in part) + config.max_tokens
-            fit = attempts_that_fit(token_bytes_of(model), longest, available_bytes())
-            decoder = Decoder(model, codec, config, slots=min(config.batch, len(part) * config.samples, fit))
+            longest = max(len(prompt.ids_P) for _, prompt in part)
+            fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
+            slots = min(config.batch, len(part) * config.samples, fit)
+            room = (min(len(part), -(-slots // config.samples)), longest - 1)
+            decoder = Decoder(model, codec, config, slots=slots, room=room)
             jobs = make_jobs(part, config)
             decoder.refill(jobs)
             while decoder.state.busy:
@@ -141,6 +146,37 @@ def of_like_length(prompts: Sequence[tuple[Task, EncodedPrompt]]) -> Iterator[li
     yield part
 
 
+def prefill_runs(last: tuple[int, ...], prompts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
+    """Yield runs of prompts that are prefilled in one pass, each with the number of first tokens that all of them share with the prompt before the run.
+
+    A prompt joins a run of at most ``TOGETHER`` tokens if the padding, and what would not have to be computed again after the run, are
+    less than ``PASS`` tokens. At least one token besides the last is computed.
+
+    Args:
+        last: the prompt that was prefilled last; () for none.
+        prompts: further prompts, of which no two neighbours are equal.
+    """
+    run, shared = list[tuple[int, ...]](), 0
+    for ids in prompts:
+        alone, joint = (reusable(before, ids) for before in (run[-1] if run else last, last))
+        joint = min(shared, joint) if run else joint
+        together = (len(run) + 1) * (max(map(len, (*run, ids))) - joint)
+        apart = len(run) * (max(map(len, run), default=0) - shared) + len(ids) - alone
+        if run and together > min(TOGETHER, apart + PASS):
+            yield shared, run
+            last, run, joint = run[-1], [], alone
+        run.append(ids)
+        shared = joint
+    if run:
+        yield shared, run
+
+
+def reusable(before: tuple[int, ...], ids: tuple[int, ...]) -> int:
+    """Return the number of first tokens of a prompt whose keys and values are taken from the prompt before it."""
+    shared = min(common_prefix(before, ids), len(ids) - 2)
+    return shared if shared >= PREFIX else 0
+
+
 def token_bytes_of(model: Any) -> int:
     """Return the bytes of the keys and values of one token under a model."""
     sizes = model.config.get_text_config()
@@ -159,34 +195,38 @@ def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], config: SampleConfi
 class Decoder:
     """The batch of one call: cache, state and current token of each slot."""
 
-    def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, slots: int) -> None:
+    def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, slots: int, room: tuple[int, int]) -> None:
         self.model, self.state, self.head = model, DecodeState(model, codec, config, slots), head_of(model)
-        self.cache = BatchedCache(slots, model.device)
+        self.cache = BatchedCache(slots, model.device, room=room)
         self.tokens_B = torch.zeros(slots, dtype=torch.long, device=model.device)
         self.last_ids: tuple[int, ...] = ()
         self.last_prompt: PromptKV = {}
         self.last_number = 0
 
-    def stored(self, ids: tuple[int, ...]) -> int:
-        """Return a prompt's number in the cache. What it shares with the prompt before is not computed again; the same prompt is stored once."""
-        if ids == self.last_ids:
-            return self.last_number
-        shared = min(common_prefix(self.last_ids, ids), len(ids) - 2)
-        prefix: PromptKV = {}
-        if shared >= PREFIX:
-            prefix = {layer: (key[:, :, :shared], value[:, :, :shared]) for layer, (key, value) in self.last_prompt.items()}
-        self.last_ids, self.last_prompt = ids, prefill(self.model, self.cache, ids, prefix)
-        self.last_number = self.cache.add(self.last_prompt)
-        return self.last_number
+    def prefilled(self, prompts: Sequence[tuple[int, ...]]) -> Iterator[PromptKV]:
+        """Yield the keys and values of prompts; what prompts share with the one before them is not computed again."""
+        for shared, run in prefill_runs(self.last_ids, prompts):
+            before = self.last_prompt.items() if shared else ()
+            prefix = {layer: (key[:, :, :shared], value[:, :, :shared]) for layer, (key, value) in before}
+            made = prefill(self.model, self.cache, run, prefix)
+            self.last_ids, self.last_prompt = run[-1], made[-1]
+            yield from made
 
     def refill(self, jobs: Iterator[Job]) -> None:
-        """Start the next attempts in the free slots; if none are left, drop the free slots once they are at least half of all slots."""
-        for index, slot in enumerate(self.state.slots):
-            if slot is None and (job := next(jobs, None)) is not None:
-                request, prompt = job
-                self.cache.begin(index, self.stored(prompt.ids_P))
-                self.tokens_B[index] = prompt.ids_P[-1]
-                self.state.begin(index, request, Lookup(prompt.ids_P) if self.state.config.lookup else None)
+        """Start the next attempts in the free slots; if none are left, drop the free slots once they are at least half of all slots.
+
+        A prompt is prefilled and stored once for all its attempts.
+        """
+        free = [index for index, slot in enumerate(self.state.slots) if slot is None]
+        started = [*zip(free, jobs)]  # noqa: B905  as many as there are
+        ids = [self.last_ids, *(prompt.ids_P for _, (_, prompt) in started)]
+        prompts = self.prefilled([new for before, new in pairwise(ids) if new != before])
+        for before, (index, (request, prompt)) in zip(ids, started):  # noqa: B905
+            if prompt.ids_P != before:
+                self.last_number = self.cache.add(next(prompts))
+            self.cache.begin(index, self.last_number)
+            self.tokens_B[index] = prompt.ids_P[-1]
+            self.state.begin(index, request, Lookup(prompt.ids_P) if self.state.config.lookup else None)
         busy = self.state.busy
         if busy and len(busy) * 2 <= len(self.state.slots):
             self.cache.keep(busy)
