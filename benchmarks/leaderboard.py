@@ -54,6 +54,7 @@ BUDGET = (
     "source.rollout.batch=64",
     "optim.tokens_per_step=2048",
     "optim.tokens_per_batch=2048",
+    "optim.prefix_groups=4",  # as all cells have been trained
     "monitor.keep=last",
     "monitor.heldout=8",
     "monitor.eval_every=20",

@@ -12,7 +12,7 @@ from upsolve.policy.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import MAX_SHARING, PREFIX, pack, plan_scoring, plan_steps, shared_prefixes
+from upsolve.train.pack import PREFIX, pack, plan_scoring, plan_steps, shared_prefixes
 from upsolve.train.reference_scorer import prompts_of
 
 SIZES = [(11, (5, 9, 7)), (2, (5,)), (30, (1, 1)), (12, (6, 8, 6)), (3, (40, 2))]
@@ -171,7 +171,7 @@ def test_groups_that_begin_alike_come_together_in_the_order_of_the_first():
         [5],
     ]
     assert [unit.shared for unit in shared_prefixes(mixed, 2, 10**6)] == [0, 55, 60, 0]
-    steps = plan_steps(mixed, OptimConfig(tokens_per_step=190, tokens_per_batch=190))
+    steps = plan_steps(mixed, OptimConfig(tokens_per_step=190, tokens_per_batch=190, prefix_groups=4))
     assert [len(set(batch.group_S.tolist())) for step in steps for batch in step] == [3, 3]
     plain = groups()
     assert [unit.groups for unit in shared_prefixes(plain, 8, 10**6)] == [(group,) for group in plain]
@@ -181,15 +181,26 @@ def test_groups_that_begin_alike_come_together_in_the_order_of_the_first():
 @pytest.mark.parametrize("limit", [{"tokens_per_batch": 100}, {"tokens_per_batch": 200, "row_tokens": 100}])
 def test_a_shared_beginning_keeps_rows_within_their_limit(limit):
     made = groups([], ALIKE[:3]) * 2
-    assert any(unit.tokens > 100 for unit in shared_prefixes(made, MAX_SHARING, 10**6))
-    optim = OptimConfig(tokens_per_step=400, **limit)
+    assert any(unit.tokens > 100 for unit in shared_prefixes(made, 4, 10**6))
+    optim = OptimConfig(tokens_per_step=400, prefix_groups=4, **limit)
     batches = [batch for step in plan_steps(made, optim) for batch in step]
     assert sum(len(set(batch.group_S.tolist())) for batch in batches) == len(made)
     assert max(batch.ids_BL.shape[1] for batch in batches) <= 100
 
 
+def test_groups_that_begin_alike_fill_half_of_a_step():
+    made = groups([], ALIKE[:3]) * 8
+    steps = plan_steps(made, OptimConfig(tokens_per_step=400, tokens_per_batch=400))
+    starts = [int((batch.group_BL[0] == batch.prefix_BL[0].max()).sum()) for step in steps for batch in step]
+    units = shared_prefixes(made, len(made), 200)
+    assert max(unit.tokens for unit in units) <= 200 < 100 + min(unit.tokens for unit in units[:-1])
+    assert len(steps) == -(-len(units) // 2) and set(starts) == {60}
+    by_attempts = plan_steps(made, OptimConfig(attempts_per_step=40, tokens_per_batch=400))
+    assert [len(step) for step in by_attempts] == [1] and len(set(by_attempts[0][0].group_S.tolist())) == len(made)
+
+
 def test_scoring_packs_any_number_of_groups_behind_a_shared_beginning():
-    made = groups([], ALIKE[:3]) * MAX_SHARING
+    made = groups([], ALIKE[:3]) * 4
     keys = sorted(key for group in made for key in group.attempt_keys())
     (batch,) = plan_scoring(made, OptimConfig(tokens_per_batch=1000))
     assert (sorted(batch.keys), batch.ids_BL.shape[1]) == (

@@ -22,8 +22,6 @@ __all__ = ["PackedBatch", "pack", "plan_scoring", "plan_steps"]
 
 PREFIX = 48
 """Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""
-MAX_SHARING = 4
-"""Most groups with a common prefix that are kept together in training: more would make the tasks of a step too much alike."""
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -190,14 +188,15 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     A micro-batch is one row without padding, and the number of micro-batches, of similar length, is a multiple of ``processes``.
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
 
-    Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch, up to ``MAX_SHARING`` of them.
+    Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch: ``prefix_groups`` of them, or as
+    many as fill half of a step, so that its tasks are not all alike.
     """
-    row = longest_row(optim)
+    row, most = longest_row(optim), optim.prefix_groups or max(1, len(groups))
     if optim.attempts_per_step:
-        parts = [shared_prefixes(part, MAX_SHARING, row) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
+        parts = [shared_prefixes(part, most, row) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
     else:
-        units = shared_prefixes(groups, MAX_SHARING, min(row, optim.tokens_per_step))
-        parts = chunks(units, optim.tokens_per_step, tokens_of)
+        limit = optim.tokens_per_step if optim.prefix_groups else optim.tokens_per_step // 2
+        parts = chunks(shared_prefixes(groups, most, min(row, limit)), optim.tokens_per_step, tokens_of)
     return [in_batches(part, optim, processes) for part in parts]
 
 
