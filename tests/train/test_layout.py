@@ -195,6 +195,9 @@ def test_groups_that_begin_alike_fill_half_of_a_step():
     units = shared_prefixes(made, len(made), 200)
     assert max(unit.tokens for unit in units) <= 200 < 100 + min(unit.tokens for unit in units[:-1])
     assert len(steps) == -(-len(units) // 2) and set(starts) == {60}
+    assert len(plan_steps(made, OptimConfig(tokens_per_step=200, tokens_per_batch=200))) == len(
+        units
+    )  # 60 tokens are more than a quarter
     by_attempts = plan_steps(made, OptimConfig(attempts_per_step=40, tokens_per_batch=400))
     assert [len(step) for step in by_attempts] == [1] and len(set(by_attempts[0][0].group_S.tolist())) == len(made)
 

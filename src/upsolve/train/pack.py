@@ -96,11 +96,18 @@ class PrefixGroups:
         return sum(group.tokens for group in self.groups) - (len(self.groups) - 1) * self.shared
 
 
-def shared_prefixes(groups: Sequence[EncodedGroup], max_groups: int, max_tokens: int) -> list[PrefixGroups]:
+def shared_prefixes(
+    groups: Sequence[EncodedGroup], max_groups: int, max_tokens: int, enough: int | None = None
+) -> list[PrefixGroups]:
     """Put groups whose prompts share at least ``PREFIX`` tokens together, in the order of their first groups.
 
     A group joins others if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
-    Those that are together are at most ``max_groups`` groups of at most ``max_tokens`` packed tokens; a larger group is alone.
+
+    Args:
+        groups: the groups.
+        max_groups: most groups that are together.
+        max_tokens: most packed tokens of groups that are together; a larger group is alone.
+        enough: a smaller limit where the prefix takes at most half of it; None: none.
     """
     order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
     runs: list[tuple[int, list[int]]] = []
@@ -114,8 +121,9 @@ def shared_prefixes(groups: Sequence[EncodedGroup], max_groups: int, max_tokens:
             runs.append((0, [at]))
     found: list[tuple[int, PrefixGroups]] = []
     for shared, members in runs:
+        budget = (enough if enough and shared <= enough // 2 else max_tokens) - shared
         for few in batched(sorted(members), max_groups):
-            for part in chunks(few, max_tokens - shared, lambda at, shared=shared: groups[at].tokens - shared):
+            for part in chunks(few, budget, lambda at, shared=shared: groups[at].tokens - shared):
                 unit = PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)
                 found.append((part[0], unit))
     return [unit for _, unit in sorted(found, key=lambda pair: pair[0])]
@@ -189,14 +197,15 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
 
     Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch: ``prefix_groups`` of them, or as
-    many as fill half of a step, so that its tasks are not all alike.
+    many as fill half of a step, so that its tasks are not all alike (all of it where the beginning alone takes a quarter).
     """
     row, most = longest_row(optim), optim.prefix_groups or max(1, len(groups))
     if optim.attempts_per_step:
         parts = [shared_prefixes(part, most, row) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
     else:
-        limit = optim.tokens_per_step if optim.prefix_groups else optim.tokens_per_step // 2
-        parts = chunks(shared_prefixes(groups, most, min(row, limit)), optim.tokens_per_step, tokens_of)
+        half = None if optim.prefix_groups else min(row, optim.tokens_per_step // 2)
+        units = shared_prefixes(groups, most, min(row, optim.tokens_per_step), half)
+        parts = chunks(units, optim.tokens_per_step, tokens_of)
     return [in_batches(part, optim, processes) for part in parts]
 
 
