@@ -12,7 +12,8 @@ from upsolve.policy.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import token_scores
-from upsolve.train.pack import PREFIX, pack, plan_scoring, plan_steps, shared_prefixes
+from upsolve.train.pack import pack, plan_scoring, plan_steps
+from upsolve.train.prefixes import PREFIX, shared_prefixes
 from upsolve.train.reference_scorer import prompts_of
 
 SIZES = [(11, (5, 9, 7)), (2, (5,)), (30, (1, 1)), (12, (6, 8, 6)), (3, (40, 2))]
@@ -198,6 +199,10 @@ def test_groups_that_begin_alike_fill_half_of_a_step():
     assert len(plan_steps(made, OptimConfig(tokens_per_step=200, tokens_per_batch=200))) == len(
         units
     )  # 60 tokens are more than a quarter
+    large = groups(
+        [], [(60, 10, (70,)), (60, 20, (60,))] * 4
+    )  # two of them are more than half of a step, three are not more than a step
+    assert len(plan_steps(large, OptimConfig(tokens_per_step=310, tokens_per_batch=310))) == 3
     by_attempts = plan_steps(made, OptimConfig(attempts_per_step=40, tokens_per_batch=400))
     assert [len(step) for step in by_attempts] == [1] and len(set(by_attempts[0][0].group_S.tolist())) == len(made)
 

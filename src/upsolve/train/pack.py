@@ -7,7 +7,7 @@ Legend: B rows, L row length, T attempt tokens of the batch one after the other,
     token t:   its log-probability comes from the hidden state before it (for the first token, the last one of the prompt)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -15,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import OptimConfig
-from upsolve.policy.tokens import common_prefix
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.prefixes import PrefixGroups, chunks, shared_prefixes
 
 __all__ = ["PackedBatch", "pack", "plan_scoring", "plan_steps"]
 
-PREFIX = 48
-"""Tokens that prompts must share to be packed with a common prefix: a shorter one, such as a system prompt, saves too little."""
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -77,61 +75,7 @@ class Sized(Protocol):
         ...
 
 
-Item = TypeVar("Item")
 T = TypeVar("T", bound=Sized)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixGroups:
-    """Groups whose prompts begin alike."""
-
-    groups: tuple[EncodedGroup, ...]
-    """The groups, in order."""
-    shared: int = 0
-    """Tokens of the prefix that is packed once for all of them; 0 for a single group."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of these groups in a packed row."""
-        return sum(group.tokens for group in self.groups) - (len(self.groups) - 1) * self.shared
-
-
-def shared_prefixes(
-    groups: Sequence[EncodedGroup], max_groups: int, max_tokens: int, enough: int | None = None
-) -> list[PrefixGroups]:
-    """Put groups whose prompts share at least ``PREFIX`` tokens together, in the order of their first groups.
-
-    A group joins others if that saves more tokens than the shorter prefix costs. It keeps at least one token of its prompt to itself.
-
-    Args:
-        groups: the groups.
-        max_groups: most groups that are together.
-        max_tokens: most packed tokens of groups that are together; a larger group is alone.
-        enough: a smaller limit where the prefix takes at most half of it; None: none.
-    """
-    order = sorted(range(len(groups)), key=lambda at: groups[at].prompt_P)
-    runs: list[tuple[int, list[int]]] = []
-    for at in order:
-        shared, members = runs[-1] if runs else (0, [])
-        common = common_prefix(groups[members[0]].prompt_P, groups[at].prompt_P) if members else 0
-        joined = min(shared, common) if len(members) > 1 else common
-        if joined >= PREFIX and len(members) * joined > (len(members) - 1) * shared:
-            runs[-1] = (joined, [*members, at])
-        else:
-            runs.append((0, [at]))
-    found: list[tuple[int, PrefixGroups]] = []
-    for shared, members in runs:
-        budget = (enough if enough and shared <= enough // 2 else max_tokens) - shared
-        for few in batched(sorted(members), max_groups):
-            for part in chunks(few, budget, lambda at, shared=shared: groups[at].tokens - shared):
-                unit = PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)
-                found.append((part[0], unit))
-    return [unit for _, unit in sorted(found, key=lambda pair: pair[0])]
-
-
-def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Split items into lists of at most ``size``."""
-    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def tokens_of(group: Sized) -> int:
@@ -142,19 +86,6 @@ def tokens_of(group: Sized) -> int:
 def attempts_of(group: EncodedGroup) -> int:
     """Return the attempts of a group as the denominator of the loss counts them: merged ones, and those with advantage 0."""
     return sum(attempt.count for attempt in group.attempts) + group.zero_attempts
-
-
-def chunks(groups: Sequence[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
-    """Split groups, in order, into lists of at most ``budget`` in ``size``; a larger group is the only one in its list."""
-    parts: list[list[Item]] = []
-    used = budget + 1
-    for group in groups:
-        if used + size(group) > budget:
-            parts.append([])
-            used = 0
-        parts[-1].append(group)
-        used += size(group)
-    return parts
 
 
 def fit_rows(groups: Sequence[T], row_tokens: int) -> list[list[T]]:
@@ -197,7 +128,8 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     With ``row_tokens`` it has several rows of similar length, for attention whose cost grows with the square of the row length.
 
     Groups whose prompts begin alike, such as questions about one database, come in the same micro-batch: ``prefix_groups`` of them, or as
-    many as fill half of a step, so that its tasks are not all alike (all of it where the beginning alone takes a quarter).
+    many as fill half of a step, so that its tasks are not all alike; or the whole step, where the beginning takes more than a quarter of it or
+    two groups more than half.
     """
     row, most = longest_row(optim), optim.prefix_groups or max(1, len(groups))
     if optim.attempts_per_step:
