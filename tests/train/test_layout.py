@@ -196,13 +196,11 @@ def test_groups_that_begin_alike_fill_half_of_a_step():
     units = shared_prefixes(made, len(made), 200)
     assert max(unit.tokens for unit in units) <= 200 < 100 + min(unit.tokens for unit in units[:-1])
     assert len(steps) == -(-len(units) // 2) and set(starts) == {60}
-    assert len(plan_steps(made, OptimConfig(tokens_per_step=200, tokens_per_batch=200))) == len(
-        units
-    )  # 60 tokens are more than a quarter
-    large = groups(
-        [], [(60, 10, (70,)), (60, 20, (60,))] * 4
-    )  # two of them are more than half of a step, three are not more than a step
-    assert len(plan_steps(large, OptimConfig(tokens_per_step=310, tokens_per_batch=310))) == 3
+    quarter = plan_steps(made, OptimConfig(tokens_per_step=200, tokens_per_batch=200))
+    assert len(quarter) == len(units)  # 60 tokens are more than a quarter
+    large = groups([], [(60, 10, (70,)), (60, 20, (60,))] * 4)
+    steps = plan_steps(large, OptimConfig(tokens_per_step=310, tokens_per_batch=310))
+    assert len(steps) == 3  # two groups are more than half of a step, and three fit into one
     by_attempts = plan_steps(made, OptimConfig(attempts_per_step=40, tokens_per_batch=400))
     assert [len(step) for step in by_attempts] == [1] and len(set(by_attempts[0][0].group_S.tolist())) == len(made)
 

@@ -166,8 +166,8 @@ class OptimConfig(Strict):
     row_tokens: int = Field(default=0, ge=0)
     """Target length of a packed row, for attention whose cost grows with its square; 0: a micro-batch is one row, without padding."""
     prefix_groups: int = Field(default=0, ge=0)
-    """Most groups of a micro-batch that share one copy of the beginning of their prompts; 0: as many as fill half of a step. More groups need
-    fewer tokens, and the tasks of a step are more alike."""
+    """Most groups of a micro-batch that share one copy of the beginning of their prompts; 0: as many as fill half of a step,
+    or a whole step behind a long beginning. More groups need fewer tokens, and the tasks of a step are more alike."""
 
     @model_validator(mode="after")
     def step_has_one_size(self) -> Self:

@@ -82,7 +82,7 @@ def prefill(
     Args:
         model: the model, with the attention ``ATTENTION``.
         cache: the cache of the batch.
-        prompts: the prompts; shorter ones are padded at their end, where no token of theirs sees the padding.
+        prompts: the prompts. Shorter ones are padded on the right, so that causal attention masks the padding.
         prefix: keys and values of the first tokens, which all prompts share: fewer than the shortest has without its last token.
     """
     known = next(iter(prefix.values()))[0].shape[2] if prefix else 0

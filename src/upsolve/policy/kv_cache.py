@@ -95,7 +95,7 @@ class BatchedCache:
         self.sampled_tokens = [0] * slots
         """Number of sampled tokens of each slot that are stored, B."""
         self.prefilled: PromptKV | None = None
-        """The prompts that are prefilled at the moment, padded at their ends."""
+        """The prompts that are prefilled at the moment, padded on the right."""
         self.step: Step | None = None
         """The decoding step that is computed at the moment."""
 

@@ -27,7 +27,8 @@ __all__ = ["LocalModel", "sample", "token_bytes_of"]
 PREFIX = 16
 """Tokens that a prompt must share with the one before to reuse its keys and values."""
 TOGETHER, PASS = 256, 32
-"""Most tokens, padding included, of several prompts that are prefilled in one pass, and the tokens that take as long as a pass does besides them."""
+"""Most tokens of several prompts that are prefilled in one forward pass, padding included; and the number of tokens whose computation takes as
+long as the fixed cost of a pass."""
 PADDING, SPARE = 3, 384
 """A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
 POSITIONS = 128
@@ -147,10 +148,10 @@ def of_like_length(prompts: Sequence[tuple[Task, EncodedPrompt]]) -> Iterator[li
 
 
 def prefill_runs(last: tuple[int, ...], prompts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
-    """Yield runs of prompts that are prefilled in one pass, each with the number of first tokens that all of them share with the prompt before the run.
+    """Yield runs of prompts that are prefilled in one pass, each with the number of first tokens that its prompts share with the prompt before the run.
 
-    A prompt joins a run of at most ``TOGETHER`` tokens if the padding, and what would not have to be computed again after the run, are
-    less than ``PASS`` tokens. At least one token besides the last is computed.
+    A prompt joins a run if the run stays within ``TOGETHER`` tokens and computes at most ``PASS`` tokens more than the run and the prompt one
+    after the other: padding, and tokens that the prompt could reuse. At least one token besides the last is computed.
 
     Args:
         last: the prompt that was prefilled last; () for none.

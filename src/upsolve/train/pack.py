@@ -131,7 +131,7 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
     many as fill half of a step, so that its tasks are not all alike; or the whole step, where the beginning takes more than a quarter of it or
     two groups more than half.
     """
-    row, most = longest_row(optim), optim.prefix_groups or max(1, len(groups))
+    row, most = longest_row(optim), optim.prefix_groups or len(groups)
     if optim.attempts_per_step:
         parts = [shared_prefixes(part, most, row) for part in chunks(groups, optim.attempts_per_step, attempts_of)]
     else:
@@ -143,7 +143,7 @@ def plan_steps(groups: Sequence[EncodedGroup], optim: OptimConfig, *, processes:
 
 def plan_scoring(groups: Sequence[EncodedGroup], optim: OptimConfig) -> list[PackedBatch]:
     """Plan a pass that only scores attempts: micro-batches as ``plan_steps`` makes them, but any number of groups share a prefix."""
-    units = shared_prefixes(groups, max(1, len(groups)), longest_row(optim))
+    units = shared_prefixes(groups, len(groups), longest_row(optim))
     return [batch for part in chunks(units, optim.tokens_per_batch, tokens_of) for batch in in_batches(part, optim, 1)]
 
 

@@ -56,26 +56,21 @@ def shared_prefixes(
     for shared, members in runs:
         largest = max(groups[at].tokens for at in members) - shared
         limit = enough if enough and shared <= enough // 2 and shared + 2 * largest <= enough else max_tokens
-        for few in batched(sorted(members), max_groups):
+        for few in chunks(sorted(members), max_groups, lambda _: 1):
             for part in chunks(few, limit - shared, lambda at, shared=shared: groups[at].tokens - shared):
                 unit = PrefixGroups(tuple(groups[at] for at in part), shared if len(part) > 1 else 0)
                 found.append((part[0], unit))
     return [unit for _, unit in sorted(found, key=lambda pair: pair[0])]
 
 
-def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Split items into lists of at most ``size``."""
-    return [items[at : at + size] for at in range(0, len(items), size)]
-
-
-def chunks(groups: Sequence[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
-    """Split groups, in order, into lists of at most ``budget`` in ``size``; a larger group is the only one in its list."""
+def chunks(items: Sequence[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
+    """Split items, in order, into lists of at most ``budget`` in ``size``; a larger item is the only one in its list."""
     parts: list[list[Item]] = []
     used = budget + 1
-    for group in groups:
-        if used + size(group) > budget:
+    for item in items:
+        if used + size(item) > budget:
             parts.append([])
             used = 0
-        parts[-1].append(group)
-        used += size(group)
+        parts[-1].append(item)
+        used += size(item)
     return parts
