@@ -1,16 +1,17 @@
 """Measurements that need a GPU, in at most eight minutes: python benchmarks/gpu.py [--small] [--out FOLDER] [--trl FOLDER] [PART ...]
 
-Each part runs in a separate process with a time limit and writes gpu_PART.json. If a part cannot run here, the reason is printed and the
-other parts run; the last lines list the missing results. ``--small`` runs the same code with tiny models, also on a CPU; its measurements
-are meaningless.
+Each part, and each measurement of a training step, runs in a forked process with a time limit, after one import of torch, transformers and TRL.
+A part writes gpu_PART.json. If it cannot run here, the reason is printed and the other parts run; the last lines list the missing results.
+``--small`` runs the same code with tiny models, also on a CPU; its measurements are meaningless.
 
     kinds      attention of packed rows against padded texts, forward and backward, in bfloat16, model by model
     curve      golden loss curves of tests/train/test_curves.py, in float32 on this device
     resume     a run that is stopped and resumed, and one that is repeated, against one that is not: the largest difference of a weight, with
                and without deterministic kernels, and what these cost
-    step       a training step beside TRL: speed, memory, and the share of the device's arithmetic that it uses
-    profile    the operations of that step, ours and TRL's, that take the longest on the device and on the CPU
-    sampling   tokens a second of batched decoding
+    step       a training step beside TRL: speed, memory, and the share of the device's arithmetic that it uses; one group of eight attempts in
+               a forward pass, and four
+    profile    the operations of that step, ours and TRL's, and of decoding, that take the longest on the device and on the CPU
+    sampling   tokens a second of batched decoding, with and without CUDA graphs
     vllm       vLLM with sleep mode beside a trainer: share of memory, what sleep gives back, tokens a second
     largest    the largest model that trains, all weights and LoRA, and the computed memory against the measured
 """
@@ -18,23 +19,29 @@ are meaningless.
 import argparse
 import contextlib
 import json
-import subprocess
+import multiprocessing
+import os
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from functools import partial
 from pathlib import Path
 
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = (
+    "1"  # asking for a GPU otherwise starts the driver, which no forked process can use
+)
+
 import torch
 from machine import machine
-from step_ways import DEVICE, QWEN, qwen_config, random_qwen
+from step_ways import COMPILED, DEVICE, QWEN, measured_job, qwen_config, random_qwen
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 220, "profile": 60, "sampling": 80, "vllm": 110, "largest": 90}
 """Parts in their order, and their time limits."""
-STARTED = time.monotonic()
-"""When this process began, from which the time limit of a part counts."""
+FORKS = multiprocessing.get_context("fork")
 ALL_SECONDS = 475
 """Time limit of all parts together, seconds; it also bounds the limits of the last parts."""
 LEAST_SECONDS, SLOW = 5, 3
@@ -130,46 +137,64 @@ def step_job(options, tokenizer):
 
 
 def step(options):
-    """Return seconds, memory and utilisation of a training step of upsolve and of TRL by model, and their ratios.
+    """Return seconds, memory and utilisation of a training step of upsolve and of TRL by model and groups in a forward pass, and their ratios.
 
-    Measurements end 40 s before the time limit of the part.
+    Measurements end 10 s before the time limit of the part.
     """
-    from train_step import CHECKPOINTING, bar_of, matmul_flops, measure, row_of
+    from train_step import CHECKPOINTING, bar_of, matmul_flops, row_of
 
     from tests.conftest import write_tiny_model
 
-    flops, results, ends = matmul_flops(), {}, STARTED + options.limit - 40
+    flops, results = forked(matmul_flops, 30 * SLOW)[1], {}
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     for model in [TINY] if options.small else ["qwen2-0.5b-random", "qwen2-1.5b-random"]:
-        job = {**step_job(options, tokenizer), "model": model, "steps": 12, "rows": {}}
-        for way in [
-            "ours",
-            *(["trl"] if options.trl else []),
-            "ours, checkpointing",
-            *([CHECKPOINTING] if options.trl else []),
-        ]:
-            left = ends - time.monotonic()
-            sample = measure({**job, "way": way}, limit=min(50 * SLOW, left)) if left > LEAST_SECONDS else None
-            job["rows"][way] = row_of([sample] if sample else [], job, way, flops)
-        names = ("seconds", "peak_mib", "utilisation", "gradient")
-        rows = {way: {name: row[name] for name in names} if row else "not done" for way, row in job["rows"].items()}
-        results[model] = {**rows, "beside TRL": bar_of(job) or "not done: TRL is not installed, or failed"}
+        compiled = [] if model == "qwen2-1.5b-random" else [COMPILED]  # compiling takes a while
+        ways = ["ours", "trl", "ours, checkpointing", CHECKPOINTING, *compiled]
+        for together in (1, 4):
+            shape = {"groups": together, "together": together, "model": model, "steps": 12, "rows": {}}
+            job = {**step_job(options, tokenizer), **shape}
+            for way in ways:
+                if options.trl or not way.startswith("trl"):
+                    sample = step_sample({**job, "way": way}, options.ends - time.monotonic() - 10)
+                    job["rows"][way] = row_of([sample] if sample else [], job, way, flops)
+            names = ("seconds", "first_seconds", "peak_mib", "utilisation", "gradient")
+            rows = {way: {name: row[name] for name in names} if row else "not done" for way, row in job["rows"].items()}
+            beside = bar_of(job) or "not done: TRL is not installed, or failed"
+            results[f"{model}, {together} in a pass"] = {**rows, "beside TRL": beside}
     return {"matrix product, TFLOP/s": flops / 1e12, "rows": results}
 
 
-def profile(options):
-    """Return the operations that take the longest in a step of the smallest model, of upsolve and of TRL."""
-    from train_step import measure
+def step_sample(job, left):
+    """Return a measurement of a training step in a forked process; None if it fails, or takes longer than is left, seconds."""
+    done, result = forked(partial(measured_job, job), min(50 * SLOW, left)) if left > LEAST_SECONDS else (False, "no time left")
+    if not done:
+        print(f"{job['way']}, {job['model']}: {result[-800:]}", file=sys.stderr)
+    return result if done else None
 
+
+def profile(options):
+    """Return the operations that take the longest in a step of the smallest model, of upsolve and of TRL, and in decoding."""
     from tests.conftest import write_tiny_model
 
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     job = {**step_job(options, tokenizer), "model": TINY if options.small else "qwen2-0.5b-random", "steps": 5, "profile": True}
     results = {}
-    for way in ["ours", *(["trl"] if options.trl else [])]:
-        sample = measure({**job, "way": way}, limit=STARTED + options.limit - time.monotonic() - LEAST_SECONDS)
+    for way in ["ours", "ours, float32 weights", *(["trl"] if options.trl else [])]:
+        sample = step_sample({**job, "way": way}, options.ends - time.monotonic() - LEAST_SECONDS)
         results[way] = {name: sample[name] for name in ("seconds", "profile")} if sample else "not done"
+    for batch in (4,) if options.small else (64, 256):
+        done, decoding = forked(partial(decoding_profile, options, batch), max(1, options.ends - time.monotonic()))
+        results[f"decoding {batch}"] = decoding if done else f"not done: {decoding[-300:]}"
     return results
+
+
+def decoding_profile(options, batch):
+    """Return the operations that take the longest in decoding 256 attempts, 4 tokens each, in a number of slots."""
+    from step_ways import profiled
+
+    run = sampler(options, batch=batch, max_tokens=4)
+    run()
+    return profiled(lambda _groups: run(), 1)
 
 
 def random_policy(name, config):
@@ -246,8 +271,8 @@ def largest(options):
     return results
 
 
-def sampling(options):
-    """Return tokens per second by the number of sequences decoded at once."""
+def sampler(options, *, batch, max_tokens):
+    """Return a function that samples 256 attempts (16 with ``--small``) in a number of slots and returns their tokens and log-probabilities."""
     from tests.conftest import write_tiny_model
     from upsolve.config import SampleConfig
     from upsolve.policy.model import load_codec
@@ -256,15 +281,36 @@ def sampling(options):
 
     codec = load_codec(write_tiny_model(Path(tempfile.mkdtemp()) / "tiny"))
     model = random_qwen(TINY if options.small else "qwen2-0.5b-random", torch.float32 if DEVICE == "cpu" else torch.bfloat16)
-    model.name_or_path, rates = "random", {}
+    model.name_or_path = "random"
     tasks = [Task(f"t{number}", "Return the sum of two numbers. " * 10) for number in range(4 if options.small else 64)]
+    config = SampleConfig(samples=4, batch=batch, max_tokens=max_tokens, temperature=1.0, top_p=1.0)
+
+    def run():
+        attempts = list(sample(model, codec, tasks, config=config))
+        return [(a.token_ids, a.token_logps) for a in sorted(attempts, key=lambda a: (a.task_id, a.token_ids))]
+
+    return run
+
+
+def sampling(options):
+    """Return tokens per second by the number of sequences decoded at once, with and without CUDA graphs, and whether both give the same."""
+    from upsolve.policy import sample as module
+    from upsolve.policy.batched_decode import decode_step
+
+    rates, usual = {}, module.decoder_of
     for batch in (4,) if options.small else (64, 256):
-        config = SampleConfig(samples=4, batch=batch, max_tokens=8 if options.small else 128, temperature=1.0, top_p=1.0)
-        run = partial(sample, model, codec, tasks, config=config)
-        sum(1 for _ in run())
-        started = time.monotonic()
-        tokens = sum(attempt.tokens for attempt in run())
-        rates[f"{batch} sequences"] = tokens / (time.monotonic() - started)
+        run, made = sampler(options, batch=batch, max_tokens=8 if options.small else 128), []
+        run()
+        for way in ("", ", without graphs"):
+            module.decoder_of = usual if not way else lambda model, cache: partial(decode_step, model, cache)
+            started = time.monotonic()
+            made.append(run())
+            tokens = sum(len(ids) for ids, _ in made[-1])
+            rates[f"{batch} sequences{way}"] = tokens / (time.monotonic() - started)
+        module.decoder_of = usual
+        rates[f"{batch} sequences, equal attempts"] = sum(a == b for a, b in zip(*made, strict=True)) / len(made[0])
+        first = (sum(logps) for _, logps in (pair[0] for pair in made))
+        rates[f"{batch} sequences, log-probabilities of the first attempt"] = [*first]
     return {"tokens_per_second": rates}
 
 
@@ -322,19 +368,54 @@ PARTS = {
 }
 
 
-def run_part(name, options, limit):
-    """Run a part in a separate process; return its result, or the reason why it has none."""
-    command = [sys.executable, "-W", "ignore", __file__, "--here", *(["--small"] if options.small else [])]
-    command += [*(["--trl", options.trl] if options.trl else []), "--limit", str(limit), name]
-    started = time.monotonic()
+def answer(function, sender):
+    """Send (True, what a function returns) or (False, why it failed)."""
+    os.setpgid(0, 0)
     try:
-        if limit < LEAST_SECONDS:
-            raise subprocess.TimeoutExpired(command, limit)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
-        result = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"failed": done.stderr[-1500:]}
-    except subprocess.TimeoutExpired:
-        result = {"not done": f"{limit:.0f} s of the time limit were left; run it alone: gpu.py {name}"}
-    return {"part": name, "machine": machine(), "seconds": time.monotonic() - started, "result": result}
+        sender.send((True, function()))
+    except BaseException:
+        sender.send((False, traceback.format_exc()[-1500:]))
+
+
+def forked(function, limit):
+    """Run a function in a forked process; return (True, its result), or (False, why it has none) after at most ``limit`` seconds."""
+    receiver, sender = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=answer, args=(function, sender))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv() if receiver.poll(limit) else (False, f"not done within {limit:.0f} s")
+    except EOFError:
+        process.join()
+        return False, f"the process ended with {process.exitcode}"
+    finally:
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+        process.join()
+
+
+def preload(options):
+    """Import what the parts need, without starting the driver of the GPU."""
+    import transformers.models.qwen2.modeling_qwen2  # noqa: F401
+
+    import upsolve.policy.sample
+    import upsolve.train.loop  # noqa: F401
+
+    if options.trl:
+        sys.path.append(options.trl)
+        from trl import GRPOConfig, GRPOTrainer  # noqa: F401
+
+
+def run_part(name, options, limit):
+    """Run a part in a forked process; return its result, or the reason why it has none."""
+    started = time.monotonic()
+    options.ends = started + limit
+    done, result = (
+        forked(partial(PARTS[name], options), limit) if limit > LEAST_SECONDS else (False, "not done: no time is left")
+    )
+    if not done:
+        result = {"not done" if "not done" in result else "failed": f"{result}; run it alone: gpu.py {name}"}
+    return {"part": name, "machine": forked(machine, 60)[1], "seconds": time.monotonic() - started, "result": result}
 
 
 def not_done(name, result):
@@ -373,14 +454,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--small", action="store_true", help="tiny models")
-    parser.add_argument("--here", action="store_true", help="run one part in this process and print its result")
+    parser.add_argument("--cold", action="store_true", help="import torch's companions in each process, not once before them")
     parser.add_argument("--limit", type=float, default=0, help="time limit of each part, seconds (0: its own)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--trl", default="", help="folder with TRL, or . if it is installed")
     options = parser.parse_args()
-    if options.here:
-        print(json.dumps(PARTS[options.parts[0]](options)))
-        sys.exit()
     if DEVICE == "cpu" and not options.small:
         sys.exit("gpu.py: no GPU here; --small runs the same code with tiny models on the CPU")
+    if not options.cold:
+        preload(options)
+    if not (started := forked(lambda: torch.ones(1, device=DEVICE).item(), 60))[0]:
+        sys.exit(f"gpu.py: a forked process cannot use the GPU; try --cold: {started[1]}")
     sys.exit(main(options))

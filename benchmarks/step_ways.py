@@ -1,7 +1,7 @@
 """One measurement of train_step.py, in a separate process: python benchmarks/step_ways.py JOB, a job as JSON; prints JSON.
 
 Loads the model, makes the groups, warms up on some of them, and then times whole steps: loss and backward pass of all groups, one group per
-pass, and AdamW if the job asks for it. Peak memory is counted above that of model, gradients and AdamW. The gradient norm shows that all
+pass or as many as the job says (``together``), and AdamW if the job asks for it. Peak memory is counted above that of model, gradients and AdamW. The gradient norm shows that all
 ways except SFT compute the same. Groups are random tokens with G attempts each, prompts of P and attempts of R tokens; ``archive`` uses
 groups of the embedded archive.
 
@@ -15,6 +15,8 @@ Ways:
     ours, whole rows     the same, but attention over whole rows with a mask
     ours, sdpa           packed rows with PyTorch's fused attention and a mask
     ours, padded         every attempt with its own prompt, padded
+    ours, float32 weights  the same as ours, under autocast, as a run with ``model.bf16``; on GPUs the other ways have weights in bfloat16
+    ours, compiled       the same as ours, with layers compiled by torch.compile (``model.compile``)
     ours, flex           packed rows with FlexAttention, on GPUs, where ``ours`` is FlashAttention
 """
 
@@ -36,15 +38,17 @@ from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
 from upsolve.policy.head import head_of
 from upsolve.policy.model import checkpoint_layers, load_codec, load_model
+from upsolve.train.compiled import CompiledScorer
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.logprobs import TokenScores, hidden_states, token_scores
 from upsolve.train.pack import pack
 from upsolve.train.reference_scorer import packed_scorers, padded_scores
 from upsolve.train.step import sum_gradients
 
-__all__ = ["DEVICE", "QWEN", "WAYS", "qwen_config", "random_qwen"]
+__all__ = ["DEVICE", "QWEN", "WAYS", "measured_job", "profiled", "qwen_config", "random_qwen"]
 
 WAYS = ("trl", "trl, checkpointing", "trl sft", "ours", "ours, all logits", "ours, whole rows", "ours, sdpa", "ours, padded")
+MASTERS, COMPILED = "ours, float32 weights", "ours, compiled"
 DEVICE = "cpu"
 if torch.cuda.is_available():
     DEVICE, WAYS = "cuda", (*WAYS, "ours, flex")
@@ -108,7 +112,8 @@ def random_qwen(name, dtype):
 def model_of(job):
     """Return the model of a job: the built-in one, or its first layers, or a random Qwen2."""
     if job["model"] in QWEN:
-        return random_qwen(job["model"], torch.bfloat16 if DEVICE == "cuda" else torch.float32)
+        half = DEVICE == "cuda" and job["way"] != MASTERS
+        return random_qwen(job["model"], torch.bfloat16 if half else torch.float32)
     model = load_model("smollm2-135m", device=DEVICE)
     if job["layers"]:
         model.model.layers = model.model.layers[: job["layers"]]
@@ -141,12 +146,15 @@ def ours(job, model, groups):
         "ours, padded": padded_scores,
         "ours, whole rows": partial(token_scores, blocks=False),
     }
+    if job["way"] == COMPILED:
+        others[COMPILED] = CompiledScorer(model, token_scores)
     score = others.get(job["way"], token_scores)
-    config = ObjectiveConfig(kind="reinforce", reduce="token_mean")
-    batches = [pack([[group]]) for group in groups]
+    config, together = ObjectiveConfig(kind="reinforce", reduce="token_mean"), job.get("together", 1)
+    batches = [pack([groups[start : start + together]]) for start in range(0, len(groups), together)]
 
     def step(count):
-        return sum_gradients(partial(score, model), batches[:count], config, backward=lambda loss: loss.backward()).loss
+        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=job["way"] == MASTERS):
+            return sum_gradients(partial(score, model), batches[:count], config, backward=lambda loss: loss.backward()).loss
 
     return step
 
@@ -188,21 +196,23 @@ def theirs(job, model, groups, codec):
     if trainer.args.gradient_checkpointing:  # the trainer does so when its loop begins
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs)
     batches = []
-    for group in groups:
-        prompts, prompt_mask = padded_ids([group.prompt_P] * len(group.attempts), left=True)
-        attempts, attempt_mask = padded_ids([attempt.ids_R for attempt in group.attempts], left=False)
+    together = job.get("together", 1)
+    for start in range(0, len(groups), together):
+        texts = [(group.prompt_P, attempt) for group in groups[start : start + together] for attempt in group.attempts]
+        prompts, prompt_mask = padded_ids([prompt for prompt, _ in texts], left=True)
+        attempts, attempt_mask = padded_ids([attempt.ids_R for _, attempt in texts], left=False)
         inputs = {
             "prompt_ids": prompts,
             "prompt_mask": prompt_mask,
             "completion_ids": attempts,
             "completion_mask": attempt_mask,
         }
-        inputs |= {"advantages": torch.tensor([attempt.advantages_R[0] for attempt in group.attempts], device=DEVICE)}
+        inputs |= {"advantages": torch.tensor([attempt.advantages_R[0] for _, attempt in texts], device=DEVICE)}
         inputs |= {
             "num_items_in_batch": torch.tensor(sum(len(attempt.ids_R) for g in groups for attempt in g.attempts), device=DEVICE)
         }
         if job["way"] == "trl sft":
-            ids, mask = padded_ids([(*group.prompt_P, *attempt.ids_R) for attempt in group.attempts], left=False)
+            ids, mask = padded_ids([(*prompt, *attempt.ids_R) for prompt, attempt in texts], left=False)
             inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
         batches.append(inputs)
 
@@ -259,7 +269,7 @@ def timed(step, update, model, groups):
     return time.monotonic() - started, loss
 
 
-def profiled(step, groups, rows=12):
+def profiled(step, groups, rows=20):
     """Return the operations of one step that take the longest on the device and on the CPU: name, calls and milliseconds of each."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -268,6 +278,7 @@ def profiled(step, groups, rows=12):
         step(groups)
     found = record.key_averages()
     result = {"operations": sum(row.count for row in found if row.self_cpu_time_total)}
+    result |= {"device_ms": sum(row.self_device_time_total for row in found) / 1000}
     for place, name in (("device", "self_device_time_total"), ("cpu", "self_cpu_time_total")):
         longest = sorted(found, key=lambda row: -getattr(row, name))[:rows]
         result[place] = [
@@ -276,8 +287,8 @@ def profiled(step, groups, rows=12):
     return result
 
 
-def one(job):
-    """Measure one job; print a line of JSON."""
+def measured_job(job):
+    """Return the measurement of one job."""
     theirs_too = job["way"].startswith("trl")
     if theirs_too:
         sys.path.append(job["trl"])
@@ -292,12 +303,12 @@ def one(job):
         keep_memory()  # not before: what loading has freed would be kept, and what the step takes of it not be seen
     step = theirs(job, model, groups, codec) if theirs_too else ours(job, model, groups)
     peak_reset()
-    if job["warm"]:
-        timed(step, update, model, job["warm"])
+    first = timed(step, update, model, job["warm"])[0] if job["warm"] else 0.0
     times, losses = zip(*[timed(step, update, model, len(groups)) for _ in range(job["steps"])], strict=True)
     highest = peak() - before
     result = {
         "seconds": times,
+        "first_seconds": first,
         "peak_mib": highest / 2**20,
         "loss": losses[-1],
         "gradient": sum(float(p.grad.double().square().sum()) for p in model.parameters()) ** 0.5,
@@ -310,8 +321,8 @@ def one(job):
     }
     if job.get("profile"):
         result["profile"] = profiled(step, len(groups))
-    print(json.dumps(result))
+    return result
 
 
 if __name__ == "__main__":
-    one(json.loads(sys.argv[1]))
+    print(json.dumps(measured_job(json.loads(sys.argv[1]))))

@@ -221,9 +221,13 @@ def test_proposals_leave_the_samples_as_they_are(tiny_model, monkeypatch, batch)
     plain = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=config)}
     for task in TASKS:
         Oracle.known[codec.prompt(task).ids_P] = [list(a.token_ids) for a in plain.values() if a.task_id == task.task_id]
-    steps = []
-    step = sample_module.decode_step
-    monkeypatch.setattr(sample_module, "decode_step", lambda *given: steps.append(given[2].shape[1]) or step(*given))
+    steps, usual = [], sample_module.decoder_of
+
+    def counted(model, cache):
+        decode = usual(model, cache)
+        return lambda tokens: steps.append(tokens.shape[1]) or decode(tokens)
+
+    monkeypatch.setattr(sample_module, "decoder_of", counted)
     for lookup in (Lookup, Oracle):
         monkeypatch.setattr(sample_module, "Lookup", lookup)
         steps.clear()

@@ -35,3 +35,20 @@ def test_without_a_gpu_it_says_so():
     command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "kinds"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "no GPU here; --small" in done.stderr
+
+
+def test_the_page_shows_what_was_measured():
+    results = ROOT / "benchmarks" / "results"
+    page = (ROOT / "docs" / "performance.md").read_text()
+    rows = json.loads((results / "gpu_step.json").read_text())["result"]["rows"]
+    shown = set()
+    for name, ways in rows.items():
+        model, together = name.removeprefix("qwen2-").replace("b-random, ", "B ").removesuffix(" in a pass").split()
+        for recomputed, way in (("no", ""), ("yes", ", checkpointing")):
+            ours, trl = ways[f"ours{way}"], ways[f"trl{way}"]
+            figures = [f"{ours['seconds']:.3f}", f"{trl['seconds']:.3f}", f"{trl['seconds'] / ours['seconds']:.2f}"]
+            memory = [f"{row['peak_mib'] / 1024:.1f}" for row in (ours, trl)]
+            shown.add(f"| {' | '.join([model, together, recomputed, *figures, *memory])} |")
+    rates = json.loads((results / "gpu_sampling.json").read_text())["result"]["tokens_per_second"]
+    shown |= {f"| {n} | {rates[f'{n} sequences']:,.0f} | {rates[f'{n} sequences, without graphs']:,.0f} |" for n in (64, 256)}
+    assert len(shown) == 10 and all(line in page.splitlines() for line in shown)

@@ -17,6 +17,7 @@ from upsolve.config import ModelConfig, OptimConfig, SampleConfig
 from upsolve.policy.attention import TREE
 from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.head_scores import block_elements
 from upsolve.train.logprobs import token_scores
 from upsolve.train.memory import activation_bytes, plan_memory, recomputed_bytes
 from upsolve.train.pack import pack
@@ -194,3 +195,10 @@ def test_the_sizes_of_a_model_are_read_without_its_weights(tiny_model):
     adapted = shape_of(tiny_model, ModelConfig(lora_rank=2))
     linear = 2 * (2 * (32 + 32) + 2 * (32 + 16) + 2 * (32 + 64) + (64 + 32))  # rank * (in + out): q, o, k, v, gate, up, down
     assert (adapted.parameters, adapted.trained) == (shape.parameters, 2 * linear)
+
+
+def test_blocks_of_the_head_are_aligned_on_gpus():
+    for tokens in (1, 7, 1600, 6400, 200_000):
+        width = block_elements(tokens, 151_936, gpu=True) // tokens
+        assert width == 151_936 or (width % 128 == 0 and width >= 256)
+        assert tokens * width <= max(2**25, 256 * tokens)

@@ -20,7 +20,7 @@ from upsolve.policy.attention import odd_layers, tree_attention
 from upsolve.policy.head import head_of
 from upsolve.policy.kv_cache import BatchedCache, PromptKV
 
-__all__ = ["ATTENTION", "check_batched_decode", "decode_step", "prefill"]
+__all__ = ["ATTENTION", "check_batched_decode", "decode_step", "forward", "prefill"]
 
 ATTENTION = "upsolve_batched_decode"
 """Name under which the attention is registered with transformers."""
@@ -107,10 +107,15 @@ def prefill(
 
 def decode_step(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
     """Feed the next tokens of each slot and return the last hidden states [B, Q, D]."""
-    with cache.decoding(tokens_BQ.shape[1]) as step:
-        return model.get_decoder()(
-            input_ids=tokens_BQ, position_ids=step.position_BQ, past_key_values=cache, use_cache=False, slot_cache=cache
-        ).last_hidden_state
+    with cache.decoding(tokens_BQ.shape[1]):
+        return forward(model, cache, tokens_BQ)
+
+
+def forward(model: Any, cache: BatchedCache, tokens_BQ: Tensor) -> Tensor:
+    """Compute the decoding step of the cache: the last hidden states [B, Q, D]."""
+    assert cache.step is not None
+    options: dict[str, Any] = {"past_key_values": cache, "use_cache": False, "slot_cache": cache}
+    return model.get_decoder()(input_ids=tokens_BQ, position_ids=cache.step.position_BQ, **options).last_hidden_state
 
 
 @torch.inference_mode()

@@ -9,6 +9,7 @@ L sampled tokens, E = P + L keys, D head size.
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,9 +82,13 @@ class BatchedCache:
     Decoding reads the whole cache for every token, and the memory's speed limits it: prompts are stored and read once for all their attempts.
     """
 
-    def __init__(self, slots: int, device: torch.device, *, room: tuple[int, int] = (1, 1)) -> None:
-        """Start with free slots and with memory for this number of prompts, of this number of tokens; it grows where there are more."""
+    def __init__(self, slots: int, device: torch.device, *, room: tuple[int, int, int] = (1, 1, 1)) -> None:
+        """Start with free slots; ``room``: expected prompts, and most tokens of a prompt and of an attempt. There may be more."""
         self.device, self.room = device, room
+        self.fixed = False
+        """Whether steps keep their shapes for as long as possible, at the cost of some work for nothing."""
+        self.widest = 0
+        """Largest number of slots of a prompt so far, where ``fixed``."""
         self.prompts: PromptKV = {}
         """[T, H, P, D] by layer."""
         self.sampled: PromptKV = {}
@@ -152,7 +157,7 @@ class BatchedCache:
 
     def keep(self, slots: list[int]) -> None:
         """Keep the slots with these indices and their prompts, and drop the others."""
-        used = sorted({self.prompt_of[slot] for slot in slots})
+        used, self.widest = sorted({self.prompt_of[slot] for slot in slots}), 0
         kept, prompts = (torch.tensor(index, device=self.device) for index in (slots, used))
         self.sampled = {layer: (keys[kept], values[kept]) for layer, (keys, values) in self.sampled.items()}
         self.prompts = {layer: (keys[prompts], values[prompts]) for layer, (keys, values) in self.prompts.items()}
@@ -160,10 +165,17 @@ class BatchedCache:
         self.prompt_of = [used.index(self.prompt_of[slot]) for slot in slots]
         self.sampled_tokens = [self.sampled_tokens[slot] for slot in slots]
 
+    def form(self, step: Step) -> tuple[Any, ...]:
+        """Return the shapes of a step, and shapes and places of the keys and values; all layers are copied to new places at the same time."""
+        stored = [tensor for cached in (self.prompts, self.sampled) for tensor in next(iter(cached.values()))]
+        return (step.shape, step.position_BQ.shape, *((tensor.data_ptr(), tensor.shape) for tensor in stored))
+
     @contextmanager
     def decoding(self, new: int) -> Generator[Step]:
         """Make room for ``new`` more tokens of every slot; within the context the model decodes them."""
         tokens = max(self.sampled_tokens) + new
+        if self.fixed:  # a power of two, but no more than the longest attempt, so that the cache is copied a few times only
+            tokens = max(tokens, min(1 << (tokens - 1).bit_length(), self.room[2]))
         for layer, (keys, values) in self.sampled.items():
             self.sampled[layer] = (grown(keys, len(keys), tokens), grown(values, len(values), tokens))
         self.step = self.next_step(new)
@@ -175,18 +187,19 @@ class BatchedCache:
 
     def next_step(self, new: int) -> Step:
         """Return the next step, which decodes ``new`` tokens of every slot."""
+        prompts, sampled = (next(iter(stored.values()))[0] for stored in (self.prompts, self.sampled))
+        unused = [0] * (len(prompts) - len(self.prompt_tokens) if self.fixed else 0)
         prompt_B, sampled_B, prompt_T = (
-            np.array(numbers) for numbers in (self.prompt_of, self.sampled_tokens, self.prompt_tokens)
+            np.array(numbers) for numbers in (self.prompt_of, self.sampled_tokens, [*self.prompt_tokens, *unused])
         )
         busy = np.flatnonzero(prompt_B != FREE)
         busy = busy[np.argsort(prompt_B[busy], kind="stable")]
         count_T = np.bincount(prompt_B[busy], minlength=len(prompt_T))
-        most = int(count_T.max())
+        most = self.widest = max(int(count_T.max()), self.widest if self.fixed else 0)
         first_T = np.cumsum(count_T) - count_T
         place = prompt_B[busy] * most + np.arange(len(busy)) - first_T[prompt_B[busy]]
         slot_TS, place_B = np.zeros(len(prompt_T) * most, np.int64), np.zeros(len(prompt_B), np.int64)
         slot_TS[place], place_B[busy] = busy, place
-        prompts, sampled = (next(iter(stored.values()))[0] for stored in (self.prompts, self.sampled))
         tokens, length_B1 = (prompts.shape[2], sampled.shape[2]), prompt_T[prompt_B][:, None]
         in_prompt, after = np.arange(tokens[0])[None], np.arange(tokens[1])[None]
         keys_BE = np.concatenate([np.where(in_prompt < length_B1, in_prompt, NOWHERE), length_B1 + after], 1)

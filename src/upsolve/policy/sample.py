@@ -12,7 +12,8 @@ from torch import Tensor
 
 from upsolve.config import SampleConfig
 from upsolve.policy.allocator import available_bytes
-from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, decode_step, prefill
+from upsolve.policy.batched_decode import ATTENTION, check_batched_decode, prefill
+from upsolve.policy.decode_graphs import decoder_of
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.head import head_of
 from upsolve.policy.kv_cache import BatchedCache, PromptKV, attempts_that_fit, token_bytes
@@ -119,7 +120,7 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: Samp
             longest = max(len(prompt.ids_P) for _, prompt in part)
             fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
             slots = min(config.batch, len(part) * config.samples, fit)
-            room = (min(len(part), -(-slots // config.samples)), longest - 1)
+            room = (min(len(part), -(-slots // config.samples)), longest - 1, config.max_tokens)
             decoder = Decoder(model, codec, config, slots=slots, room=room)
             jobs = make_jobs(part, config)
             decoder.refill(jobs)
@@ -196,9 +197,10 @@ def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], config: SampleConfi
 class Decoder:
     """The batch of one call: cache, state and current token of each slot."""
 
-    def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, slots: int, room: tuple[int, int]) -> None:
+    def __init__(self, model: Any, codec: Codec, config: SampleConfig, *, slots: int, room: tuple[int, int, int]) -> None:
         self.model, self.state, self.head = model, DecodeState(model, codec, config, slots), head_of(model)
         self.cache = BatchedCache(slots, model.device, room=room)
+        self.decode = decoder_of(model, self.cache)
         self.tokens_B = torch.zeros(slots, dtype=torch.long, device=model.device)
         self.last_ids: tuple[int, ...] = ()
         self.last_prompt: PromptKV = {}
@@ -239,7 +241,7 @@ class Decoder:
         busy = self.state.busy
         drafts = self.state.drafts(min(self.state.config.lookup, max(POSITIONS // len(busy), 1) - 1))
         inputs_BQ = self.inputs(drafts)
-        hidden_BQD = decode_step(self.model, self.cache, inputs_BQ)
+        hidden_BQD = self.decode(inputs_BQ)
         product_BQV = self.head.product(hidden_BQD.flatten(0, 1)).unflatten(0, inputs_BQ.shape)
         self.tokens_B, ended = self.state.take(product_BQV[:, 0], self.head.finished)
         if inputs_BQ.shape[1] > 1:

@@ -3,12 +3,15 @@
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
 
-from upsolve.train.logprobs import Scorer, TokenScores
+from upsolve.policy.attention import TREE
+from upsolve.policy.varlen import VARLEN
+from upsolve.train.logprobs import Scorer, TokenScores, token_scores
 from upsolve.train.pack import PackedBatch
 from upsolve.train.reference_scorer import (
     ROUNDING,
@@ -87,15 +90,25 @@ def scores_and_gradient(model: Any, batch: PackedBatch, scorer: Scorer) -> Score
     return logp_T.detach(), torch.cat([gradient.flatten().float() for gradient in gradients])
 
 
+def exact_scores(model: Any, sample: PackedBatch, scorer: Scorer) -> ScoresAndGradient:
+    """Return the log-probabilities of a sample and their gradient in float32; FlashAttention, which has no float32, is replaced."""
+    attention = model.config._attn_implementation
+    if attention == VARLEN:
+        model.set_attn_implementation(TREE)
+        scorer = partial(token_scores, blocks=False)
+    with in_float32(model), torch.autocast(model.device.type, enabled=False):
+        exact = scores_and_gradient(model, sample, scorer)
+    model.set_attn_implementation(attention)
+    return exact
+
+
 def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision: Precision) -> Scorer:
     """Return a scorer with compiled layers, or the given one, with a warning, if they cannot be compiled or compute something else.
 
     Log-probabilities and gradients of a sample of the batch must be as close to those in float32 as with plain layers
     (``reference_scorer.choose_scorer``).
     """
-    compiled, sample = CompiledScorer(model, scorer), sample_of(batch)
-    with in_float32(model), torch.autocast(model.device.type, enabled=False):
-        exact = scores_and_gradient(model, sample, scorer)
+    compiled, sample, exact = CompiledScorer(model, scorer), sample_of(batch), exact_scores(model, sample_of(batch), scorer)
     with precision():
         rounding = difference(scores_and_gradient(model, sample, scorer), exact)
         try:

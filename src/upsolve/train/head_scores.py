@@ -17,11 +17,14 @@ CPU_BLOCK, GPU_BLOCK = 2**20, 2**25
 """Most logits of a block: on CPUs 4 MiB, which stay in the cache; on GPUs few, large kernels."""
 NARROWEST = 256
 """Least width of a block."""
+ALIGNED = 128
+"""On GPUs the width of a block is a multiple of this: the fast matrix products need rows of whole 16 bytes."""
 
 
 def block_elements(tokens: int, vocabulary: int, *, gpu: bool) -> int:
     """Return the number of logits that are in memory at once."""
-    return tokens * min(vocabulary, max(NARROWEST, (GPU_BLOCK if gpu else CPU_BLOCK) // max(tokens, 1)))
+    width = max(NARROWEST, (GPU_BLOCK if gpu else CPU_BLOCK) // max(tokens, 1))
+    return tokens * min(vocabulary, width - width % ALIGNED if gpu else width)
 
 
 def score_tokens(
