@@ -85,7 +85,7 @@ def sample(name, job):
         policy, codec = load_model(MODEL, dtype=torch.bfloat16 if bf16 else torch.float32), load_codec(MODEL)
         with torch.inference_mode():
             attempts = [
-                attempt for ended in generate_attempts(policy.eval(), codec, tasks_of(job), config) for attempt in ended
+                attempt for ended in generate_attempts(policy.eval(), codec, tasks_of(job), [config]) for _, attempt in ended
             ]
     else:
         attempts = list(sampler(config, ModelConfig(name=MODEL, bf16=bf16))(tasks_of(job), config=config))

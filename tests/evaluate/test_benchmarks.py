@@ -75,7 +75,9 @@ def test_a_measure_that_is_stopped_goes_on(tiny_model, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stopped.samples.jsonl", "whole.samples.jsonl"]
 
 
-def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, tmp_path, monkeypatch):
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, tmp_path, monkeypatch, joint):
+    """An engine without ``each`` samples one temperature after the other."""
     loaded, asked = [], []
 
     def spied(config, model):
@@ -83,20 +85,26 @@ def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, 
         draw = sampler(config, model)
 
         def noting(tasks, *, config, **settings):
-            asked.append((config.temperature, config.samples, len(tasks)))
+            asked.append([(config.temperature, config.samples, len(tasks))])
             return draw(tasks, config=config, **settings)
 
+        def each(tasks, *, configs, **settings):
+            asked.append([(config.temperature, config.samples, len(tasks)) for config in configs])
+            return draw.each(tasks, configs=configs, **settings)
+
+        if joint:
+            noting.each = each
         return noting
 
     monkeypatch.setattr(samples, "sampler", spied)
     tasks = open_archive("embedded").tasks()
     held = HeldOut("embedded", "test", tuple(tasks[:2]), tuple(tasks[2:5]))
     evaluate = EvalConfig(temperatures=(1.0, 0.0, 0.5), dev_samples=3)
-    keep = tmp_path / "base.samples.jsonl"
-    stop = [True]
+    keep, told = tmp_path / "base.samples.jsonl", []
 
-    def progress(what, done, _total):
-        if stop[0] and what == "base: test, T 1: sample" and done:
+    def progress(what, done, total):
+        told.append((what, total))
+        if what == "base: test, greedy, T 0.5, T 1: sample" and done > 9 and len(loaded) == 1:
             raise StoppedError
 
     def sweep():
@@ -104,11 +112,15 @@ def test_a_sweep_loads_one_model_measures_what_it_chose_and_resumes(tiny_model, 
 
     with pytest.raises(StoppedError):
         sweep()
-    stop[0] = False
     found = sweep()
     # no sample of an untrained model passes, so all temperatures are equal and the lowest is the best; T 1 is the highest
-    assert loaded == [tiny_model] * 2
-    assert asked == [(0.0, 1, 2), (0.5, 3, 2), (1.0, 3, 2), (0.0, 1, 3), (0.5, 2, 3), (1.0, 2, 3), (1.0, 2, 3)]
+    assert loaded == [tiny_model] * (1 if joint else 2)  # all attempts end at the same step
+    dev, test = [(0.0, 1, 2), (0.5, 3, 2), (1.0, 3, 2)], [(0.0, 1, 3), (0.5, 2, 3), (1.0, 2, 3)]
+    if joint:
+        assert asked == [dev, test]
+    else:
+        assert asked == [[one] for one in (*dev, *test, (1.0, 2, 3))]
+    assert {total for what, total in told if what.startswith("base: test")} == {15}
     assert [one.temperature for one in found.dev] == [0.0, 0.5, 1.0] and found.best is found.greedy
     assert (found.best.temperature, found.many.temperature, found.hot.temperature) == (0.0, 0.5, 1.0)
     assert found.hot.tasks == "embedded:test" and {one.tasks for one in found.dev} == {"embedded:dev"}

@@ -12,7 +12,8 @@ from upsolve.policy.generate import generate_attempts
 from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
 from upsolve.policy.lookup import Lookup
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.sample import prefill_runs, sample, token_bytes_of
+from upsolve.policy.prefill_order import of_like_length, prefill_runs
+from upsolve.policy.sample import sample, sample_each, token_bytes_of
 from upsolve.policy.sampling import inverse_cdf, sample_tokens
 from upsolve.types import Task
 
@@ -62,7 +63,7 @@ def test_one_long_prompt_does_not_lengthen_the_cache_of_the_others(tiny_model, m
 )
 def test_prompts_of_like_length_are_decoded_together(lengths, parts):
     prompts = [(Task(str(place), ""), SimpleNamespace(ids_P=(0,) * length)) for place, length in enumerate(lengths)]
-    assert [[len(prompt.ids_P) for _, prompt in part] for part in sample_module.of_like_length(prompts)] == parts
+    assert [[len(prompt.ids_P) for _, prompt in part] for part in of_like_length(prompts)] == parts
 
 
 def noise(count):
@@ -175,7 +176,7 @@ def test_an_attempt_does_not_depend_on_what_else_is_sampled(tiny_model):
 
 def test_generate_gives_the_attempts_of_batched_decoding(tiny_model):
     model, codec = load_model(tiny_model), load_codec(tiny_model)
-    plain = [attempt for ended in generate_attempts(model, codec, TASKS, CONFIG) for attempt in ended]
+    plain = [attempt for ended in generate_attempts(model, codec, TASKS, [CONFIG]) for _, attempt in ended]
     batched = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=CONFIG)}
     assert len(plain) == 9
     for attempt in plain:
@@ -184,6 +185,30 @@ def test_generate_gives_the_attempts_of_batched_decoding(tiny_model):
         assert replace(attempt, **numbers) == twin
         assert attempt.token_logps == pytest.approx(twin.token_logps, abs=1e-4)
         assert attempt.entropy == pytest.approx(twin.entropy, abs=1e-4)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_several_temperatures_at_once_give_the_same_attempts(tiny_model, monkeypatch, batched):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    configs = [CONFIG.model_copy(update={"temperature": t, "samples": n, "seed": n}) for t, n in ((0.0, 1), (0.7, 2), (1.0, 3))]
+    apart = [{a.token_ids: a for a in sample(model, codec, TASKS, config=config)} for config in configs]
+    prefilled, usual = [], sample_module.prefill
+    monkeypatch.setattr(sample_module, "prefill", lambda *given: prefilled.append(len(given[2])) or usual(*given))
+    if not batched:
+        monkeypatch.setattr(sample_module, "problem_of", lambda *_: "")
+        monkeypatch.setattr(sample_module, "decode_batched", generate_attempts)
+    together = list(sample_each(model, codec, TASKS, configs=configs))
+    assert sorted(part for part, _ in together) == [0] * 3 + [1] * 6 + [2] * 9
+    for part, attempt in together:
+        assert attempt.token_logps == pytest.approx(apart[part][attempt.token_ids].token_logps, abs=1e-4)
+        assert attempt.entropy == pytest.approx(apart[part][attempt.token_ids].entropy, abs=1e-4)
+    assert sum(prefilled) == (len(TASKS) if batched else 0)
+
+
+def test_settings_that_differ_in_more_are_not_sampled_together(tiny_model):
+    configs = [CONFIG, CONFIG.model_copy(update={"max_tokens": 3})]
+    with pytest.raises(ValueError, match="temperature, samples and seed alone"):
+        next(sample_each(load_model(tiny_model), load_codec(tiny_model), TASKS, configs=configs))
 
 
 def test_tokens_that_followed_before_are_proposed():

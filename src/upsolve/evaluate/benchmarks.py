@@ -4,8 +4,9 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from upsolve.archive.split import Split
@@ -14,7 +15,7 @@ from upsolve.errors import ConfigError
 from upsolve.evaluate.diagnostics import score_tasks
 from upsolve.evaluate.likelihood import heldout_likelihood
 from upsolve.evaluate.records import Evaluation
-from upsolve.evaluate.samples import SampledModel, sample_rows
+from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
 from upsolve.evaluate.sweep import Sweep, best_temperature, temperature_name
 from upsolve.evaluate.tasksets import TaskSet, task_sets, tested
 from upsolve.files import write_text
@@ -71,6 +72,10 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
     return HeldOut(archive, config.split, choosing, usable, stored, others)
 
 
+Judged = tuple[Evaluation, list[Attempt], list[Verdict]]
+"""An evaluation, its samples, and their verdicts."""
+
+
 @dataclass(slots=True)
 class Measurement:
     """The samples of one model, kept until all of its evaluations are done."""
@@ -87,17 +92,46 @@ class Measurement:
     """Folders with the samples of unfinished evaluations."""
 
     def evaluate(
-        self, tasks: Sequence[Task], config: SampleConfig, task_set: str, report: OnProgress
-    ) -> tuple[Evaluation, list[Attempt], list[Verdict]]:
-        """Sample, judge and score tasks at one temperature."""
+        self, tasks: Sequence[Task], configs: Sequence[SampleConfig], task_set: str, report: OnProgress
+    ) -> list[Judged]:
+        """Sample, judge and score tasks at several temperatures, all together."""
         started = time.monotonic()
-        folder = self.keep and self.keep.with_name(f"{self.keep.stem}.{self.model.fingerprint(tasks, config)}")
-        attempts = self.model.attempts(tasks, config, folder, report)
-        verdicts = self.model.verdicts(tasks, attempts, report)
-        if folder:
-            self.folders.append(folder)
-            self.rows += sample_rows(attempts, verdicts, task_set=task_set, temperature=config.temperature)
-        evaluation = Evaluation(
+        runs = [SampleRun(config, self.folder_of(tasks, config)) for config in configs]
+        sampled = self.model.attempts(tasks, runs, report)
+        verdicts = iter(self.model.verdicts(tasks, [attempt for attempts in sampled for attempt in attempts], report))
+        judged = [[*islice(verdicts, len(attempts))] for attempts in sampled]
+        seconds, tokens = time.monotonic() - started, [sum(one.tokens or 0 for one in attempts) for attempts in sampled]
+        results: list[Judged] = []
+        for run, attempts, verdicts_of, own in zip(runs, sampled, judged, tokens, strict=True):
+            if run.unfinished:
+                self.folders.append(run.unfinished)
+                self.rows += sample_rows(attempts, verdicts_of, task_set=task_set, temperature=run.config.temperature)
+            evaluation = self.scored(tasks, run.config, task_set, attempts, verdicts_of)
+            results.append((replace(evaluation, wall_seconds=seconds * own / max(sum(tokens), 1)), attempts, verdicts_of))
+        return results
+
+    def at_each(
+        self, tasks: TaskSet, sample: SampleConfig, samples: Mapping[float, int], report: OnProgress
+    ) -> dict[float, Evaluation]:
+        """Return the evaluations at temperatures with a number of samples each."""
+        configs = [at_temperature(sample, temperature, count) for temperature, count in samples.items()]
+        judged = self.evaluate(tasks.tasks, configs, tasks.name, report)
+        return {temperature: evaluation for temperature, (evaluation, _, _) in zip(samples, judged, strict=True)}
+
+    def folder_of(self, tasks: Sequence[Task], config: SampleConfig) -> Path | None:
+        """Return the folder for the samples of an unfinished evaluation; None if samples are not kept."""
+        return self.keep and self.keep.with_name(f"{self.keep.stem}.{self.model.fingerprint(tasks, config)}")
+
+    def scored(
+        self,
+        tasks: Sequence[Task],
+        config: SampleConfig,
+        task_set: str,
+        attempts: Sequence[Attempt],
+        verdicts: Sequence[Verdict],
+    ) -> Evaluation:
+        """Return the evaluation of judged samples."""
+        return Evaluation(
             name=self.name,
             model=self.model.model.name,
             tasks=task_set,
@@ -107,9 +141,7 @@ class Measurement:
             max_tokens=config.max_tokens,
             scores=score_tasks(tasks, attempts, verdicts),
             prompts=prompts_id(tasks, self.model.model.prompt),
-            wall_seconds=time.monotonic() - started,
         )
-        return evaluation, attempts, verdicts
 
     def finish(self) -> None:
         """Write the judged samples, remove the folders of unfinished samples, and drop the model from memory."""
@@ -150,7 +182,7 @@ def evaluate_model(
         The evaluation, and the samples with their verdicts.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
-    result = measurement.evaluate(tasks, sample, task_set, progress or no_progress)
+    [result] = measurement.evaluate(tasks, [sample], task_set, progress or no_progress)
     measurement.finish()
     return result
 
@@ -166,7 +198,7 @@ def sweep_model(
     keep: Path | None = None,
     progress: OnProgress | None = None,
 ) -> Sweep:
-    """Evaluate a model at several temperatures; the model is loaded once.
+    """Evaluate a model at several temperatures; the model is loaded once, and temperatures are sampled together.
 
     Dev tasks are sampled ``evaluate.dev_samples`` times at every temperature. Test tasks are sampled ``sample.samples`` times at three
     temperatures: the best for pass@1, the best for pass@k (k = ``dev_samples``; there ``evaluate.many_samples`` times, if it is set), and
@@ -181,24 +213,24 @@ def sweep_model(
         evaluate: temperatures, and samples on dev tasks.
         name: label in tables.
         keep: JSONL file for all judged samples, each with its task set and temperature. None: samples are not kept.
-        progress: called with a label (name, task set, temperature, stage), samples done, and total samples.
+        progress: called with a label (name, task set, temperatures, stage), samples done, and total samples.
     """
     measurement = Measurement(SampledModel(model, sample, verify), name, keep)
     archive, temperatures = tasks.archive, usable_temperatures(evaluate, tasks.dev)
 
-    def measured(tasks: TaskSet, temperature: float, samples: int, *, dev: bool = False) -> Evaluation:
-        seed = sample.seed + dev  # other samples on dev
-        label = f"{name}: {tasks.name.removeprefix(f'{archive}:')}, {temperature_name(temperature)}"
-        config = at_temperature(sample, temperature, samples=samples, seed=seed)
-        return measurement.evaluate(tasks.tasks, config, tasks.name, labelled(progress or no_progress, label))[0]
+    def measured(part: TaskSet, samples: Mapping[float, int], *, dev: bool = False) -> dict[float, Evaluation]:
+        label = f"{name}: {part.name.removeprefix(f'{archive}:')}, {', '.join(map(temperature_name, samples))}"
+        given = sample.model_copy(update={"seed": sample.seed + dev})  # other samples on dev
+        return measurement.at_each(part, given, samples, labelled(progress or no_progress, label))
 
     dev_tasks = TaskSet(f"{archive}:dev", tasks.dev)
-    dev = tuple(measured(dev_tasks, t, evaluate.dev_samples, dev=True) for t in temperatures) if len(temperatures) > 1 else ()
+    on_dev = dict.fromkeys(temperatures, evaluate.dev_samples)
+    dev = tuple(measured(dev_tasks, on_dev, dev=True).values()) if len(temperatures) > 1 else ()
     best, many = best_temperatures(dev, evaluate) if dev else (temperatures[0], temperatures[0])
     each, chosen = sample.samples, sorted({best, many, temperatures[-1], *(t for t in temperatures if t == 0)})
     sweeps: list[Sweep] = []
     for task_set in (TaskSet(f"{archive}:{tasks.split}", tasks.test), *tasks.others):
-        at = {t: measured(task_set, t, evaluate.many_samples or each if t == many else each) for t in chosen}
+        at = measured(task_set, {t: evaluate.many_samples or each if t == many else each for t in chosen})
         sweeps.append(Sweep(name, dev, at[best], at[many], at[temperatures[-1]], at.get(0.0)))
     stored = tasks.stored if sample.engine == "transformers" else ()
     logp, scored = heldout_likelihood(stored, measurement.model, max_tasks=evaluate.likelihood_tasks)
@@ -223,9 +255,9 @@ def best_temperatures(dev: Sequence[Evaluation], config: EvalConfig) -> tuple[fl
     return best_temperature(dev), best_temperature(sampled, config.dev_samples)
 
 
-def at_temperature(sample: SampleConfig, temperature: float, *, samples: int, seed: int) -> SampleConfig:
+def at_temperature(sample: SampleConfig, temperature: float, samples: int) -> SampleConfig:
     """Return the settings for one temperature; at temperature 0 with one sample per task, because greedy decoding always gives the same."""
-    return sample.model_copy(update={"temperature": temperature, "samples": samples if temperature else 1, "seed": seed})
+    return sample.model_copy(update={"temperature": temperature, "samples": samples if temperature else 1})
 
 
 def labelled(progress: OnProgress, label: str) -> OnProgress:

@@ -1,25 +1,35 @@
 """Sample a model on tasks and judge the samples. An interrupted call resumes after the finished tasks."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
 from upsolve.files import write_text
 from upsolve.policy.engines import sampler
-from upsolve.policy.request import Sampler
+from upsolve.policy.request import JointSampler, Sampler
 from upsolve.progress import OnProgress
 from upsolve.types import Attempt, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.limits import JudgeSettings, judge_settings
 from upsolve.verify.pool.pool import verify
 
-__all__ = ["PORTION", "SampledModel", "sample_rows"]
+__all__ = ["PORTION", "SampleRun", "SampledModel", "sample_rows"]
 
 PORTION = 128
 """Number of tasks sampled between two writes; samples are also written on an interrupt."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRun:
+    """Samples of a model by one setting."""
+
+    config: SampleConfig
+    """The settings."""
+    unfinished: Path | None
+    """Folder in which an interrupted call keeps the samples of finished tasks; None: not kept."""
 
 
 class SampledModel:
@@ -51,35 +61,62 @@ class SampledModel:
         form = (str(self.model.bf16), self.model.completion, self.model.prompt.model_dump_json())
         return content_id(name, changed, *form, config.model_dump_json(), *prompts)
 
-    def attempts(
-        self, tasks: Sequence[Task], config: SampleConfig, unfinished: Path | None, report: OnProgress
-    ) -> list[Attempt]:
-        """Return ``config.samples`` attempts per task, in the order of the tasks.
+    def attempts(self, tasks: Sequence[Task], runs: Sequence[SampleRun], report: OnProgress) -> list[list[Attempt]]:
+        """Return for each run ``config.samples`` attempts per task, in the order of the tasks.
 
-        If the call is stopped, the samples of finished tasks are kept in the folder ``unfinished``, and these tasks are not sampled again.
+        If the call is stopped, the samples of finished tasks are kept in the folders ``unfinished``, and these tasks are not sampled again.
+
+        Args:
+            tasks: tasks to sample.
+            runs: settings that differ in temperature, number of samples and seed alone, and folders.
+            report: called with the samples done and the total of all runs.
 
         Raises:
             MissingExtraError: an analysis of the samples is not installed, which is found out before sampling.
         """
         tools(self.judging.analyses)
-        by_task = read_samples(unfinished)
-        missing = [task for task in tasks if task.task_id not in by_task]
-        total = len(tasks) * config.samples
-        for start in range(0, len(missing), PORTION):
-            before, sampled = len(by_task) * config.samples, dict[str, list[Attempt]]()
-            try:
-                for sample in self.sampler(
-                    missing[start : start + PORTION],
-                    config=config,
-                    author=self.model.name,
-                    on_done=lambda done, before=before: report("sample", before + done, total),
-                ):
-                    sampled.setdefault(sample.task_id, []).append(replace(sample, token_ids=None, token_logps=None))
-            finally:
-                complete = {name: samples for name, samples in sampled.items() if len(samples) == config.samples}
-                by_task |= complete
-                keep_samples(unfinished, complete)
-        return [attempt for task in tasks for attempt in by_task[task.task_id]]
+        found = [read_samples(run.unfinished) for run in runs]
+        total = len(tasks) * sum(run.config.samples for run in runs)
+        for numbers, missing in missing_tasks(tasks, found).items():
+            for start in range(0, len(missing), PORTION):
+                before = sum(len(known) * run.config.samples for known, run in zip(found, runs, strict=True))
+                part = {number: runs[number] for number in numbers}
+                on_done = after(before, lambda done: report("sample", done, total))
+                self.sample_portion(missing[start : start + PORTION], part, found, on_done)
+        return [[attempt for task in tasks for attempt in known[task.task_id]] for known in found]
+
+    def sample_portion(
+        self,
+        tasks: Sequence[Task],
+        runs: Mapping[int, SampleRun],
+        found: Sequence[dict[str, list[Attempt]]],
+        on_done: Callable[[int], None],
+    ) -> None:
+        """Sample tasks for the runs with these numbers, and add the samples of finished tasks to ``found``, also if the call is stopped."""
+        sampled = [dict[str, list[Attempt]]() for _ in found]
+        try:
+            for number, attempt in self.draw(tasks, runs, on_done):
+                sampled[number].setdefault(attempt.task_id, []).append(replace(attempt, token_ids=None, token_logps=None))
+        finally:
+            for number, run in runs.items():
+                complete = {name: some for name, some in sampled[number].items() if len(some) == run.config.samples}
+                found[number].update(complete)
+                keep_samples(run.unfinished, complete)
+
+    def draw(
+        self, tasks: Sequence[Task], runs: Mapping[int, SampleRun], on_done: Callable[[int], None]
+    ) -> Iterator[tuple[int, Attempt]]:
+        """Yield the number of the run and each attempt: of all runs together where the engine can do so, else run by run."""
+        engine, given = self.sampler, {"author": self.model.name}
+        numbers, configs = [*runs], [run.config for run in runs.values()]
+        if isinstance(engine, JointSampler):
+            yield from ((numbers[part], one) for part, one in engine.each(tasks, configs=configs, on_done=on_done, **given))
+            return
+        before = 0
+        for number, config in zip(numbers, configs, strict=True):
+            attempts = engine(tasks, config=config, on_done=after(before, on_done), **given)
+            yield from ((number, attempt) for attempt in attempts)
+            before += len(tasks) * config.samples
 
     def verdicts(self, tasks: Sequence[Task], attempts: Sequence[Attempt], report: OnProgress) -> list[Verdict]:
         """Return the verdicts of attempts, in the order of the attempts."""
@@ -90,6 +127,20 @@ class SampledModel:
             self.judging,
             on_done=lambda _index, _verdict: report("verify", next(done), len(attempts)),
         )
+
+
+def after(before: int, on_done: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that reports a number of finished attempts besides those finished before."""
+    return lambda more: on_done(before + more)
+
+
+def missing_tasks(tasks: Sequence[Task], found: Sequence[Mapping[str, object]]) -> dict[tuple[int, ...], list[Task]]:
+    """Return the tasks that are missing in the same runs together: numbers of these runs -> tasks."""
+    missing: dict[tuple[int, ...], list[Task]] = {}
+    for task in tasks:
+        if numbers := tuple(number for number, known in enumerate(found) if task.task_id not in known):
+            missing.setdefault(numbers, []).append(task)
+    return missing
 
 
 def read_samples(folder: Path | None) -> dict[str, list[Attempt]]:

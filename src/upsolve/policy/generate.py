@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
 from upsolve.config import SampleConfig
-from upsolve.policy.request import requests
+from upsolve.policy.request import Part, joint_requests
 from upsolve.policy.sampling import DecodeState
 from upsolve.policy.tokens import Codec
-from upsolve.types import Attempt, Task
+from upsolve.types import Task
 
 __all__ = ["generate_attempts"]
 
@@ -25,7 +25,7 @@ class SampledLogits(LogitsProcessor):
 
     def __init__(self, state: DecodeState) -> None:
         self.state = state
-        self.ended: list[Attempt] = []
+        self.ended: list[Part] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return [B, V]: 0 at the tokens sampled from ``scores``, -inf elsewhere."""
@@ -47,17 +47,17 @@ class StopEnded(StoppingCriteria):
         return self.state.free_B
 
 
-def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
-    """Yield the attempts of each ``generate`` call in turn: up to ``config.batch`` attempts at one task.
+def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], configs: Sequence[SampleConfig]) -> Iterator[list[Part]]:
+    """Yield the attempts of each ``generate`` call in turn: up to ``batch`` attempts at one task, by all settings.
 
     The model's ``generation_config`` (penalties, end-of-text tokens) is replaced during the call and restored afterwards.
     """
-    before = model.generation_config
+    before, config = model.generation_config, configs[0]
     model.generation_config = GenerationConfig()
     plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=0, use_cache=True)
     try:
         for task in tasks:
-            pending, ids_P = requests([task], config), codec.prompt(task).ids_P
+            pending, ids_P = joint_requests(task, configs), codec.prompt(task).ids_P
             while batch := list(islice(pending, config.batch)):
                 state = DecodeState(model, codec, config, len(batch))
                 for index, request in enumerate(batch):

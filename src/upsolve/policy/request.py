@@ -2,13 +2,17 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from upsolve.config import SampleConfig
 from upsolve.types import Attempt, Task
 
-__all__ = ["PolicySampler", "Request", "Sampler", "requests"]
+__all__ = ["JointSampler", "Part", "PolicySampler", "Request", "Sampler", "joint_requests", "requests"]
+
+
+Part = tuple[int, Attempt]
+"""The index of the settings, where there are several, and an attempt sampled with them."""
 
 
 class Sampler(Protocol):
@@ -29,6 +33,29 @@ class Sampler(Protocol):
             config: number of samples, temperature, top-p, length limit and seed.
             author: author of the attempts; empty: the model's name.
             on_done: called with the number of finished attempts.
+        """
+        ...
+
+
+@runtime_checkable
+class JointSampler(Protocol):
+    """A ``Sampler`` that can also sample by several settings at once, which saves work where they have the same prompts."""
+
+    def each(
+        self,
+        tasks: Sequence[Task],
+        *,
+        configs: Sequence[SampleConfig],
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield the index of the settings and the attempt, as ``Sampler`` does for each.
+
+        Args:
+            tasks: tasks to sample.
+            configs: settings that differ in temperature, number of samples and seed alone.
+            author: author of the attempts; empty: the model's name.
+            on_done: called with the number of finished attempts, of all settings together.
         """
         ...
 
@@ -67,6 +94,10 @@ class Request:
     """The task."""
     seed: int
     """Seed of the attempt's random numbers, in [0, 2^31)."""
+    temperature: float
+    """Sampling temperature."""
+    part: int = 0
+    """Index of the settings that the request belongs to, where there are several (``joint_requests``)."""
 
 
 def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
@@ -77,4 +108,10 @@ def requests(tasks: Sequence[Task], config: SampleConfig) -> Iterator[Request]:
     for task in tasks:
         digest = hashlib.sha256(f"{config.seed}/{task.task_id}".encode()).digest()
         first = int.from_bytes(digest[:8])
-        yield from (Request(task, (first + number) % 2**31) for number in range(config.samples))
+        yield from (Request(task, (first + number) % 2**31, config.temperature) for number in range(config.samples))
+
+
+def joint_requests(task: Task, configs: Sequence[SampleConfig]) -> Iterator[Request]:
+    """Yield the requests for a task by each of several settings in turn."""
+    for part, config in enumerate(configs):
+        yield from (replace(request, part=part) for request in requests([task], config))

@@ -18,20 +18,17 @@ from upsolve.policy.generate import generate_attempts
 from upsolve.policy.head import head_of
 from upsolve.policy.kv_cache import BatchedCache, PromptKV, attempts_that_fit, token_bytes
 from upsolve.policy.lookup import Lookup
-from upsolve.policy.request import Request, requests
+from upsolve.policy.prefill_order import of_like_length, prefill_runs
+from upsolve.policy.request import Part, Request, joint_requests
 from upsolve.policy.sampling import DecodeState
-from upsolve.policy.tokens import Codec, EncodedPrompt, common_prefix
+from upsolve.policy.tokens import Codec, EncodedPrompt
 from upsolve.types import Attempt, Task
 
-__all__ = ["LocalModel", "sample", "token_bytes_of"]
+__all__ = ["LocalModel", "sample", "sample_each", "token_bytes_of"]
 
-PREFIX = 16
-"""Tokens that a prompt must share with the one before to reuse its keys and values."""
-TOGETHER, PASS = 256, 32
-"""Most tokens of several prompts that are prefilled in one forward pass, padding included; and the number of tokens whose computation takes as
-long as the fixed cost of a pass."""
-PADDING, SPARE = 3, 384
-"""A prompt of more tokens than ``PADDING`` times the mean of the shorter ones and ``SPARE`` is decoded after these."""
+EACH = {"temperature": 1.0, "samples": 1, "seed": 0}
+"""Settings in which attempts that are sampled together may differ."""
+
 POSITIONS = 128
 """Most tokens of a decoding step that are worth proposals: with more, computing them takes longer than the steps that they save."""
 Job = tuple[Request, EncodedPrompt]
@@ -40,7 +37,6 @@ CHECKED: WeakKeyDictionary[Any, dict[tuple[torch.dtype, str], str]] = WeakKeyDic
 """Models in memory -> by dtype and device, the problem that ``check_batched_decode`` found."""
 
 
-@torch.inference_mode()
 def sample(
     model: Any,
     codec: Codec,
@@ -65,6 +61,35 @@ def sample(
         author: author of the attempts; empty: the model's name.
         on_done: called with the number of finished attempts.
     """
+    for _, attempt in sample_each(model, codec, tasks, configs=(config,), author=author, on_done=on_done):
+        yield attempt
+
+
+@torch.inference_mode()
+def sample_each(
+    model: Any,
+    codec: Codec,
+    tasks: Sequence[Task],
+    *,
+    configs: Sequence[SampleConfig],
+    author: str = "",
+    on_done: Callable[[int], None] | None = None,
+) -> Iterator[Part]:
+    """Yield the index of the settings and the attempt, as ``sample`` does, for several settings at once; each prompt is prefilled once for all.
+
+    Args:
+        model: as for ``sample``.
+        codec: as for ``sample``.
+        tasks: as for ``sample``.
+        configs: settings that differ in temperature, number of samples and seed alone.
+        author: as for ``sample``.
+        on_done: called with the number of finished attempts, of all settings together.
+
+    Raises:
+        ValueError: the settings differ in something else.
+    """
+    if len({config.model_copy(update=EACH).model_dump_json() for config in configs}) > 1:
+        raise ValueError("settings that are sampled together may differ in temperature, samples and seed alone")
     if not tasks:
         return
     model.eval()
@@ -73,10 +98,10 @@ def sample(
             f"batched decoding does not work with this model ({problem}): sampling by its own generate, slower", stacklevel=2
         )
     decode, done = generate_attempts if problem else decode_batched, 0
-    for ended in decode(model, codec, tasks, config):
-        for attempt in ended:
+    for ended in decode(model, codec, tasks, configs):
+        for part, attempt in ended:
             done += 1
-            yield replace(attempt, author=author) if author else attempt
+            yield part, replace(attempt, author=author) if author else attempt
         if on_done:
             on_done(done)
 
@@ -110,73 +135,37 @@ class LocalModel:
         """Yield attempts as ``sample`` does."""
         return sample(self.model, self.codec, tasks, config=config, author=author, on_done=on_done)
 
+    def each(
+        self,
+        tasks: Sequence[Task],
+        *,
+        configs: Sequence[SampleConfig],
+        author: str = "",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield attempts of several settings as ``sample_each`` does."""
+        return sample_each(self.model, self.codec, tasks, configs=configs, author=author, on_done=on_done)
 
-def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], config: SampleConfig) -> Iterator[list[Attempt]]:
+
+def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], configs: Sequence[SampleConfig]) -> Iterator[list[Part]]:
     """Yield the attempts that ended at each decoding step; the model's attention implementation is replaced during the call."""
     before, prompts = model.config._attn_implementation, [(task, codec.prompt(task)) for task in tasks]
+    config, samples = configs[0], sum(config.samples for config in configs)
     model.set_attn_implementation(ATTENTION)
     try:
         for part in of_like_length(prompts):
             longest = max(len(prompt.ids_P) for _, prompt in part)
             fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
-            slots = min(config.batch, len(part) * config.samples, fit)
-            room = (min(len(part), -(-slots // config.samples)), longest - 1, config.max_tokens)
+            slots = min(config.batch, len(part) * samples, fit)
+            room = (min(len(part), -(-slots // samples)), longest - 1, config.max_tokens)
             decoder = Decoder(model, codec, config, slots=slots, room=room)
-            jobs = make_jobs(part, config)
+            jobs = make_jobs(part, configs)
             decoder.refill(jobs)
             while decoder.state.busy:
                 yield decoder.step()
                 decoder.refill(jobs)
     finally:
         model.set_attn_implementation(before)
-
-
-def of_like_length(prompts: Sequence[tuple[Task, EncodedPrompt]]) -> Iterator[list[tuple[Task, EncodedPrompt]]]:
-    """Yield the prompts in parts that are decoded one after the other, the shortest prompts first.
-
-    The cache stores the prompts of a part with the length of the longest, so a part ends before a prompt that is much longer
-    (``PADDING``) than those before it.
-    """
-    part: list[tuple[Task, EncodedPrompt]] = []
-    tokens = 0
-    for task, prompt in sorted(prompts, key=lambda one: len(one[1].ids_P)):
-        if part and len(prompt.ids_P) - SPARE > PADDING * tokens / len(part):
-            yield part
-            part, tokens = [], 0
-        part.append((task, prompt))
-        tokens += len(prompt.ids_P)
-    yield part
-
-
-def prefill_runs(last: tuple[int, ...], prompts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
-    """Yield runs of prompts that are prefilled in one pass, each with the number of first tokens that its prompts share with the prompt before the run.
-
-    A prompt joins a run if the run stays within ``TOGETHER`` tokens and computes at most ``PASS`` tokens more than the run and the prompt one
-    after the other: padding, and tokens that the prompt could reuse. At least one token besides the last is computed.
-
-    Args:
-        last: the prompt that was prefilled last; () for none.
-        prompts: further prompts, of which no two neighbours are equal.
-    """
-    run, shared = list[tuple[int, ...]](), 0
-    for ids in prompts:
-        alone, joint = (reusable(before, ids) for before in (run[-1] if run else last, last))
-        joint = min(shared, joint) if run else joint
-        together = (len(run) + 1) * (max(map(len, (*run, ids))) - joint)
-        apart = len(run) * (max(map(len, run), default=0) - shared) + len(ids) - alone
-        if run and together > min(TOGETHER, apart + PASS):
-            yield shared, run
-            last, run, joint = run[-1], [], alone
-        run.append(ids)
-        shared = joint
-    if run:
-        yield shared, run
-
-
-def reusable(before: tuple[int, ...], ids: tuple[int, ...]) -> int:
-    """Return the number of first tokens of a prompt whose keys and values are taken from the prompt before it."""
-    shared = min(common_prefix(before, ids), len(ids) - 2)
-    return shared if shared >= PREFIX else 0
 
 
 def token_bytes_of(model: Any) -> int:
@@ -187,10 +176,10 @@ def token_bytes_of(model: Any) -> int:
     return token_bytes(sizes.num_hidden_layers, heads * size, model.dtype.itemsize)
 
 
-def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], config: SampleConfig) -> Iterator[Job]:
+def make_jobs(prompts: Sequence[tuple[Task, EncodedPrompt]], configs: Sequence[SampleConfig]) -> Iterator[Job]:
     """Yield one job per attempt, all of one task before the next; prompts that begin alike come one after the other."""
     for task, prompt in sorted(prompts, key=lambda job: job[1].ids_P):
-        for request in requests([task], config):
+        for request in joint_requests(task, configs):
             yield request, prompt
 
 
@@ -236,7 +225,7 @@ class Decoder:
             self.tokens_B = self.tokens_B[torch.tensor(busy, device=self.tokens_B.device)]
             self.state.slots = [self.state.slots[index] for index in busy]
 
-    def step(self) -> list[Attempt]:
+    def step(self) -> list[Part]:
         """Decode a token per slot, or more where proposed tokens are right, and return the attempts that ended."""
         busy = self.state.busy
         drafts = self.state.drafts(min(self.state.config.lookup, max(POSITIONS // len(busy), 1) - 1))
@@ -258,9 +247,9 @@ class Decoder:
         proposed = torch.tensor(padded, dtype=torch.long, device=self.tokens_B.device)
         return torch.cat([self.tokens_B[:, None], proposed], dim=1)
 
-    def take_proposed(self, product_BQV: Tensor, drafts: Sequence[list[int]], busy: Sequence[int]) -> list[Attempt]:
+    def take_proposed(self, product_BQV: Tensor, drafts: Sequence[list[int]], busy: Sequence[int]) -> list[Part]:
         """Sample on where a proposed token is the one that was sampled; return the attempts that ended."""
-        ended: list[Attempt] = []
+        ended: list[Part] = []
         new, tokens = product_BQV.shape[1], self.tokens_B.tolist()
         sampled = {slot: tokens[slot] for slot in busy}
         for at in range(1, new):

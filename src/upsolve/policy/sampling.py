@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from upsolve.config import SampleConfig
 from upsolve.policy.lookup import Lookup
-from upsolve.policy.request import Request
+from upsolve.policy.request import Part, Request
 from upsolve.policy.tokens import Codec
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt
 
 __all__ = ["DecodeState", "inverse_cdf", "sample_tokens"]
 
@@ -92,7 +92,8 @@ def first_above(sums_BN: Tensor, target_B1: Tensor) -> Tensor:
 class Slot:
     """An attempt being decoded."""
 
-    task: Task
+    request: Request
+    """The request for it."""
     noise: Random
     """Random number generator of this attempt."""
     ids: list[int] = field(default_factory=list[int])
@@ -134,27 +135,30 @@ class DecodeState:
 
     def begin(self, index: int, request: Request, lookup: Lookup | None = None) -> None:
         """Start an attempt in a slot."""
-        self.slots[index] = Slot(request.task, Random(request.seed), lookup=lookup)
+        self.slots[index] = Slot(request, Random(request.seed), lookup=lookup)
 
     def drafts(self, most: int) -> list[list[int]]:
         """Return the tokens, at most ``most``, that are proposed for each slot."""
         return [slot.lookup.draft(most) if slot and slot.lookup else [] for slot in self.slots]
 
-    def draw(self, logits_NV: Tensor, uniform_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return sampled tokens [N], and their log-probability and the entropy at temperature 1, nats, from float32 logits."""
-        temperature, top_p = self.config.temperature, self.config.top_p
+    def draw(self, logits_NV: Tensor, uniform_N: Tensor, at: Sequence[float]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return tokens [N], sampled at one temperature each (``at``), their log-probability and the entropy at temperature 1, nats."""
         p_NV, most_N = logits_NV.softmax(-1), logits_NV.amax(-1)
         most_logp_N = p_NV.amax(-1).log()
         entropy_N = most_N - torch.linalg.vecdot(p_NV, logits_NV) - most_logp_N
-        if temperature == 1:
-            tokens_N = sample_truncated(p_NV, uniform_N, top_p)
-        else:
-            tokens_N = sample_tokens(logits_NV, uniform_N, temperature=temperature, top_p=top_p)
+        tokens_N = torch.empty(len(at), dtype=torch.long, device=logits_NV.device)
+        for temperature in set(at):
+            rows = torch.tensor([row for row, other in enumerate(at) if other == temperature], device=logits_NV.device)
+            logits, p, uniform = ((x if len(rows) == len(at) else x[rows]) for x in (logits_NV, p_NV, uniform_N))
+            if temperature == 1:
+                tokens_N[rows] = sample_truncated(p, uniform, self.config.top_p)
+            else:
+                tokens_N[rows] = sample_tokens(logits, uniform, temperature=temperature, top_p=self.config.top_p)
         return tokens_N, logits_NV.gather(-1, tokens_N[:, None])[:, 0] - most_N + most_logp_N, entropy_N
 
     def take(
         self, scores_KV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float, chosen: Sequence[int] | None = None
-    ) -> tuple[Tensor, list[Attempt]]:
+    ) -> tuple[Tensor, list[Part]]:
         """Sample a token for each of K slots; return the tokens [K] and the attempts that ended, whose slots become free.
 
         Args:
@@ -166,29 +170,32 @@ class DecodeState:
         slots = [self.slots[index] for index in indices]
         noise = [0.0 if slot is None else slot.noise.getrandbits(24) / 2**24 for slot in slots]  # float32 holds 24 bits
         uniform_K = torch.tensor(noise, device=scores_KV.device)
+        some = next((slot.request.temperature for slot in slots if slot), 0.0)  # of free slots, too
+        at = [slot.request.temperature if slot else some for slot in slots]
         rows = ROWS if scores_KV.device.type == "cpu" else len(noise)
-        parts = zip(scores_KV.split(rows), uniform_K.split(rows), strict=True)
-        drawn = [self.draw(logits(scores_NV), uniform_N) for scores_NV, uniform_N in parts]
+        parts = zip(range(0, len(at), rows), scores_KV.split(rows), uniform_K.split(rows), strict=True)
+        drawn = [self.draw(logits(scores_NV), uniform_N, at[row : row + rows]) for row, scores_NV, uniform_N in parts]
         tokens_K, logp_K, entropy_K = (torch.cat(column) for column in zip(*drawn, strict=True))
         columns = (tokens_K, logp_K, entropy_K, self.stops_V[tokens_K])
-        ended: list[Attempt] = []
+        ended: list[Part] = []
         for index, slot, token, logp, entropy, stops in zip(indices, slots, *(c.tolist() for c in columns), strict=True):
             if slot is None:
                 continue
             slot.add(token, logp, entropy)
             if stops or len(slot.ids) >= self.config.max_tokens:
-                ended.append(self.finish(slot, truncated=not stops))
+                ended.append((slot.request.part, self.finish(slot, truncated=not stops)))
                 self.slots[index] = None
         return tokens_K, ended
 
     def finish(self, slot: Slot, *, truncated: bool) -> Attempt:
         """Return the attempt of a slot."""
-        code, answer = self.codec.code_and_answer(slot.ids, slot.task.language)
+        task = slot.request.task
+        code, answer = self.codec.code_and_answer(slot.ids, task.language)
         return Attempt(
-            task_id=slot.task.task_id,
+            task_id=task.task_id,
             code=code,
             answer=answer,
-            language=slot.task.language or "python",
+            language=task.language or "python",
             author=self.author,
             behavior_logp=sum(slot.logps),
             tokens=len(slot.ids),
