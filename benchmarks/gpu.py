@@ -282,7 +282,8 @@ def sampler(options, *, batch, max_tokens):
     codec = load_codec(write_tiny_model(Path(tempfile.mkdtemp()) / "tiny"))
     model = random_qwen(TINY if options.small else "qwen2-0.5b-random", torch.float32 if DEVICE == "cpu" else torch.bfloat16)
     model.name_or_path = "random"
-    tasks = [Task(f"t{number}", "Return the sum of two numbers. " * 10) for number in range(4 if options.small else 64)]
+    statements = [f"Return the sum of {number} numbers. " * 10 for number in range(4 if options.small else 64)]
+    tasks = [Task(f"t{number}", statement) for number, statement in enumerate(statements)]
     config = SampleConfig(samples=4, batch=batch, max_tokens=max_tokens, temperature=1.0, top_p=1.0)
 
     def run():

@@ -175,7 +175,7 @@ class BatchedCache:
         """Make room for ``new`` more tokens of every slot; within the context the model decodes them."""
         tokens = max(self.sampled_tokens) + new
         if self.fixed:  # a power of two, but no more than the longest attempt, so that the cache is copied a few times only
-            tokens = max(tokens, min(1 << (tokens - 1).bit_length(), self.room[2]))
+            tokens = max(tokens, min(power_of_two(tokens), self.room[2]))
         for layer, (keys, values) in self.sampled.items():
             self.sampled[layer] = (grown(keys, len(keys), tokens), grown(values, len(values), tokens))
         self.step = self.next_step(new)
@@ -188,7 +188,8 @@ class BatchedCache:
     def next_step(self, new: int) -> Step:
         """Return the next step, which decodes ``new`` tokens of every slot."""
         prompts, sampled = (next(iter(stored.values()))[0] for stored in (self.prompts, self.sampled))
-        unused = [0] * (len(prompts) - len(self.prompt_tokens) if self.fixed else 0)
+        rows = min(power_of_two(len(self.prompt_tokens)), len(prompts)) if self.fixed else len(self.prompt_tokens)
+        unused = [0] * (rows - len(self.prompt_tokens))
         prompt_B, sampled_B, prompt_T = (
             np.array(numbers) for numbers in (self.prompt_of, self.sampled_tokens, [*self.prompt_tokens, *unused])
         )
@@ -209,6 +210,11 @@ class BatchedCache:
         hidden = key_positions[:, None] > positions[:, :, None]
         bias = torch.zeros(hidden.shape, dtype=sampled.dtype, device=self.device).masked_fill(hidden, -torch.inf)
         return Step((len(prompt_T), most), slots, places, before, positions, key_positions, bias, tokens)
+
+
+def power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not below a positive number."""
+    return 1 << (number - 1).bit_length()
 
 
 def grown(stored: Tensor, rows: int, tokens: int) -> Tensor:
