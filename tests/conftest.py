@@ -15,6 +15,7 @@ ONE_PROCESS = ("verify", "honest", "test_cli.py")
 """Tests that watch processes, time and control groups: with several processes of pytest, one of them runs all of these."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     """Keep the tests of a file in one process, for the fixtures that they share."""
     for item in items if config.pluginmanager.hasplugin("xdist") else ():

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mkdocs", reason="needs the extra docs")
-pytestmark = pytest.mark.xdist_group("site")  # built once
 ROOT = Path(__file__).parents[1]
 LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?(https?:)?//""")
 
