@@ -109,7 +109,10 @@ def test_a_busy_machine_makes_no_timeout(test):
 def test_a_time_limit_of_one_test_waits_for_its_core_too():
     settings = JudgeSettings(Limits(wall_seconds=8.0, cpu_seconds=2, test_seconds=0.9))
     assert (
-        judge(Task("t", "", (TestCase(TestKind.CALL, "f()", "1"),), "f"), Attempt("t", BUSY.replace("0.6", "0.3")), settings).status is Status.PASSED
+        judge(
+            Task("t", "", (TestCase(TestKind.CALL, "f()", "1"),), "f"), Attempt("t", BUSY.replace("0.6", "0.3")), settings
+        ).status
+        is Status.PASSED
     )
 
 
