@@ -79,4 +79,4 @@ def test_a_step_that_cannot_be_recorded_runs_as_usual(tiny_model, monkeypatch, c
     monkeypatch.setattr(sample_module, "decoder_of", DecodeGraphs)
     with caplog.at_level(logging.WARNING, logger="upsolve.policy"):
         assert [one[:2] for one in sampled(tiny_model, "cpu", samples=2, batch=4)] == [one[:2] for one in plain]
-    assert "decoding without CUDA graphs, which is slower: operation not permitted" in caplog.text
+    assert caplog.text.count("decoding without CUDA graphs, which is slower: operation not permitted") == 1

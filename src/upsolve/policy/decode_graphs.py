@@ -44,35 +44,36 @@ class DecodeGraphs:
         self.replay: Callable[[], None] | None = None
         self.tokens_BQ = self.hidden_BQD = torch.empty(0)
         self.step: Step | None = None
+        self.possible = True
+        """Whether steps can be recorded, as far as is known."""
 
     def __call__(self, tokens_BQ: Tensor) -> Tensor:
         """Return the last hidden states [B, Q, D]."""
         with self.cache.decoding(tokens_BQ.shape[1]) as step:
             if (form := self.cache.form(step)) != self.form:
-                self.form, self.replay, self.step = form, None, None
+                self.form, self.replay = form, None
                 return forward(self.model, self.cache, tokens_BQ)
-            if self.step is None:
-                self.record(tokens_BQ, step)
-            if self.replay is None:
+            if self.replay is None and not (self.possible and self.record(tokens_BQ, step)):
                 return forward(self.model, self.cache, tokens_BQ)
+            assert self.replay is not None
             self.tokens_BQ.copy_(tokens_BQ)
             for name in tensors_of(step):
                 getattr(self.step, name).copy_(getattr(step, name))
             self.replay()
             return self.hidden_BQD
 
-    def record(self, tokens_BQ: Tensor, step: Step) -> None:
-        """Record the step; if that is not possible, steps of this form run as usual."""
-        self.step, self.tokens_BQ = (
-            replace(step, **{name: getattr(step, name).clone() for name in tensors_of(step)}),
-            tokens_BQ.clone(),
-        )
+    def record(self, tokens_BQ: Tensor, step: Step) -> bool:
+        """Record the step and return whether that was possible; if not, all further steps run as usual."""
+        self.tokens_BQ = tokens_BQ.clone()
+        self.step = replace(step, **{name: getattr(step, name).clone() for name in tensors_of(step)})
         self.cache.step = self.step
         try:
             self.replay, self.hidden_BQD = record(partial(forward, self.model, self.cache, self.tokens_BQ))
         except RuntimeError as error:
+            self.possible = False
             LOGGER.warning("decoding without CUDA graphs, which is slower: %s", error)
         self.cache.step = step
+        return self.possible
 
 
 def tensors_of(step: Step) -> list[str]:
