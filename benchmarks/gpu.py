@@ -29,9 +29,8 @@ import traceback
 from functools import partial
 from pathlib import Path
 
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = (
-    "1"  # asking for a GPU otherwise starts the driver, which no forked process can use
-)
+# Asking for a GPU otherwise starts the driver, which no forked process can use.
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 import torch
 from machine import machine
@@ -166,7 +165,7 @@ def step(options):
 
 def step_sample(job, left):
     """Return a measurement of a training step in a forked process; None if it fails, or takes longer than is left, seconds."""
-    done, result = forked(partial(measured_job, job), min(50 * SLOW, left)) if left > LEAST_SECONDS else (False, "no time left")
+    done, result = forked(partial(measured_job, job), min(50 * SLOW, left))
     if not done:
         print(f"{job['way']}, {job['model']}: {result[-800:]}", file=sys.stderr)
     return result if done else None
@@ -183,7 +182,7 @@ def profile(options):
         sample = step_sample({**job, "way": way}, options.ends - time.monotonic() - LEAST_SECONDS)
         results[way] = {name: sample[name] for name in ("seconds", "profile")} if sample else "not done"
     for batch in (4,) if options.small else (64, 256):
-        done, decoding = forked(partial(decoding_profile, options, batch), max(1, options.ends - time.monotonic()))
+        done, decoding = forked(partial(decoding_profile, options, batch), options.ends - time.monotonic())
         results[f"decoding {batch}"] = decoding if done else f"not done: {decoding[-300:]}"
     return results
 
@@ -371,7 +370,6 @@ PARTS = {
 
 def answer(function, sender):
     """Send (True, what a function returns) or (False, why it failed)."""
-    os.setpgid(0, 0)
     try:
         sender.send((True, function()))
     except BaseException:
@@ -380,6 +378,8 @@ def answer(function, sender):
 
 def forked(function, limit):
     """Run a function in a forked process; return (True, its result), or (False, why it has none) after at most ``limit`` seconds."""
+    if limit < LEAST_SECONDS:
+        return False, "not done: no time is left"
     receiver, sender = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=answer, args=(function, sender))
     process.start()
@@ -411,9 +411,7 @@ def run_part(name, options, limit):
     """Run a part in a forked process; return its result, or the reason why it has none."""
     started = time.monotonic()
     options.ends = started + limit
-    done, result = (
-        forked(partial(PARTS[name], options), limit) if limit > LEAST_SECONDS else (False, "not done: no time is left")
-    )
+    done, result = forked(partial(PARTS[name], options), limit)
     if not done:
         result = {"not done" if "not done" in result else "failed": f"{result}; run it alone: gpu.py {name}"}
     return {"part": name, "machine": forked(machine, 60)[1], "seconds": time.monotonic() - started, "result": result}

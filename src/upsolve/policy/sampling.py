@@ -146,15 +146,20 @@ class DecodeState:
         p_NV, most_N = logits_NV.softmax(-1), logits_NV.amax(-1)
         most_logp_N = p_NV.amax(-1).log()
         entropy_N = most_N - torch.linalg.vecdot(p_NV, logits_NV) - most_logp_N
-        tokens_N = torch.empty(len(at), dtype=torch.long, device=logits_NV.device)
-        for temperature in set(at):
-            rows = torch.tensor([row for row, other in enumerate(at) if other == temperature], device=logits_NV.device)
-            logits, p, uniform = ((x if len(rows) == len(at) else x[rows]) for x in (logits_NV, p_NV, uniform_N))
-            if temperature == 1:
-                tokens_N[rows] = sample_truncated(p, uniform, self.config.top_p)
-            else:
-                tokens_N[rows] = sample_tokens(logits, uniform, temperature=temperature, top_p=self.config.top_p)
+        if len(temperatures := set(at)) == 1:
+            tokens_N = self.tokens_at(at[0], logits_NV, p_NV, uniform_N)
+        else:
+            tokens_N = torch.empty(len(at), dtype=torch.long, device=logits_NV.device)
+            for temperature in temperatures:
+                rows = torch.tensor([row for row, other in enumerate(at) if other == temperature], device=logits_NV.device)
+                tokens_N[rows] = self.tokens_at(temperature, logits_NV[rows], p_NV[rows], uniform_N[rows])
         return tokens_N, logits_NV.gather(-1, tokens_N[:, None])[:, 0] - most_N + most_logp_N, entropy_N
+
+    def tokens_at(self, temperature: float, logits_NV: Tensor, p_NV: Tensor, uniform_N: Tensor) -> Tensor:
+        """Return tokens [N] sampled at a temperature; ``p_NV``: softmax of the logits, which is not computed again at temperature 1."""
+        if temperature == 1:
+            return sample_truncated(p_NV, uniform_N, self.config.top_p)
+        return sample_tokens(logits_NV, uniform_N, temperature=temperature, top_p=self.config.top_p)
 
     def take(
         self, scores_KV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float, chosen: Sequence[int] | None = None
