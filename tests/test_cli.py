@@ -263,7 +263,7 @@ def test_verify_wants_an_archive_or_serve():
 
 
 @pytest.mark.parametrize(
-    ("given", "count"), [({}, "1000"), ({"OMP_WAIT_POLICY": "active"}, None), ({"GOMP_SPINCOUNT": "7"}, "7")]
+    ("given", "count"), [({}, "100000"), ({"OMP_WAIT_POLICY": "active"}, None), ({"GOMP_SPINCOUNT": "7"}, "7")]
 )
 def test_idle_threads_of_torch_sleep(given, count, monkeypatch):
     """Threads that spin take the cores from other processes; settings of the user take precedence."""

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import warnings
+from pathlib import Path
 from types import FrameType
 
 import typer
@@ -98,13 +99,12 @@ def warning_line(message: Warning | str, category: type[Warning], filename: str,
 
 
 def share_cores() -> None:
-    """Let idle threads of PyTorch's OpenMP sleep after a short wait, before torch is imported; OpenMP's own settings take precedence.
+    """Set how long idle threads of PyTorch's OpenMP spin, before torch is imported; OpenMP's own settings take precedence.
 
-    By default they spin for milliseconds, which on a machine with other work takes the cores from those that they wait for: two processes
-    of two threads on two cores took 25 times as long (docs/log.md).
+    They spin for milliseconds where ``policy.idle_threads`` can shorten that while other work needs the cores; else for a short time.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "1000"
+        os.environ["GOMP_SPINCOUNT"] = "100000" if Path("/proc/self/schedstat").exists() else "1000"
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -14,6 +14,7 @@ from transformers.utils import logging as hf_logging
 from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError, one_line
 from upsolve.policy.gguf import converted
+from upsolve.policy.idle_threads import watch_spinning
 from upsolve.policy.locate import locate
 from upsolve.policy.prompt import PLAIN
 from upsolve.policy.quiet import choose_accelerator, peft_calls
@@ -50,6 +51,7 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
     Raises:
         ModelError: the model cannot be found or read; the message names the model and what was tried.
     """
+    watch_spinning()
     location = locate(name, offline=offline)
     hf_logging.disable_progress_bar()
     where = str(converted(location.gguf)) if location.gguf else location.where

@@ -1,0 +1,79 @@
+"""Idle threads of OpenMP: short spinning while others need the cores, long spinning otherwise."""
+
+import subprocess
+import sys
+
+import pytest
+
+from upsolve.policy.idle_threads import CALM_SECONDS, SpinWatch
+
+LOOP = """
+import os, subprocess, sys, time
+from pathlib import Path
+import torch
+from upsolve.policy.idle_threads import SpinWatch
+
+torch.set_num_threads(2)
+watch, numbers = SpinWatch(), torch.ones(2**16)
+watch.threads = 2
+
+
+def sleeps():
+    # how often the threads but this one have gone to sleep
+    others = [task for task in Path("/proc/self/task").iterdir() if int(task.name) != os.getpid()]
+    return sum(int((task / "status").read_text().partition("\\nvoluntary_ctxt_switches:")[2].split()[0]) for task in others)
+
+
+def busy():
+    # how often they do so within 300 operations with breaks
+    before = sleeps()
+    for _ in range(300):
+        numbers.add_(1)
+        time.sleep(0.001)
+    return sleeps() - before
+
+
+busy()
+"""
+
+
+def run(code):
+    """Return what a program prints whose idle threads spin for seconds."""
+    environment = {"GOMP_SPINCOUNT": "100000000", "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", LOOP + code], env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_a_contended_process_spins_shortly_until_it_is_calm():
+    """Each operation of two threads is followed by 1 ms in which the idle one spins, or sleeps."""
+    free, short, again = map(
+        int,
+        run(
+            "print(busy())\nwatch.decide(contended=True, seconds=1)\ntime.sleep(0.1)\nprint(busy())\n"
+            f"watch.decide(contended=False, seconds={CALM_SECONDS})\ntime.sleep(0.1)\nprint(busy())\n"
+        ),
+    )
+    assert max(free, again) < 100 < short, (free, short, again)
+
+
+def test_contention_is_what_threads_wait_for_cores():
+    """With more busy processes than cores, this process waits for cores."""
+    others = "others = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(8)]\n"
+    code = f"{others}time.sleep(0.5)\nwatch.look(1)\nbusy()\nwatch.look(0.3)\nprint(watch.short)\n[p.kill() for p in others]"
+    assert run(code) == ["True"]
+
+
+@pytest.mark.parametrize("calm", [CALM_SECONDS - 1, CALM_SECONDS])
+def test_spinning_returns_after_calm_seconds(calm):
+    """A short break of another process does not count."""
+    watch = SpinWatch()
+    watch.threads = 2
+    watch.decide(contended=True, seconds=1)
+    assert watch.short
+    for _ in range(calm):
+        watch.decide(contended=False, seconds=1)
+    assert watch.short is (calm < CALM_SECONDS)
+    watch.decide(contended=True, seconds=1)
+    watch.decide(contended=False, seconds=1)
+    assert watch.short
