@@ -73,6 +73,20 @@ def test_a_parameter_of_several_chunks_is_computed_as_one(monkeypatch):
     assert torch.allclose(whole.weight, parts.weight, atol=1e-4) and not torch.equal(whole.weight, layer().weight)
 
 
+@pytest.mark.parametrize(("moments", "lockstep"), [("float32", False), ("bfloat16", False), ("float32", True)])
+def test_gradients_are_clipped_by_every_optimizer(moments, lockstep, monkeypatch):
+    """A gradient of norm 5 is clipped to 1, one of norm 0.5 stays: AdamW's first moment is a tenth of it."""
+    monkeypatch.setattr(Replicated, "lockstep", lockstep)
+    for size, expected in ((5.0, 1.0), (0.5, 0.5)):
+        module = nn.Linear(2, 1, bias=False)
+        optim = OptimConfig(lr=1e-2, moments=moments, clip_norm=1.0)
+        placed = Replicated(module, None, None, processes=Processes(), optim=optim, value_lr=1e-2)
+        module.weight.grad = torch.tensor([[0.6, 0.8]]) * size
+        assert placed.step(1e-2) == pytest.approx(size)
+        moment = placed.optimizer.state[module.weight]["exp_avg"].float()
+        assert moment.norm() == pytest.approx(0.1 * expected, rel=0.01)
+
+
 @pytest.mark.parametrize("moments", ["bfloat16", pytest.param("int8", marks=pytest.mark.slow)])  # int8: torch.compile
 def test_few_bits_train_as_float32_does_and_resume_bit_by_bit(moments):
     if moments == "int8":

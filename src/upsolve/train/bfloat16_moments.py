@@ -1,5 +1,6 @@
 """AdamW with moments in bfloat16: 4 bytes per trained parameter instead of 8."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -10,9 +11,11 @@ from torch.optim.adamw import adamw
 
 __all__ = ["BFloat16AdamW", "rounded_at_random"]
 
-CHUNK = 1 << 18
+CHUNK = 1 << 17
 """Numbers that are computed in float32 at once: on CPUs, as many as the cache holds."""
 CHUNK_ON_GPUS = 1 << 24
+UPPER_HALF = 1 if sys.byteorder == "little" else 0
+"""Which half of a number in float32 is the number in bfloat16."""
 ADAMW: Mapping[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False, "fused": True}
 """The settings of ``torch.optim.AdamW``."""
 
@@ -22,12 +25,13 @@ class BFloat16AdamW(torch.optim.Optimizer):
 
     The second moment changes by a thousandth per step, where neighbours in bfloat16 are 1/256 apart, so it is rounded at random
     (``rounded_at_random``); the first is rounded to the nearest. The random bits depend on the number of the step alone: a run that was
-    stopped and goes on has the same ones.
+    stopped and goes on has the same ones. Gradients are divided by ``grad_scale``, and overwritten, as in torch's fused optimizers.
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, weight_decay: float) -> None:
         """Set the groups of parameters, the learning rate and the weight decay."""
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        self.grad_scale: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002  as in the base class
@@ -44,11 +48,17 @@ class BFloat16AdamW(torch.optim.Optimizer):
             zeros = [torch.zeros_like(parameter, dtype=torch.bfloat16) for _ in range(2)]
             state.update(step=torch.tensor(0.0), exp_avg=zeros[0], exp_avg_sq=zeros[1])
         device, size = parameter.device, CHUNK_ON_GPUS if parameter.is_cuda else CHUNK
-        noise = random_bits(int(state["step"]), size, device)
+        noise, buffers, count = (
+            random_bits(int(state["step"]), size, device),
+            float_buffers(size, device),
+            state["step"].to(device),
+        )
         tensors = (parameter.detach(), gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"])
         for values, slopes, first, second in zip(*(tensor.view(-1).split(size) for tensor in tensors), strict=True):
-            moments, count = (first.float(), second.float()), state["step"].to(device, copy=True)
-            adamw([values], [slopes], [moments[0]], [moments[1]], [], [count], **ADAMW, **rates)
+            moments = [buffer[: len(first)].copy_(moment) for buffer, moment in zip(buffers, (first, second), strict=True)]
+            adamw(
+                [values], [slopes], *([m] for m in moments), [], [count.clone()], grad_scale=self.grad_scale, **ADAMW, **rates
+            )
             first.copy_(moments[0])
             second.copy_(rounded_at_random(moments[1], noise[: len(second)]))
         state["step"] += 1
@@ -58,6 +68,13 @@ class BFloat16AdamW(torch.optim.Optimizer):
         super().load_state_dict({**state_dict})
         for state in self.state.values():
             state.update({name: state[name].bfloat16() for name in ("exp_avg", "exp_avg_sq")})
+
+
+@lru_cache(maxsize=1)
+def float_buffers(size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return memory for ``size`` numbers of both moments, float32."""
+    first, second = torch.empty(2, size, device=device)
+    return first, second
 
 
 @lru_cache(maxsize=1)
@@ -72,6 +89,9 @@ def rounded_at_random(values_N: Tensor, noise_N: Tensor) -> Tensor:
     Args:
         values_N: finite numbers, float32 [N]; overwritten.
         noise_N: integers in [0, 2^16), int32 [N].
+
+    Returns:
+        A view of the upper halves of ``values_N``.
     """
-    bits_N = values_N.view(torch.int32).add_(noise_N).bitwise_and_(-1 << 16)
-    return bits_N.view(torch.float32).bfloat16()
+    values_N.view(torch.int32).add_(noise_N)
+    return values_N.view(torch.bfloat16)[UPPER_HALF::2]

@@ -24,6 +24,9 @@ from upsolve.train.processes import Processes
 
 __all__ = ["Distributed", "Fsdp2", "Moments", "Replicated", "ScoringModule", "zero_loss"]
 
+CLIP_EPS = 1e-6
+"""Added to the norm, as in ``torch.nn.utils.clip_grads_with_norm_``."""
+
 Moments = dict[int, dict[str, Tensor]]
 """Optimizer state by index of the parameter: ``step``, ``exp_avg``, ``exp_avg_sq``."""
 
@@ -93,12 +96,18 @@ class Replicated:
         self.sum_gradients()
         total = nn.utils.get_total_norm([each.grad for each in self.parameters() if each.grad is not None])
         norm = float(full_tensor(total))
-        if norm > 0.999 * self.optim.clip_norm:  # below, the factor is 1
-            nn.utils.clip_grads_with_norm_(self.parameters(), self.optim.clip_norm, total)
+        self.clip(total if norm > 0.999 * self.optim.clip_norm else None)  # below, the factor is 1
         if math.isfinite(norm):
             self.optimizer.step()
         self.optimizer.zero_grad()
         return norm
+
+    def clip(self, norm: Tensor | None) -> None:
+        """Multiply the gradients, whose norm is given, by clip_norm / norm; None: by 1. Fused optimizers do it as they step."""
+        if hasattr(self.optimizer, "grad_scale") or self.optimizer.defaults.get("fused"):
+            self.optimizer.grad_scale = None if norm is None else ((norm + CLIP_EPS) / self.optim.clip_norm).clamp(min=1)
+        elif norm is not None:
+            nn.utils.clip_grads_with_norm_(self.parameters(), self.optim.clip_norm, norm)
 
     def full_model(self, *, keep: bool) -> Any:
         """Return the policy with all its weights; None on a rank that does not keep it. Collective."""
