@@ -72,6 +72,23 @@ def conversions(tmp_path):
     return sorted(one.name for one in (tmp_path / "cache" / "models").iterdir() if one.is_dir())
 
 
+def test_quick_parsing_reads_the_same(small):
+    """Tokens and weights, by the library's reader as it is and by the quick one; afterwards the library is as it was."""
+    import gguf as library
+
+    plain = library.GGUFReader
+    with gguf.quick_parsing():
+        readers = (plain(small), library.GGUFReader(small))
+        table = library.get_tensor_name_map(library.MODEL_ARCH.LLAMA, 1)
+        assert library.get_tensor_name_map(library.MODEL_ARCH.LLAMA, 1) is table
+    assert library.GGUFReader is plain
+    assert readers[0].fields.keys() == readers[1].fields.keys()
+    for before, now in zip(*((*reader.fields.values(), *reader.tensors) for reader in readers), strict=True):
+        assert before.name == now.name
+        parts = [tensor.parts if hasattr(tensor, "parts") else [tensor.data] for tensor in (before, now)]
+        assert all(a.dtype == b.dtype and (a == b).all() for a, b in zip(*parts, strict=True))
+
+
 def test_a_gguf_file_is_converted_once_and_read_the_same_later(small, tmp_path, monkeypatch, capfd):
     direct, _ = gguf.loaded(small)
     first = load_model(str(small))

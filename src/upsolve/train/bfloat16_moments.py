@@ -39,9 +39,10 @@ class BFloat16AdamW(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self.update(parameter, parameter.grad, lr=group["lr"], weight_decay=group["weight_decay"])
+                    settings = {"lr": group["lr"], "weight_decay": group["weight_decay"], "grad_scale": self.grad_scale}
+                    self.update(parameter, parameter.grad, **settings)
 
-    def update(self, parameter: Tensor, gradient: Tensor, **rates: Any) -> None:
+    def update(self, parameter: Tensor, gradient: Tensor, **settings: Any) -> None:
         """Do the step of one parameter, chunk by chunk."""
         state = self.state[parameter]
         if not state:
@@ -55,12 +56,10 @@ class BFloat16AdamW(torch.optim.Optimizer):
         )
         tensors = (parameter.detach(), gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"])
         for values, slopes, first, second in zip(*(tensor.view(-1).split(size) for tensor in tensors), strict=True):
-            moments = [buffer[: len(first)].copy_(moment) for buffer, moment in zip(buffers, (first, second), strict=True)]
-            adamw(
-                [values], [slopes], *([m] for m in moments), [], [count.clone()], grad_scale=self.grad_scale, **ADAMW, **rates
-            )
-            first.copy_(moments[0])
-            second.copy_(rounded_at_random(moments[1], noise[: len(second)]))
+            mean, square = (buffer[: len(first)].copy_(moment) for buffer, moment in zip(buffers, (first, second), strict=True))
+            adamw([values], [slopes], [mean], [square], [], [count.clone()], **ADAMW, **settings)
+            first.copy_(mean)
+            second.copy_(rounded_at_random(square, noise[: len(second)]))
         state["step"] += 1
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # type: ignore[override]
