@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from upsolve.policy.idle_threads import CALM_SECONDS, SpinWatch
+from upsolve.policy.idle_threads import CALM_SECONDS, CONTENDED_SECONDS, SpinWatch
 
 LOOP = """
 import os, subprocess, sys, time
@@ -60,15 +60,19 @@ def test_a_contended_process_spins_shortly_until_it_is_calm():
 def test_contention_is_what_threads_wait_for_cores():
     """With more busy processes than cores, this process waits for cores."""
     others = "others = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(8)]\n"
-    code = f"{others}time.sleep(0.5)\nwatch.look(1)\nbusy()\nwatch.look(0.3)\nprint(watch.short)\n[p.kill() for p in others]"
+    code = f"{others}time.sleep(0.5)\nwatch.look(1)\nbusy()\nwatch.look(0.5)\nprint(watch.short)\n[p.kill() for p in others]"
     assert run(code) == ["True"]
 
 
 @pytest.mark.parametrize("calm", [CALM_SECONDS - 1, CALM_SECONDS])
 def test_spinning_returns_after_calm_seconds(calm):
-    """A short break of another process does not count."""
+    """A short break of another process does not count, nor a moment of contention."""
     watch = SpinWatch()
     watch.threads = 2
+    watch.decide(contended=True, seconds=CONTENDED_SECONDS / 2)
+    watch.decide(contended=False, seconds=1)
+    watch.decide(contended=True, seconds=CONTENDED_SECONDS / 2)
+    assert not watch.short
     watch.decide(contended=True, seconds=1)
     assert watch.short
     for _ in range(calm):

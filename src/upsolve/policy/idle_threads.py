@@ -19,10 +19,12 @@ __all__ = ["SpinWatch", "waits", "watch_spinning"]
 
 INTERVAL = 0.25
 """Seconds between two readings."""
-CONTENDED_SHARE = 0.05
-"""Threads that wait for a core for more than this fraction of the time, per OpenMP thread, count as contended."""
-CALM_SECONDS = 5
-"""Seconds without contention after which threads spin again."""
+CONTENDED_SHARE = 0.12
+"""Threads that wait for a core for more than this fraction of the time, per OpenMP thread, count as contended: 0.25 beside a second run, 0.02 alone."""
+CONTENDED_SECONDS = 0.4
+"""Seconds of contention after which threads spin shortly."""
+CALM_SECONDS = 2
+"""Seconds without contention after which threads spin for long again."""
 GRAIN = 2**15
 """Elements of a tensor for which PyTorch uses one more thread."""
 
@@ -43,7 +45,7 @@ class SpinWatch:
 
     def __init__(self) -> None:
         """Take the first reading."""
-        self.threads, self.calm = torch.get_num_threads(), 0.0
+        self.threads, self.calm, self.busy = torch.get_num_threads(), 0.0, 0.0
         self.before = waits()
         self.release: threading.Event | None = None
 
@@ -60,9 +62,9 @@ class SpinWatch:
         self.decide(contended=waited > CONTENDED_SHARE * self.threads * seconds * 1e9, seconds=seconds)
 
     def decide(self, *, contended: bool, seconds: float) -> None:
-        """Shorten the spinning at once where there is contention, and lengthen it after ``CALM_SECONDS`` without."""
-        self.calm = 0 if contended else self.calm + seconds
-        if contended and self.release is None:
+        """Shorten the spinning after ``CONTENDED_SECONDS``, and lengthen it after ``CALM_SECONDS`` without contention."""
+        self.busy, self.calm = (self.busy + seconds, 0.0) if contended else (0.0, self.calm + seconds)
+        if self.busy >= CONTENDED_SECONDS and self.release is None:
             self.crowd()
         elif self.release is not None and self.calm >= CALM_SECONDS:
             self.release.set()
