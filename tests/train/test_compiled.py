@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.model import load_model
@@ -47,6 +48,29 @@ def test_compiled_layers_train_alike_and_resume_bitwise(tiny_model, tmp_path, ra
     again, rest = trained(config, tmp_path / "parts", steps=4)
     assert [*first, *rest] == norms
     assert all(torch.equal(a, b) for a, b in zip(learner.model.parameters(), again.model.parameters(), strict=True))
+
+
+@pytest.mark.slow
+def test_layers_are_compiled_once_even_if_a_row_is_as_long_as_a_head_is_wide():
+    """The first batch, whose row is padded to 64 tokens, is like the sample on which a scorer is checked."""
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=100,
+            hidden_size=32,
+            intermediate_size=48,
+            head_dim=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+        )
+    )
+    scorer = CompiledScorer(model, token_scores)
+    short, long = batch_of(), batch_of((60, 60, 60))
+    assert short.ids_BL.shape[1] <= 64 < long.ids_BL.shape[1]
+    scorer(model, short).logp_T.mean().backward()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        scorer(model, long).logp_T.mean().backward()
 
 
 def test_copies_of_the_model_have_plain_layers(tiny_model):

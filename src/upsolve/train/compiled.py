@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
+from torch.fx.experimental import _config as shape_config
 
 from upsolve.policy.attention import TREE
 from upsolve.policy.varlen import VARLEN
@@ -54,11 +55,12 @@ class CompiledScorer:
         """Use the compiled layers within the context; copies of the model made outside of it have plain layers.
 
         The backward pass recomputes elementwise work and rounded weights instead of keeping them: two thirds of the memory, in the same time.
+        Programs do not assume that sizes which are equal in the first batch, such as the row's and the head's, are equal in all.
         """
         for layer, forward in self.layers:
             layer.forward = forward
         try:
-            with functorch_config.patch(aggressive_recomputation=True):
+            with functorch_config.patch(aggressive_recomputation=True), shape_config.patch(use_duck_shape=False):
                 yield
         finally:
             for layer, _ in self.layers:
