@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
-from torch.fx.experimental import _config as shape_config
+from torch.fx.experimental import _config
 
 from upsolve.policy.attention import TREE
 from upsolve.policy.varlen import VARLEN
@@ -29,6 +29,8 @@ __all__ = ["CompiledScorer", "compiled_or_plain", "worth_compiling"]
 
 LOGGER = logging.getLogger("upsolve.train")
 
+SHAPES: Any = _config
+"""PyTorch's settings of symbolic sizes."""
 WORTH = 8e12
 """Parameters times tokens of a run from which compiling on a CPU saves more time than it takes: 60,000 tokens for 135 million parameters.
 
@@ -60,7 +62,7 @@ class CompiledScorer:
         for layer, forward in self.layers:
             layer.forward = forward
         try:
-            with functorch_config.patch(aggressive_recomputation=True), shape_config.patch(use_duck_shape=False):
+            with functorch_config.patch(aggressive_recomputation=True), SHAPES.patch(use_duck_shape=False):
                 yield
         finally:
             for layer, _ in self.layers:
