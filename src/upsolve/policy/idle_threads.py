@@ -10,10 +10,10 @@ import math
 import os
 import threading
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import torch
+
+from upsolve.verify.sandbox.waits import figures, threads_of
 
 __all__ = ["SpinWatch", "waits", "watch_spinning"]
 
@@ -28,16 +28,11 @@ CALM_SECONDS = 2
 GRAIN = 2**15
 """Elements of a tensor for which PyTorch uses one more thread."""
 
-Waits = dict[str, int]
 
-
-def waits() -> Waits:
+def waits() -> dict[str, int]:
     """Return for each thread of this process how long it was ready to run but had no core, ns; empty where the kernel does not say."""
-    found: Waits = {}
-    for thread in Path("/proc/self/task").glob("*"):
-        with suppress(OSError, ValueError, IndexError):  # the thread has ended, or there are no statistics
-            found[thread.name] = int((thread / "schedstat").read_text(encoding="ascii").split()[1])
-    return found
+    read = ((thread.name, figures(thread)) for thread in threads_of(os.getpid()))
+    return {name: thread.waited for name, thread in read if thread is not None}
 
 
 class SpinWatch:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LONGEST", "CoreWaits"]
+__all__ = ["LONGEST", "CoreWaits", "figures", "threads_of"]
 
 LONGEST = 10.0
 """Maximum elapsed time of a run, as a multiple of its limit, however long it waits for a core."""
