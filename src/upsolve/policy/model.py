@@ -13,6 +13,7 @@ from transformers.utils import logging as hf_logging
 
 from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError, one_line
+from upsolve.policy.allocator import release_memory
 from upsolve.policy.gguf import converted
 from upsolve.policy.idle_threads import watch_spinning
 from upsolve.policy.locate import locate
@@ -40,7 +41,7 @@ __all__ = [
 
 
 def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "cpu", offline: bool = False) -> Any:
-    """Load a causal language model.
+    """Load a causal language model, after memory that an earlier one has freed was returned to the system.
 
     Args:
         name: ``smollm2-135m`` (built in), a folder, a .gguf file or a name on the hub. LoRA adapters in a folder are merged into their base.
@@ -52,6 +53,7 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
         ModelError: the model cannot be found or read; the message names the model and what was tried.
     """
     watch_spinning()
+    release_memory()
     location = locate(name, offline=offline)
     hf_logging.disable_progress_bar()
     where = str(converted(location.gguf)) if location.gguf else location.where

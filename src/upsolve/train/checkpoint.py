@@ -1,5 +1,7 @@
 """Checkpoints: weights, optimizer state, random state and progress of a run, written atomically."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,8 +58,20 @@ def save(folder: Path, placement: Replicated, progress: Progress, *, writes: boo
         "device_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
     temporary = folder / f"{CHECKPOINT}.tmp"
-    torch.save(state, temporary)
+    with no_checksums():
+        torch.save(state, temporary)
     temporary.replace(folder / CHECKPOINT)
+
+
+@contextmanager
+def no_checksums() -> Generator[None]:
+    """Let ``torch.save`` compute no checksums within the context: they take most of its time, and ``torch.load`` does not read them."""
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        torch.serialization.set_crc32_options(before)
 
 
 def restore(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:

@@ -84,7 +84,9 @@ def merged(attempts: Sequence[EncodedAttempt]) -> tuple[EncodedAttempt, ...]:
     for attempt in attempts:
         copies.setdefault(attempt.ids_R, []).append(attempt)
     return tuple(
-        replace(
+        same[0]
+        if len(same) == 1
+        else replace(
             same[0],
             advantages_R=mean([attempt.advantages_R for attempt in same]),
             rewards_R=None

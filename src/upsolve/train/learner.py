@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
-from upsolve.policy.allocator import keep_memory, release_memory
+from upsolve.policy.allocator import GrownMemory, keep_memory
 from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
 from upsolve.train import checkpoint
 from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
@@ -27,9 +27,6 @@ from upsolve.train.step import ByAttempt, FrozenScores, statistic_of, sum_gradie
 from upsolve.train.step_metrics import merged, step_metrics
 
 __all__ = ["Learner"]
-
-RELEASE_EVERY = 4
-"""Steps after which freed memory is returned to the system."""
 
 
 class Learner:
@@ -66,7 +63,7 @@ class Learner:
         self.frozen: Any = None
         self.fingerprint = ""
         self.placed: Replicated | None = None
-        self.steps = 0
+        self.memory = GrownMemory()
 
     def choose_scorer(self, batch: PackedBatch) -> None:
         """Choose the fastest packed scorer that agrees with the padded one on a batch."""
@@ -204,9 +201,7 @@ class Learner:
         if dummy:
             backward(zero_loss(self.score(batches[0])))
         norm = placement.step(lr)
-        self.steps += 1
-        if self.steps % RELEASE_EVERY == 0:
-            release_memory()
+        self.memory.after_step()
         tally = merged(self.processes.gather([tally]))
         return {"lr": lr, **step_metrics(tally, grad_norm=norm, seconds=time.monotonic() - started)}
 

@@ -57,7 +57,13 @@ class Replicated:
         self.optimizer = adamw(self.parts(), optim, value_lr=value_lr, fused=not self.lockstep)
 
     def shard(self) -> None:
-        """Shard nothing."""
+        """Shard nothing. On CPUs, give trained weights memory of their own: loaded ones are pages of a file, and the first write to a page copies it.
+
+        Copying all at once takes a twentieth of that time.
+        """
+        for parameter in self.parameters():
+            if parameter.device.type == "cpu":
+                parameter.data = parameter.data.clone()
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
         """Return the trainable parameters of the policy and, if there is one, of its value head."""

@@ -1,0 +1,41 @@
+"""Memory that a process returns to the system."""
+
+import pytest
+
+from upsolve.policy import allocator
+from upsolve.policy.allocator import GrownMemory
+
+
+def test_memory_is_returned_after_growth(monkeypatch: pytest.MonkeyPatch):
+    """The size one step after memory was returned is the usual one; growth is compared with the largest usual size."""
+    sizes = iter([100, 105, 120, 110, 119, 125, 90, 120])
+    returned: list[int] = []
+    now = 0
+
+    def resident() -> int:
+        nonlocal now
+        now = next(sizes)
+        return now
+
+    monkeypatch.setattr(allocator, "resident_bytes", resident)
+    monkeypatch.setattr(allocator, "release_memory", lambda: returned.append(now))
+    memory = GrownMemory()
+    for _ in range(8):
+        memory.after_step()
+    assert returned == [120, 125]
+
+
+def test_nothing_is_returned_where_the_size_is_unknown(monkeypatch: pytest.MonkeyPatch):
+    """Without /proc a size of 0 is never a growth."""
+    monkeypatch.setattr(allocator, "resident_bytes", lambda: 0)
+    monkeypatch.setattr(allocator, "release_memory", lambda: pytest.fail("returned memory"))
+    memory = GrownMemory()
+    for _ in range(3):
+        memory.after_step()
+
+
+def test_the_size_of_this_process_is_known_on_linux():
+    """An allocation of 64 MiB is seen."""
+    before = allocator.resident_bytes()
+    held = bytearray(b"x" * 2**26)
+    assert not before or allocator.resident_bytes() - before > 2**25, len(held)
