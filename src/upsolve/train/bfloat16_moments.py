@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adamw import adamw
 
 __all__ = ["BFloat16AdamW", "rounded_at_random"]
 
@@ -16,7 +15,7 @@ CHUNK = 1 << 17
 CHUNK_ON_GPUS = 1 << 24
 UPPER_HALF = 1 if sys.byteorder == "little" else 0
 """Which half of a number in float32 is the number in bfloat16."""
-ADAMW: Mapping[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False, "fused": True}
+ADAMW: Mapping[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False}
 """The settings of ``torch.optim.AdamW``."""
 
 
@@ -49,18 +48,15 @@ class BFloat16AdamW(torch.optim.Optimizer):
             zeros = [torch.zeros_like(parameter, dtype=torch.bfloat16) for _ in range(2)]
             state.update(step=torch.tensor(0.0), exp_avg=zeros[0], exp_avg_sq=zeros[1])
         device, size = parameter.device, CHUNK_ON_GPUS if parameter.is_cuda else CHUNK
-        noise, buffers, count = (
-            random_bits(int(state["step"]), size, device),
-            float_buffers(size, device),
-            state["step"].to(device),
-        )
+        noise, buffers = random_bits(int(state["step"]), size, device), float_buffers(size, device)
+        state["step"] += 1
+        count = [state["step"].to(device)]
         tensors = (parameter.detach(), gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"])
         for values, slopes, first, second in zip(*(tensor.view(-1).split(size) for tensor in tensors), strict=True):
             mean, square = (buffer[: len(first)].copy_(moment) for buffer, moment in zip(buffers, (first, second), strict=True))
-            adamw([values], [slopes], [mean], [square], [], [count.clone()], **ADAMW, **settings)
+            torch.ops.aten._fused_adamw_([values], [slopes], [mean], [square], [], count, **ADAMW, **settings)
             first.copy_(mean)
             second.copy_(rounded_at_random(square, noise[: len(second)]))
-        state["step"] += 1
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # type: ignore[override]
         """Load moments, which the base class converts to the type of their parameter."""
