@@ -83,7 +83,7 @@ def demo(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a small model to write SQL: about seven minutes on two cores. The same as `upsolve run demo`."""
+    """Teach a small model to write SQL: about six minutes on two cores. The same as `upsolve run demo`."""
     run("demo", out, model=model, seed=seed, fresh=fresh, folds=0, settings=settings, as_json=as_json)
 
 
