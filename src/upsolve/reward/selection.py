@@ -91,6 +91,7 @@ def evaluate_queries(
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
     insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
     extra = config.names("extra") or config.names("task_extra")  # of many attempts they are large
+    draws = config.names("chance")
     with selection_table() as table:
         for group_id, item in enumerate(rewarded):
             shared = group_columns(item) | {"group_id": group_id, "round": number}
@@ -100,7 +101,7 @@ def evaluate_queries(
                     | attempt_columns(item, i)
                     | extra_columns(item.group.task, attempt if extra else None)
                     | start_columns(starts[group_id][i] if starts else None)
-                    | {"place": i, "chance": chance(attempt, number, seed)}
+                    | {"place": i, "chance": chance(attempt, number, seed) if draws else None}
                 )
                 table.execute(insert, row)
         return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
