@@ -18,6 +18,7 @@ A part writes gpu_PART.json. If it cannot run here, the reason is printed and th
 
 import argparse
 import contextlib
+import ctypes
 import json
 import multiprocessing
 import os
@@ -40,6 +41,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 220, "profile": 60, "sampling": 80, "vllm": 110, "largest": 90}
 """Parts in their order, and their time limits."""
+PR_SET_PDEATHSIG = 1
 FORKS = multiprocessing.get_context("fork")
 ALL_SECONDS = 475
 """Time limit of all parts together, seconds; it also bounds the limits of the last parts."""
@@ -369,7 +371,8 @@ PARTS = {
 
 
 def answer(function, sender):
-    """Send (True, what a function returns) or (False, why it failed)."""
+    """Send (True, what a function returns) or (False, why it failed). A process that is killed takes those that it forked along."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         sender.send((True, function()))
     except BaseException:

@@ -27,6 +27,21 @@ def test_every_part_runs_or_says_why_not(tmp_path):
     assert "not done" in found["gpu_vllm"] and "not done:\n  step, qwen2-tiny-random, beside TRL: not done" in done.stdout
 
 
+def test_a_part_that_takes_too_long_takes_its_measurement_along():
+    """The output of the script ends with the last process that can write to it."""
+    code = """
+import time
+from functools import partial
+import gpu
+
+gpu.LEAST_SECONDS = 0
+print(gpu.forked(partial(gpu.forked, partial(time.sleep, 300), 300), 2))
+"""
+    given = {"cwd": ROOT / "benchmarks", "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run([sys.executable, "-c", code], check=True, **given)
+    assert done.stdout == "(False, 'not done within 2 s')\n"
+
+
 def test_without_a_gpu_it_says_so():
     import torch
 
