@@ -72,7 +72,6 @@ class Codec:
         self.tokenizer, self.answers, self.style = tokenizer, answers, style
         self.begin = () if tokenizer.chat_template else begin_ids(tokenizer)
         self.completion = lru_cache(maxsize=200_000)(self._completion)
-        self.prompt_ids = lru_cache(maxsize=20_000)(self._prompt_ids)  # of every epoch
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
         self.check_style()
 
@@ -108,10 +107,8 @@ class Codec:
         Raises:
             ModelError: the chat template leaves out an earlier attempt.
         """
-        return EncodedPrompt(task.task_id, self.prompt_ids(self.prompt_text(task, turns)))
-
-    def _prompt_ids(self, text: str) -> tuple[int, ...]:
-        return (*self.begin, *self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        ids = self.tokenizer(self.prompt_text(task, turns), add_special_tokens=False)["input_ids"]
+        return EncodedPrompt(task.task_id, (*self.begin, *ids))
 
     def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
         text = completion_text(code) if closed else code
