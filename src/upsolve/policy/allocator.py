@@ -1,12 +1,11 @@
 """The memory allocator of a process that trains or samples."""
 
 import ctypes
-import os
 from pathlib import Path
 
 import torch
 
-from upsolve.verify.resources import usable_memory
+from upsolve.verify.resources import figure_in, usable_memory
 
 __all__ = ["GrownMemory", "available_bytes", "keep_memory", "release_memory"]
 
@@ -40,10 +39,7 @@ def release_memory() -> None:
 
 def resident_bytes() -> int:
     """Return the memory of this process, bytes; 0 where the system does not tell."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+    return figure_in(Path("/proc/self/status"), "VmRSS:") * 1024
 
 
 class GrownMemory:

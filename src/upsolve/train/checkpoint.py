@@ -1,12 +1,11 @@
 """Checkpoints: weights, optimizer state, random state and progress of a run, written atomically."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.serialization import config
 
 from upsolve.errors import TrainingError
 from upsolve.train.pack import PackedBatch
@@ -14,6 +13,9 @@ from upsolve.train.placement import Replicated
 from upsolve.train.run_folder import CHECKPOINT
 
 __all__ = ["Progress", "restore", "save"]
+
+SAVING: Any = config
+"""PyTorch's settings of ``torch.save``."""
 
 
 @dataclass(slots=True)
@@ -58,20 +60,9 @@ def save(folder: Path, placement: Replicated, progress: Progress, *, writes: boo
         "device_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
     temporary = folder / f"{CHECKPOINT}.tmp"
-    with no_checksums():
+    with SAVING.patch("save.compute_crc32", False):  # checksums take most of the time, and ``torch.load`` does not read them
         torch.save(state, temporary)
     temporary.replace(folder / CHECKPOINT)
-
-
-@contextmanager
-def no_checksums() -> Generator[None]:
-    """Let ``torch.save`` compute no checksums within the context: they take most of its time, and ``torch.load`` does not read them."""
-    before = torch.serialization.get_crc32_options()
-    torch.serialization.set_crc32_options(False)
-    try:
-        yield
-    finally:
-        torch.serialization.set_crc32_options(before)
 
 
 def restore(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:

@@ -34,7 +34,7 @@ SHAPES: Any = _config
 WORTH = 8e12
 """Parameters times tokens of a run from which compiling on a CPU saves more time than it takes: 60,000 tokens for 135 million parameters.
 
-Compiling takes about 25 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M."""
+Compiling takes about 20 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M."""
 
 
 class CompiledScorer:

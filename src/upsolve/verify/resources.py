@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["CoreWatch", "usable_cores", "usable_memory"]
+__all__ = ["CoreWatch", "figure_in", "usable_cores", "usable_memory"]
 
 GROUPS = Path("/sys/fs/cgroup")
 IDLE_SHARE = 0.25
