@@ -29,7 +29,7 @@ data: {train: 0.5, dev: 0.1, split_seed: 1, authors: [smollm2-135m], groups_per_
 advantage: {kind: asymre, delta: -0.5}
 objective: {kind: dft, reduce: token_mean}
 optim: {lr: 2.0e-5, epochs: 2, tokens_per_step: 2048, tokens_per_batch: 2048}
-monitor: {eval_every: 10, save_every: 10, heldout: 24, keep: last}
+monitor: {eval_every: 10, save_every: 10, heldout: 12, keep: last}
 """
 FIGURES = ("tokens_per_second", "first_step_seconds", "peak_gib", "folder_gb")
 

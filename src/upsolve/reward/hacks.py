@@ -5,7 +5,7 @@ Detectors examine only the code and recognise tricks by their form, so an honest
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.plugins import find
@@ -34,11 +34,17 @@ class Detector:
     """``see(attempt, task)``: a short description of the hack that was detected; "" if none was."""
 
 
-def of_python(see: Callable[[ast.Module, Task], str]) -> Detector:
-    """Return a detector that examines the syntax tree; it flags nothing in other languages, or if the code does not parse."""
+def of_python(see: Callable[[ast.Module, Task], str], words: Iterable[str] = ()) -> Detector:
+    """Return a detector that examines the syntax tree; it flags nothing in other languages, or if the code does not parse.
+
+    ``words``: it flags only programs that have one of these names, so that others need not be parsed.
+    """
+    named = re.compile("|".join(words) + r"|[^\x00-\x7f]") if words else None  # Python reads a fullwidth ``exit`` as ``exit``
 
     def look(attempt: Attempt, task: Task) -> str:
-        tree = parse(attempt.code) if attempt.language in PYTHON else None
+        if attempt.language not in PYTHON or (named and not named.search(attempt.code)):
+            return ""
+        tree = parse(attempt.code)
         return see(tree, task) if tree else ""
 
     return Detector(look)
@@ -193,8 +199,8 @@ def constant(function: Function) -> bool:
 
 
 DETECTORS: Mapping[str, Detector] = {
-    "early_exit": of_python(early_exit),
-    "equality": of_python(equality),
+    "early_exit": of_python(early_exit, {*EXITS, "SystemExit"}),
+    "equality": of_python(equality, {*COMPARISONS, "builtins", "modules"}),
     "hard_coded": of_python(hard_coded),
     "stub": of_python(stub),
     "test_echo": of_python(echo),

@@ -172,8 +172,9 @@ def encode_groups(
     encoded: list[EncodedGroup] = []
     left_out: Counter[str] = Counter()
     fewest = 1 if config.objective.record.unit == "attempt" else 2
-    for group in groups:
-        item, prompts_G, ids_G = without_overlong(group, prompts_of(group.group, config.codec), config, left_out)
+    prompts = prompts_of([group.group for group in groups], config.codec)
+    for group, asked_G in zip(groups, prompts, strict=True):
+        item, prompts_G, ids_G = without_overlong(group, asked_G, config, left_out)
         if fitted is not None:
             fitted.append(item)
         kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
@@ -196,12 +197,17 @@ def encode_groups(
     return encoded, left_out
 
 
-def prompts_of(group: Group, codec: Codec) -> list[tuple[int, ...]]:
-    """Return the token ids of the prompt of each attempt, the same for those with the same earlier turns."""
-    prompts: dict[int, tuple[int, ...]] = {}
-    for indices in conversations(group):
-        prompts |= dict.fromkeys(indices, codec.prompt(group.task, turns_of(group, indices[0])).ids_P)
-    return [prompts[index] for index in range(len(group.attempts))]
+def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ...]]]:
+    """Return for each group the token ids of the prompt of each attempt, the same for those with the same earlier turns."""
+    shared = [*map(conversations, groups)]
+    asked = [(group.task, turns_of(group, alike[0])) for group, parts in zip(groups, shared, strict=True) for alike in parts]
+    encoded, prompts = iter(codec.prompts(asked)), list[list[tuple[int, ...]]]()
+    for parts in shared:
+        own: dict[int, tuple[int, ...]] = {}
+        for alike in parts:
+            own |= dict.fromkeys(alike, next(encoded).ids_P)
+        prompts.append([own[index] for index in range(len(own))])
+    return prompts
 
 
 def without_overlong(

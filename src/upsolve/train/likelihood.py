@@ -37,7 +37,7 @@ def start_likelihoods(
     """
     codec, groups, ids = encoding.codec, list[EncodedGroup](), list[list[Pair]]()
     for item in rewarded:
-        pairs = [*zip(prompts_of(item.group, codec), map(codec.ids_of, item.group.attempts), strict=True)]
+        pairs = [*zip(prompts_of([item.group], codec)[0], map(codec.ids_of, item.group.attempts), strict=True)]
         fits = {(prompt, ids_R) for prompt, ids_R in pairs if ids_R and len(prompt) + len(ids_R) <= encoding.max_tokens}
         for prompt, same in groupby(sorted(fits), key=itemgetter(0)):
             attempts = tuple(EncodedAttempt(ids_R, np.zeros(len(ids_R), np.float32)) for _, ids_R in same)

@@ -86,7 +86,7 @@ def heldout_batches(
         pairs += 1
         pair = group_of(group, (good[-1], bad[-1]))
         by_prompt: dict[tuple[int, ...], list[EncodedAttempt]] = {}
-        for prompt, attempt, sign in zip(prompts_of(pair, codec), pair.attempts, (1, -1), strict=True):
+        for prompt, attempt, sign in zip(prompts_of([pair], codec)[0], pair.attempts, (1, -1), strict=True):
             ids = codec.ids_of(attempt)
             if ids and len(prompt) + len(ids) <= max_tokens:
                 by_prompt.setdefault(prompt, []).append(EncodedAttempt(ids, np.full(len(ids), sign, dtype=np.float32)))
