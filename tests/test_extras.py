@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from upsolve.config import load_recipe
 from upsolve.errors import MissingExtraError
+from upsolve.experiment import run_recipe
 from upsolve.extras import EXTRAS, missing, needs_extras, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
@@ -74,6 +76,13 @@ def test_the_api_of_archive_judge_and_reward_works_with_the_core_alone():
 def test_a_missing_extra_is_one_message(tmp_path, words, extra):
     code, out = cli(*(word.format(tmp_path) for word in words))
     assert code == 2 and f"pip install 'upsolve[{extra}]'" in out and "Traceback" not in out
+
+
+def test_a_run_without_the_extra_of_its_report_ends_before_it_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("upsolve.extras.find_spec", lambda name: None if name == "matplotlib" else True)
+    with pytest.raises(MissingExtraError, match=r"upsolve\[report\]"):
+        run_recipe(load_recipe("rloo"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_a_gpu_the_smaller_build_of_torch_is_named(tmp_path, monkeypatch):

@@ -12,9 +12,8 @@ from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.runs import load_sweep, save_sweep
 from upsolve.evaluate.sweep import Sweep, pooled
+from upsolve.extras import require
 from upsolve.progress import OnProgress, no_progress
-from upsolve.report.content import ReportContent
-from upsolve.report.run import facts_of, run_content, write_run_report
 from upsolve.train.check import check_run
 from upsolve.train.loop import train
 from upsolve.train.processes import Processes
@@ -95,8 +94,10 @@ def run_recipe(
         The base and the trained model at several temperatures, and the training run.
 
     Raises:
+        MissingExtraError: the extra `report` is not installed.
         TrainingError: the folder holds results of another recipe.
     """
+    require("jinja2", "matplotlib")  # for the report, imported when it is written: that would delay the first sample
     path, processes = Path(folder), Processes()
     report = progress if progress and processes.is_main else no_progress
     processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
@@ -118,6 +119,8 @@ def run_recipe(
         remove_evaluation(path)
     after = measured(recipe.model.at(str(trained.folder)), "trained")
     if processes.is_main:
+        from upsolve.report.run import facts_of, run_content, write_run_report
+
         facts = facts_of(recipe.model, recipe.sample, tasks=tasks, trained=trained)
         content = run_content(recipe, path, sweeps=(before, after), trained=trained, split=split, facts=facts)
         write_run_report(path, content)
@@ -156,6 +159,9 @@ def run_folds(
         sweeps.append((before, after))
     pooled_sweeps = pooled([before for before, _ in sweeps]), pooled([after for _, after in sweeps])
     if Processes().is_main:
+        from upsolve.report.content import ReportContent
+        from upsolve.report.run import write_run_report
+
         for sweep in pooled_sweeps:
             save_sweep(sweep, path / f"{sweep.name}.json")
         title = f"{recipe.name}: before and after training, {folds} folds"

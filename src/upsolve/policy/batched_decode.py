@@ -24,7 +24,7 @@ __all__ = ["ATTENTION", "check_batched_decode", "decode_step", "forward", "prefi
 
 ATTENTION = "upsolve_batched_decode"
 """Name under which the attention is registered with transformers."""
-PROBE = 32
+PROBE = 16
 """Number of prompt tokens on which batched decoding is compared with the model's own forward pass."""
 MAX_TOTAL_VARIATION = 1e-3
 """Largest mean total variation between the next-token distributions of batched decoding and of the model, in float32."""
