@@ -4,6 +4,7 @@ Writes results/leaderboard.json, docs/leaderboard.md with its plot, and the tabl
 """
 
 import json
+import statistics
 from functools import cache
 
 import matplotlib.pyplot as plt
@@ -13,6 +14,7 @@ from leaderboard import CELLS, DOMAINS, METHODS, ROOT, load_cell, slug
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.power import detectable
 
 PLACEBO = {
     "imitate": "sft, verdicts shuffled",
@@ -66,6 +68,12 @@ def contrast(others, runs, part="best"):
     return points(paired_difference(scores(before, part), scores(after, part)).difference)
 
 
+def seen(others, runs):
+    """Return the smallest difference of two methods, in points, that the tasks and the seeds that both have show with a power of 80 %."""
+    before, after = (scores([cells[seed] for seed in sorted(runs.keys() & others.keys())], "best") for cells in (others, runs))
+    return round(100 * detectable(len(before), statistics.stdev(after[task] - before[task] for task in before)), 1)
+
+
 def figures(name, cells):
     """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
     runs, sweeps = cells[name], [*cells[name].values()]
@@ -78,6 +86,7 @@ def figures(name, cells):
     for label, other in others.items():
         if other and other != name and (difference := contrast(cells[other], runs)):
             row[f"best - {label}"] = difference
+    row["seen"] = seen(cells["base"], runs)
     row["greedy - base"] = contrast(cells["base"], runs, "greedy")
     row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
     return row
@@ -133,7 +142,7 @@ def page(tables):
     if any("minutes" in row for rows in tables.values() for row in rows):
         text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
+        text += f"\n## {domain}\n\n{power(rows)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
         text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
         for row in rows:
             columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled")
@@ -144,6 +153,14 @@ def page(tables):
                 f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
             )
     return text
+
+
+def power(rows):
+    """Return a sentence on the power of a domain's comparison with the base model, for the first method from it."""
+    first = next((row for row in rows if "seen" in row), None)
+    if first is None:
+        return ""
+    return f"A difference of {first['seen']} points between `{first['method']}` and the base model would be shown with a power of 80 %.\n\n"
 
 
 def kind_of(name):

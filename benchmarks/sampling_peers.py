@@ -8,6 +8,7 @@ does not count. Ways:
     generate               transformers' generate, the attempts at one task at a time
     continuous batching    transformers' generate_batch
     vllm, vllm compiled    vLLM in this process
+    llama.cpp              its server in this process (xllamacpp), with 64 attempts at once, in bfloat16 and with weights in 8 bits
 
 Rounds are interleaved; each way runs in a separate process. Writes results/sampling_peers.json.
 """
@@ -19,7 +20,9 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 RESULT = Path(__file__).parent / "results" / "sampling_peers.json"
 MODEL, MOST = "smollm2-135m", 96
@@ -31,6 +34,8 @@ WAYS = {
     "continuous batching": ("continuous", 0),
     "vllm": ("vllm", 0),
     "vllm, compiled": ("vllm", 1),
+    "llama.cpp": ("llama", "bf16"),
+    "llama.cpp, 8 bits": ("llama", "q8_0"),
 }
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
 
@@ -78,6 +83,33 @@ def by_transformers(recipe, continuous):
     return batched if continuous else one_by_one
 
 
+def by_llama_cpp(recipe, precision):
+    """Return a function that samples tasks by llama.cpp's server and returns the number of tokens; without log-probabilities, which slow it."""
+    import xllamacpp
+
+    from upsolve.export.model import export_model
+    from upsolve.policy.model import load_codec
+
+    lanes, folder, codec = 64, TemporaryDirectory(), load_codec(MODEL)
+    given = xllamacpp.CommonParams()
+    given.model.path = str(export_model(MODEL, Path(folder.name) / "model.gguf", kind=precision))
+    given.n_ctx, given.n_parallel, given.cpuparams.n_threads, given.fit_params = 640 * lanes, lanes, os.cpu_count(), False
+    server = xllamacpp.Server(given)
+    settings = {"n_predict": MOST, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "stop": codec.stops}
+
+    def ask(request):
+        prompt, seed = request
+        return server.handle_completions({"prompt": prompt, "seed": seed, **settings})["usage"]["completion_tokens"]
+
+    def batched(part):
+        prompts = [list(codec.prompt(task).ids_P) for task in part for _ in range(recipe.sample.samples)]
+        with ThreadPoolExecutor(lanes) as pool:
+            return sum(pool.map(ask, zip(prompts, range(len(prompts)), strict=True)))
+
+    batched.folder = folder
+    return batched
+
+
 def measure_here(name, count, samples):
     """Sample in this process; return tokens and seconds."""
     from upsolve.config import load_recipe
@@ -86,9 +118,12 @@ def measure_here(name, count, samples):
     settings = [f"sample.samples={samples}", f"sample.max_tokens={MOST}", "sample.temperature=1", "sample.top_p=1"]
     if kind == "vllm":
         settings += ["sample.engine=vllm", "sample.vllm.context_tokens=1024", f"sample.vllm.compile={bool(number)}"]
-    recipe = load_recipe("demo_python", [*settings, f"sample.batch={number or 64}"])
+    recipe = load_recipe("demo_python", [*settings, f"sample.batch={number if kind == 'batched' else 64}"])
     tasks = tasks_of(count + 1)
-    run = by_engine(recipe) if kind in ("batched", "vllm") else by_transformers(recipe, kind == "continuous")
+    if kind == "llama":
+        run = by_llama_cpp(recipe, number)
+    else:
+        run = by_engine(recipe) if kind in ("batched", "vllm") else by_transformers(recipe, kind == "continuous")
     run(tasks[:1])
     started = time.monotonic()
     tokens = run(tasks[1:])
