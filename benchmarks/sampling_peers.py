@@ -1,4 +1,4 @@
-"""Sampling on a CPU beside peers, in one run: python benchmarks/sampling_peers.py VLLM_PYTHON [--rounds 3] [--tasks 64] [--samples 8] [--ways NAME ...]
+"""Sampling on a CPU beside peers, in one run: python benchmarks/sampling_peers.py VLLM_PYTHON LLAMA_SERVER [--rounds 3] [--tasks 64] [--samples 8] [--ways NAME ...]
 
 VLLM_PYTHON is the interpreter of an environment with vLLM and upsolve[train] (`make test-vllm` makes .venv-vllm so). Every way samples the same
 tasks of the embedded archive from SmolLM2-135M-Instruct in bfloat16, at temperature 1, up to 96 tokens per attempt, after a first task that
@@ -8,21 +8,26 @@ does not count. Ways:
     generate               transformers' generate, the attempts at one task at a time
     continuous batching    transformers' generate_batch
     vllm, vllm compiled    vLLM in this process
-    llama.cpp              its server in this process (xllamacpp), with 64 attempts at once, in bfloat16 and with weights in 8 bits
+    llama.cpp              its server, with 64 attempts at once; LLAMA_SERVER should be built for this processor
+                           (cmake -B build -DGGML_NATIVE=ON && cmake --build build --target llama-server)
 
 Rounds are interleaved; each way runs in a separate process. Writes results/sampling_peers.json.
 """
 
 import argparse
+import atexit
 import json
 import os
+import shutil
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from urllib.request import Request, urlopen
 
 RESULT = Path(__file__).parent / "results" / "sampling_peers.json"
 MODEL, MOST = "smollm2-135m", 96
@@ -34,8 +39,7 @@ WAYS = {
     "continuous batching": ("continuous", 0),
     "vllm": ("vllm", 0),
     "vllm, compiled": ("vllm", 1),
-    "llama.cpp": ("llama", "bf16"),
-    "llama.cpp, 8 bits": ("llama", "q8_0"),
+    "llama.cpp": ("llama", 64),
 }
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
 
@@ -83,36 +87,45 @@ def by_transformers(recipe, continuous):
     return batched if continuous else one_by_one
 
 
-def by_llama_cpp(recipe, precision):
+def by_llama_cpp(recipe, lanes, binary):
     """Return a function that samples tasks by llama.cpp's server and returns the number of tokens; without log-probabilities, which slow it."""
-    import xllamacpp
-
     from upsolve.export.model import export_model
     from upsolve.policy.model import load_codec
 
-    lanes, folder, codec = 64, TemporaryDirectory(), load_codec(MODEL)
-    given = xllamacpp.CommonParams()
-    given.model.path = str(export_model(MODEL, Path(folder.name) / "model.gguf", kind=precision))
-    given.n_ctx, given.n_parallel, given.cpuparams.n_threads, given.fit_params = 640 * lanes, lanes, os.cpu_count(), False
-    server = xllamacpp.Server(given)
+    folder, codec = tempfile.mkdtemp(), load_codec(MODEL)
+    atexit.register(shutil.rmtree, folder)
+    file = export_model(MODEL, Path(folder) / "model.gguf", kind="bf16")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ("-m", file, "--port", port, "-np", lanes, "-c", 640 * lanes, "-t", os.cpu_count())
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    atexit.register(subprocess.Popen([binary, *map(str, words)], **quiet).kill)
     settings = {"n_predict": MOST, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "stop": codec.stops}
 
-    def ask(request):
-        prompt, seed = request
-        return server.handle_completions({"prompt": prompt, "seed": seed, **settings})["usage"]["completion_tokens"]
+    def post(body):
+        data, kind = json.dumps({**settings, **body}).encode(), {"content-type": "application/json"}
+        for wait in (*[0.1] * 200, 0):  # until the server has loaded the model
+            try:
+                with urlopen(Request(f"http://127.0.0.1:{port}/completion", data, kind)) as answer:
+                    return json.load(answer)["tokens_predicted"]
+            except OSError:
+                time.sleep(wait)
+        raise SystemExit(f"{binary} does not answer")
 
     def batched(part):
         prompts = [list(codec.prompt(task).ids_P) for task in part for _ in range(recipe.sample.samples)]
         with ThreadPoolExecutor(lanes) as pool:
-            return sum(pool.map(ask, zip(prompts, range(len(prompts)), strict=True)))
+            return sum(pool.map(post, ({"prompt": prompt, "seed": seed} for seed, prompt in enumerate(prompts))))
 
-    batched.folder = folder
     return batched
 
 
-def measure_here(name, count, samples):
+def measure_here(name, count, samples, llama_server):
     """Sample in this process; return tokens and seconds."""
+    from upsolve.cli.main import share_cores
     from upsolve.config import load_recipe
+
+    share_cores()  # as the command line does, before torch is imported
 
     kind, number = WAYS[name]
     settings = [f"sample.samples={samples}", f"sample.max_tokens={MOST}", "sample.temperature=1", "sample.top_p=1"]
@@ -121,7 +134,7 @@ def measure_here(name, count, samples):
     recipe = load_recipe("demo_python", [*settings, f"sample.batch={number if kind == 'batched' else 64}"])
     tasks = tasks_of(count + 1)
     if kind == "llama":
-        run = by_llama_cpp(recipe, number)
+        run = by_llama_cpp(recipe, number, llama_server)
     else:
         run = by_engine(recipe) if kind in ("batched", "vllm") else by_transformers(recipe, kind == "continuous")
     run(tasks[:1])
@@ -133,9 +146,13 @@ def measure_here(name, count, samples):
 def measure(name, given):
     """Sample in a separate process; if it fails, print the reason and return None."""
     python = given.vllm_python if WAYS[name][0] == "vllm" else sys.executable
-    command = [python, "-W", "ignore", __file__, given.vllm_python, "--one", name, "--tasks", str(given.tasks)]
+    command = [python, "-W", "ignore", __file__, given.vllm_python, given.llama_server, "--one", name]
     done = subprocess.run(
-        [*command, "--samples", str(given.samples)], capture_output=True, text=True, check=False, env={**os.environ, **QUIET}
+        [*command, "--tasks", str(given.tasks), "--samples", str(given.samples)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **QUIET},
     )
     if done.returncode:
         print(name, "failed:", done.stderr[-1500:], file=sys.stderr)
@@ -172,6 +189,7 @@ def main(given):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("vllm_python")
+    parser.add_argument("llama_server")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=64)
     parser.add_argument("--samples", type=int, default=8)
@@ -179,6 +197,6 @@ if __name__ == "__main__":
     parser.add_argument("--one", choices=[*WAYS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure_here(arguments.one, arguments.tasks, arguments.samples)))
+        print(json.dumps(measure_here(arguments.one, arguments.tasks, arguments.samples, arguments.llama_server)))
     else:
         main(arguments)
