@@ -126,7 +126,6 @@ def measure_here(name, count, samples, llama_server):
     from upsolve.config import load_recipe
 
     share_cores()  # as the command line does, before torch is imported
-
     kind, number = WAYS[name]
     settings = [f"sample.samples={samples}", f"sample.max_tokens={MOST}", "sample.temperature=1", "sample.top_p=1"]
     if kind == "vllm":

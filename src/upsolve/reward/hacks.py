@@ -5,7 +5,7 @@ Detectors examine only the code and recognise tricks by their form, so an honest
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from upsolve.plugins import find
@@ -34,10 +34,10 @@ class Detector:
     """``see(attempt, task)``: a short description of the hack that was detected; "" if none was."""
 
 
-def of_python(see: Callable[[ast.Module, Task], str], words: Iterable[str] = ()) -> Detector:
+def of_python(see: Callable[[ast.Module, Task], str], words: Collection[str] = ()) -> Detector:
     """Return a detector that examines the syntax tree; it flags nothing in other languages, or if the code does not parse.
 
-    ``words``: it flags only programs that have one of these names, so that others need not be parsed.
+    ``words``: it flags only programs that contain one of these names, so that others need not be parsed.
     """
     named = re.compile("|".join(words) + r"|[^\x00-\x7f]") if words else None  # Python reads a fullwidth ``exit`` as ``exit``
 
