@@ -68,12 +68,6 @@ def contrast(others, runs, part="best"):
     return points(paired_difference(scores(before, part), scores(after, part)).difference)
 
 
-def seen(others, runs):
-    """Return the smallest difference of two methods, in points, that the tasks and the seeds that both have show with a power of 80 %."""
-    before, after = (scores([cells[seed] for seed in sorted(runs.keys() & others.keys())], "best") for cells in (others, runs))
-    return round(100 * detectable(len(before), statistics.stdev(after[task] - before[task] for task in before)), 1)
-
-
 def figures(name, cells):
     """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
     runs, sweeps = cells[name], [*cells[name].values()]
@@ -86,7 +80,6 @@ def figures(name, cells):
     for label, other in others.items():
         if other and other != name and (difference := contrast(cells[other], runs)):
             row[f"best - {label}"] = difference
-    row["seen"] = seen(cells["base"], runs)
     row["greedy - base"] = contrast(cells["base"], runs, "greedy")
     row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
     return row
@@ -142,7 +135,7 @@ def page(tables):
     if any("minutes" in row for rows in tables.values() for row in rows):
         text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n{power(rows)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
+        text += f"\n## {domain}\n\n{power(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
         text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
         for row in rows:
             columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled")
@@ -155,12 +148,16 @@ def page(tables):
     return text
 
 
-def power(rows):
-    """Return a sentence on the power of a domain's comparison with the base model, for the first method from it."""
-    first = next((row for row in rows if "seen" in row), None)
-    if first is None:
+def power(domain):
+    """Return a sentence on the smallest difference between a domain's first method and the base model that the tasks and seeds of both show."""
+    cells = cells_of(domain)
+    name = next((name for name, runs in cells.items() if runs and name != "base"), None)
+    if name is None:
         return ""
-    return f"A difference of {first['seen']} points between `{first['method']}` and the base model would be shown with a power of 80 %.\n\n"
+    common = sorted(cells[name].keys() & cells["base"].keys())
+    before, after = (scores([cells[of][seed] for seed in common], "best") for of in ("base", name))
+    least = 100 * detectable(len(before), statistics.stdev(after[task] - before[task] for task in before))
+    return f"A difference of {least:.1f} points between `{name}` and the base model would be shown with a power of 80 %.\n\n"
 
 
 def kind_of(name):

@@ -87,6 +87,16 @@ def by_transformers(recipe, continuous):
     return batched if continuous else one_by_one
 
 
+def await_server(url):
+    """Wait until a server answers, for at most half a minute."""
+    for _ in range(300):
+        try:
+            return urlopen(url).close()
+        except OSError:  # not listening yet, or 503 while it loads the model
+            time.sleep(0.1)
+    raise SystemExit(f"{url} does not answer")
+
+
 def by_llama_cpp(recipe, lanes, binary):
     """Return a function that samples tasks by llama.cpp's server and returns the number of tokens; without log-probabilities, which slow it."""
     from upsolve.export.model import export_model
@@ -102,15 +112,13 @@ def by_llama_cpp(recipe, lanes, binary):
     atexit.register(subprocess.Popen([binary, *map(str, words)], **quiet).kill)
     settings = {"n_predict": MOST, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "stop": codec.stops}
 
+    url = f"http://127.0.0.1:{port}"
+    await_server(f"{url}/health")
+
     def post(body):
         data, kind = json.dumps({**settings, **body}).encode(), {"content-type": "application/json"}
-        for wait in (*[0.1] * 200, 0):  # until the server has loaded the model
-            try:
-                with urlopen(Request(f"http://127.0.0.1:{port}/completion", data, kind)) as answer:
-                    return json.load(answer)["tokens_predicted"]
-            except OSError:
-                time.sleep(wait)
-        raise SystemExit(f"{binary} does not answer")
+        with urlopen(Request(f"{url}/completion", data, kind)) as answer:
+            return json.load(answer)["tokens_predicted"]
 
     def batched(part):
         prompts = [list(codec.prompt(task).ids_P) for task in part for _ in range(recipe.sample.samples)]
