@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from upsolve.config import SampleConfig
-from upsolve.policy import decode_graphs
-from upsolve.policy import sample as sample_module
+from upsolve.policy import decode_graphs, decoder
 from upsolve.policy.decode_graphs import DecodeGraphs
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.sample import sample
@@ -48,7 +47,7 @@ def recorded_on(device, monkeypatch):
 
     monkeypatch.setattr(decode_graphs, "record", rerun)
     monkeypatch.setattr(decode_graphs, "forward", usual)
-    monkeypatch.setattr(sample_module, "decoder_of", DecodeGraphs)
+    monkeypatch.setattr(decoder, "decoder_of", DecodeGraphs)
     return counts
 
 
@@ -58,7 +57,7 @@ def recorded_on(device, monkeypatch):
 @pytest.mark.parametrize(("samples", "batch", "lookup"), [(3, 4, 0), (4, 12, 0), (1, 3, 0), (2, 4, 4)])
 def test_recorded_steps_give_the_same_attempts(tiny_model, monkeypatch, device, samples, batch, lookup):
     monkeypatch.setattr(
-        sample_module, "decoder_of", lambda model, cache: lambda tokens: decode_graphs.decode_step(model, cache, tokens)
+        decoder, "decoder_of", lambda model, cache: lambda tokens: decode_graphs.decode_step(model, cache, tokens)
     )
     plain = sampled(tiny_model, device, samples=samples, batch=batch, lookup=lookup)
     counts = recorded_on(device, monkeypatch)
@@ -76,7 +75,7 @@ def test_a_step_that_cannot_be_recorded_runs_as_usual(tiny_model, monkeypatch, c
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(decode_graphs, "record", refuse)
-    monkeypatch.setattr(sample_module, "decoder_of", DecodeGraphs)
+    monkeypatch.setattr(decoder, "decoder_of", DecodeGraphs)
     with caplog.at_level(logging.WARNING, logger="upsolve.policy"):
         assert [one[:2] for one in sampled(tiny_model, "cpu", samples=2, batch=4)] == [one[:2] for one in plain]
     assert caplog.text.count("decoding without CUDA graphs, which is slower: operation not permitted") == 1

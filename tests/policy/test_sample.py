@@ -7,6 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from upsolve.config import SampleConfig
+from upsolve.policy import decoder
 from upsolve.policy import sample as sample_module
 from upsolve.policy.generate import generate_attempts
 from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
@@ -174,10 +175,12 @@ def test_an_attempt_does_not_depend_on_what_else_is_sampled(tiny_model):
     assert list(sample(model, codec, [], config=CONFIG)) == []
 
 
-def test_generate_gives_the_attempts_of_batched_decoding(tiny_model):
+@pytest.mark.parametrize("temperature", [0.8, 0.1])
+def test_generate_gives_the_attempts_of_batched_decoding(tiny_model, temperature):
     model, codec = load_model(tiny_model), load_codec(tiny_model)
-    plain = [attempt for ended in generate_attempts(model, codec, TASKS, [CONFIG]) for _, attempt in ended]
-    batched = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=CONFIG)}
+    config = CONFIG.model_copy(update={"temperature": temperature})
+    plain = [attempt for ended in generate_attempts(model, codec, TASKS, [config]) for _, attempt in ended]
+    batched = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=config)}
     assert len(plain) == 9
     for attempt in plain:
         twin = batched[attempt.token_ids]
@@ -187,13 +190,31 @@ def test_generate_gives_the_attempts_of_batched_decoding(tiny_model):
         assert attempt.entropy == pytest.approx(twin.entropy, abs=1e-4)
 
 
+@pytest.mark.parametrize("temperatures", [(0.0,), (0.02, 0.0), (0.1, 0.0, 1.0)])
+def test_attempts_that_are_equal_so_far_are_decoded_once(tiny_model, monkeypatch, temperatures):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    rows, usual = [], decoder.decoder_of
+
+    def counted(model, cache):
+        decode = usual(model, cache)
+        return lambda tokens: rows.append(len(tokens)) or decode(tokens)
+
+    monkeypatch.setattr(decoder, "decoder_of", counted)
+    monkeypatch.setattr(decoder, "USED", 1)  # free slots are dropped at once
+    configs = [CONFIG.model_copy(update={"temperature": t, "samples": 4, "batch": 64}) for t in temperatures]
+    made = [attempt for _, attempt in sample_each(model, codec, TASKS, configs=configs)]
+    distinct = {(attempt.task_id, attempt.token_ids[:at]) for attempt in made for at in range(attempt.tokens)}
+    assert sum(rows) == len(distinct) < sum(attempt.tokens for attempt in made)
+    assert len(made) == 12 * len(temperatures)
+
+
 @pytest.mark.parametrize("batched", [True, False])
 def test_several_temperatures_at_once_give_the_same_attempts(tiny_model, monkeypatch, batched):
     model, codec = load_model(tiny_model), load_codec(tiny_model)
     configs = [CONFIG.model_copy(update={"temperature": t, "samples": n, "seed": n}) for t, n in ((0.0, 1), (0.7, 2), (1.0, 3))]
     apart = [{a.token_ids: a for a in sample(model, codec, TASKS, config=config)} for config in configs]
-    prefilled, usual = [], sample_module.prefill
-    monkeypatch.setattr(sample_module, "prefill", lambda *given: prefilled.append(len(given[2])) or usual(*given))
+    prefilled, usual = [], decoder.prefill
+    monkeypatch.setattr(decoder, "prefill", lambda *given: prefilled.append(len(given[2])) or usual(*given))
     if not batched:
         monkeypatch.setattr(sample_module, "problem_of", lambda *_: "")
         monkeypatch.setattr(sample_module, "decode_batched", generate_attempts)
@@ -246,15 +267,15 @@ def test_proposals_leave_the_samples_as_they_are(tiny_model, monkeypatch, batch)
     plain = {attempt.token_ids: attempt for attempt in sample(model, codec, TASKS, config=config)}
     for task in TASKS:
         Oracle.known[codec.prompt(task).ids_P] = [list(a.token_ids) for a in plain.values() if a.task_id == task.task_id]
-    steps, usual = [], sample_module.decoder_of
+    steps, usual = [], decoder.decoder_of
 
     def counted(model, cache):
         decode = usual(model, cache)
         return lambda tokens: steps.append(tokens.shape[1]) or decode(tokens)
 
-    monkeypatch.setattr(sample_module, "decoder_of", counted)
+    monkeypatch.setattr(decoder, "decoder_of", counted)
     for lookup in (Lookup, Oracle):
-        monkeypatch.setattr(sample_module, "Lookup", lookup)
+        monkeypatch.setattr(decoder, "Lookup", lookup)
         steps.clear()
         again = list(sample(model, codec, TASKS, config=config.model_copy(update={"lookup": 6})))
         assert {attempt.token_ids for attempt in again} == plain.keys() and len(again) == 9

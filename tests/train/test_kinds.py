@@ -139,7 +139,7 @@ def test_caps_and_factors_of_the_head_count_in_entropy_and_variance(kind):
 def test_batched_decoding_gives_what_the_model_gives(kind):
     """Slots of different length, longer than any window: two share a prompt, one is free, and one goes on alone, after a prompt in its place.
 
-    Several tokens of a slot at once, of which some are taken back.
+    Several tokens of a slot at once, of which some are taken back; slots that are copied to others.
     """
     model, ids = model_of(kind), tuple(np.random.default_rng(0).integers(3, 97, 24).tolist())
     own = model(torch.tensor([ids])).logits[0].log_softmax(-1)
@@ -168,8 +168,15 @@ def test_batched_decoding_gives_what_the_model_gives(kind):
     positions[0] = 7
     for _ in range(3):
         assert_next_tokens([0, 1])
-    cache.keep([1])
-    positions = positions[1:2]
+    cache.fork([(1, 3)])
+    positions[3] = positions[1]
+    assert_next_tokens([0, 1, 3])
+    assert cache.keep([3, 1], cache.prompt_of[0]) == 0 and cache.prompt_of == [1, 1]
+    cache.fork([(0, 2)])
+    positions = positions[[3, 1, 3]]
+    assert_next_tokens([0, 1, 2], new=2)
+    assert cache.keep([2], 1) == 0 and cache.prompt_of == [0]
+    positions = positions[2:]
     assert_next_tokens([0], new=4)
     cache.drop(0, 3)
     positions -= 3

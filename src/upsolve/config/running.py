@@ -272,8 +272,8 @@ class SampleConfig(RecordConfig):
     """Longest attempt, tokens; a longer one is truncated."""
     seed: int = 0
     """Seed of the samples; each attempt derives its own from it, the task and its number."""
-    batch: int = Field(default=128, ge=1)
-    """Most sequences decoded at once, fewer where their keys and values would take more than half of the free memory; ``server``: concurrent
+    batch: int = Field(default=256, ge=1)
+    """Most attempts decoded at once, fewer where their keys and values would take more than half of the free memory; ``server``: concurrent
     requests; unused by ``vllm``."""
     lookup: int = Field(default=0, ge=0)
     """Most tokens that are proposed at once by looking up the last ones in prompt and attempt, where they pay off: faster where attempts repeat their

@@ -47,7 +47,8 @@ def slot_attention(
     slots, heads, new, size = query.shape
     grouped = query.reshape(slots, key.shape[1], heads // key.shape[1] * new, size) * options["scaling"]
     to_prompt = step.by_slot(torch.matmul(step.by_prompt(grouped), prompt_key.transpose(-1, -2)))
-    scores = torch.cat([to_prompt, torch.matmul(grouped, key.transpose(-1, -2))], -1)  # faster than SDPA's CPU kernel
+    to_sampled = torch.matmul(key, grouped.transpose(-1, -2)).transpose(-1, -2)  # oneDNN would rearrange the keys for q k^T
+    scores = torch.cat([to_prompt, to_sampled], -1)  # faster than SDPA's CPU kernel
     if cap := options.get("softcap"):
         scores = cap * torch.tanh(scores / cap)
     bias, window = step.bias_BQE, options.get("sliding_window")

@@ -19,6 +19,9 @@ from upsolve.types import Task
 
 __all__ = ["generate_attempts"]
 
+PAD = 0
+"""Token after the end of an attempt."""
+
 
 class SampledLogits(LogitsProcessor):
     """Samples with each attempt's random numbers and masks all other tokens, so that ``generate``'s greedy choice is the sampled token."""
@@ -30,8 +33,9 @@ class SampledLogits(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return [B, V]: 0 at the tokens sampled from ``scores``, -inf elsewhere."""
         del input_ids
-        tokens_B, ended = self.state.take(scores)
-        self.ended += ended
+        taken = self.state.take(scores)
+        self.ended += taken.ended
+        tokens_B = torch.tensor([taken.tokens.get(slot, PAD) for slot in range(len(scores))], device=scores.device)
         return torch.full_like(scores, -torch.inf).scatter(-1, tokens_B[:, None], 0.0)
 
 
@@ -43,8 +47,8 @@ class StopEnded(StoppingCriteria):
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Any:
         """Return bool [B], True for sequences to stop."""
-        del input_ids, scores
-        return self.state.free_B
+        del scores
+        return torch.tensor([not attempts for attempts in self.state.slots], device=input_ids.device)
 
 
 def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], configs: Sequence[SampleConfig]) -> Iterator[list[Part]]:
@@ -54,7 +58,7 @@ def generate_attempts(model: Any, codec: Codec, tasks: Sequence[Task], configs: 
     """
     before, config = model.generation_config, configs[0]
     model.generation_config = GenerationConfig()
-    plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=0, use_cache=True)
+    plain = GenerationConfig(do_sample=False, max_new_tokens=config.max_tokens, pad_token_id=PAD, use_cache=True)
     try:
         for task in tasks:
             pending, ids_P = joint_requests(task, configs), codec.prompt(task).ids_P

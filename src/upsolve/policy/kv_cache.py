@@ -1,12 +1,13 @@
-"""The key-value cache of batched decoding: one row per prompt, which all attempts at a task share, and one row per attempt.
+"""The key-value cache of batched decoding: rows of prompts, which all attempts at a task share, and rows of sampled tokens, the slots.
 
-Decoding reads the whole cache for every token, so that memory limits its speed. A prompt is therefore stored and read once for all its attempts.
+Decoding reads the whole cache for every token, so that memory limits its speed. A prompt is therefore stored and read once for all its attempts,
+and a slot serves all attempts that are equal so far.
 
 Legend: B slots, Q new tokens of a slot, T prompts, S largest number of slots of a prompt, H key-value heads, R query heads per key-value head, P prompt tokens,
 L sampled tokens, E = P + L keys, D head size.
 """
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BatchedCache", "PromptKV", "Step", "attempts_that_fit", "token_bytes"]
+__all__ = ["BatchedCache", "PromptKV", "Step", "attempts_that_fit", "closed_up", "token_bytes"]
 
 PromptKV = dict[int, tuple[Tensor, Tensor]]
 """Keys and values [1, H, P, D] of a prompt by layer."""
@@ -77,14 +78,14 @@ class Step:
 
 
 class BatchedCache:
-    """Keys and values by layer, updated in place. Each slot decodes one attempt, after its prompt and with its own length.
+    """Keys and values by layer, updated in place. Each slot decodes a text of its own, after its prompt and with its own length.
 
     Decoding reads the whole cache for every token, and the memory's speed limits it: prompts are stored and read once for all their attempts.
     """
 
     def __init__(self, slots: int, device: torch.device, *, room: tuple[int, int, int] = (1, 1, 1)) -> None:
         """Start with free slots; ``room``: expected prompts, and most tokens of a prompt and of an attempt. There may be more."""
-        self.device, self.room = device, room
+        self.device, self.room, self.capacity = device, room, slots
         self.fixed = False
         """Whether steps keep their shapes for as long as possible, at the cost of some work for nothing."""
         self.widest = 0
@@ -92,7 +93,7 @@ class BatchedCache:
         self.prompts: PromptKV = {}
         """[T, H, P, D] by layer."""
         self.sampled: PromptKV = {}
-        """[B, H, L, D] by layer."""
+        """[capacity, H, L, D] by layer, of which the first B rows are in use."""
         self.prompt_tokens: list[int] = []
         """Number of tokens of each prompt, T."""
         self.prompt_of = [FREE] * slots
@@ -117,7 +118,7 @@ class BatchedCache:
         places_BQ = self.step.sampled_B[:, None] + new
         keys[slots, :, places_BQ] = key.transpose(1, 2)
         values[slots, :, places_BQ] = value.transpose(1, 2)
-        return keys, values
+        return keys[: len(key)], values[: len(key)]
 
     def prompts_at(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return keys and values [T, H, P, D] of the prompts, in a decoding step."""
@@ -137,15 +138,21 @@ class BatchedCache:
             for stored, new in zip(self.prompts[layer], (key, value), strict=True):
                 stored[number, :, :tokens] = new[0]
             if layer not in self.sampled:
-                self.sampled[layer] = (
-                    grown(key[:0, :, :0], len(self.prompt_of), 0),
-                    grown(value[:0, :, :0], len(self.prompt_of), 0),
-                )
+                self.sampled[layer] = (grown(key[:0, :, :0], self.capacity, 0), grown(value[:0, :, :0], self.capacity, 0))
         return number
 
     def begin(self, slot: int, prompt: int) -> None:
-        """Start an attempt after a stored prompt in a slot."""
-        self.prompt_of[slot], self.sampled_tokens[slot] = prompt, 0
+        """Start a text after a stored prompt in a slot, or in a new one after the last."""
+        self.prompt_of[slot : slot + 1], self.sampled_tokens[slot : slot + 1] = [prompt], [0]
+
+    def fork(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy slots, the first of each pair to the second, which is free or a new one after the last."""
+        if not pairs:
+            return
+        for source, slot in pairs:
+            self.begin(slot, self.prompt_of[source])
+            self.sampled_tokens[slot] = self.sampled_tokens[source]
+        copy_rows(self.sampled, pairs, max(self.sampled_tokens[source] for source, _ in pairs))
 
     def drop(self, slot: int, tokens: int) -> None:
         """Forget the last tokens of a slot."""
@@ -155,15 +162,15 @@ class BatchedCache:
         """Free a slot."""
         self.begin(slot, FREE)
 
-    def keep(self, slots: list[int]) -> None:
-        """Keep the slots with these indices and their prompts, and drop the others."""
-        used, self.widest = sorted({self.prompt_of[slot] for slot in slots}), 0
-        kept, prompts = (torch.tensor(index, device=self.device) for index in (slots, used))
-        self.sampled = {layer: (keys[kept], values[kept]) for layer, (keys, values) in self.sampled.items()}
-        self.prompts = {layer: (keys[prompts], values[prompts]) for layer, (keys, values) in self.prompts.items()}
+    def keep(self, slots: Sequence[int], prompt: int) -> int:
+        """Keep these slots, in this order, their prompts and one more, and drop the others; return the new number of that prompt."""
+        used, self.widest = closed_up({prompt, *(self.prompt_of[slot] for slot in slots)}), 0
+        copy_rows(self.sampled, [*zip(slots, range(len(slots)), strict=True)], max(self.sampled_tokens))
+        copy_rows(self.prompts, [*zip(used, range(len(used)), strict=True)], max(self.prompt_tokens))
         self.prompt_tokens = [self.prompt_tokens[number] for number in used]
         self.prompt_of = [used.index(self.prompt_of[slot]) for slot in slots]
         self.sampled_tokens = [self.sampled_tokens[slot] for slot in slots]
+        return used.index(prompt)
 
     def form(self, step: Step) -> tuple[Any, ...]:
         """Return the shapes of a step, and shapes and places of the keys and values; all layers are copied to new places at the same time."""
@@ -177,7 +184,7 @@ class BatchedCache:
         if self.fixed:  # a power of two, but no more than the longest attempt, so that the cache is copied a few times only
             tokens = max(tokens, min(power_of_two(tokens), self.room[2]))
         for layer, (keys, values) in self.sampled.items():
-            self.sampled[layer] = (grown(keys, len(keys), tokens), grown(values, len(values), tokens))
+            self.sampled[layer] = (grown(keys, self.capacity, tokens), grown(values, self.capacity, tokens))
         self.step = self.next_step(new)
         yield self.step
         self.step = None
@@ -210,6 +217,24 @@ class BatchedCache:
         hidden = key_positions[:, None] > positions[:, :, None]
         bias = torch.zeros(hidden.shape, dtype=sampled.dtype, device=self.device).masked_fill(hidden, -torch.inf)
         return Step((len(prompt_T), most), slots, places, before, positions, key_positions, bias, tokens)
+
+
+def copy_rows(stored: PromptKV, pairs: Sequence[tuple[int, int]], tokens: int) -> None:
+    """Copy the first tokens of some rows of all layers, the first of each pair to the second, all at once."""
+    moved = [pair for pair in pairs if pair[0] != pair[1]]
+    if not moved or not tokens:
+        return
+    device = next(iter(stored.values()))[0].device
+    sources, rows = (torch.tensor(side, device=device) for side in zip(*moved, strict=True))
+    for cached in stored.values():
+        for tensor in cached:
+            tensor[rows, :, :tokens] = tensor[sources, :, :tokens]
+
+
+def closed_up(used: Collection[int]) -> list[int]:
+    """Return the places of rows that are used in an order without gaps, for which as few as possible move: the last ones, to places that are not used."""
+    later = iter(sorted(used, reverse=True))
+    return [place if place in used else next(later) for place in range(len(used))]
 
 
 def power_of_two(number: int) -> int:

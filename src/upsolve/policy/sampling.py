@@ -1,6 +1,6 @@
 """Next-token sampling, and the state of the attempts in a batch.
 
-Legend: B slots of the batch, one attempt each, V vocabulary, N most likely tokens in which the nucleus is searched.
+Legend: B next-token distributions, one for each slot, V vocabulary, M tokens to draw from them, N most likely tokens in which the nucleus is searched.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,32 +28,36 @@ ROWS = 16
 """Slots whose next-token distributions are computed together on a CPU, so that they stay in its cache."""
 
 
-def sample_tokens(logits_BV: Tensor, uniform_B: Tensor, *, temperature: float, top_p: float) -> Tensor:
-    """Sample one token per slot from softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751).
+def sample_tokens(
+    logits_BV: Tensor, uniform_M: Tensor, *, temperature: float, top_p: float, row_M: Tensor | None = None
+) -> Tensor:
+    """Sample tokens from softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751).
 
     For top_p < 1 the set is searched among the ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token.
 
     Args:
         logits_BV: [B, V] float32.
-        uniform_B: [B] float32, random numbers, uniform in [0, 1).
+        uniform_M: [M] float32, random numbers, uniform in [0, 1).
         temperature: sampling temperature, >= 0.
         top_p: smallest mass of the nucleus, in (0, 1].
+        row_M: [M] int64, the row of the logits from which each token is drawn; None: one token of each row.
 
     Returns:
-        Token ids [B], int64.
+        Token ids [M], int64.
     """
     if temperature == 0:
-        return logits_BV.argmax(-1)
-    return sample_truncated((logits_BV / temperature).softmax(-1), uniform_B, top_p)
+        likeliest_B = logits_BV.argmax(-1)
+        return likeliest_B if row_M is None else likeliest_B[row_M]
+    return sample_truncated((logits_BV / temperature).softmax(-1), uniform_M, top_p, row_M)
 
 
-def sample_truncated(probabilities_BV: Tensor, uniform_B: Tensor, top_p: float) -> Tensor:
-    """Sample one token id per slot [B] from probabilities that are truncated to their nucleus."""
+def sample_truncated(probabilities_BV: Tensor, uniform_M: Tensor, top_p: float, row_M: Tensor | None = None) -> Tensor:
+    """Sample token ids [M] from probabilities that are truncated to their nucleus; ``row_M`` as for ``sample_tokens``."""
     if top_p >= 1:
-        return inverse_cdf(probabilities_BV, uniform_B)
+        return inverse_cdf(probabilities_BV, uniform_M, row_M)
     likely, index = probabilities_BV.topk(min(NUCLEUS, probabilities_BV.shape[-1]), dim=-1)
-    kept = likely.masked_fill(running_sum(likely) - likely >= top_p, 0)
-    return index.gather(-1, inverse_cdf(kept, uniform_B)[:, None])[:, 0]
+    kept, index = likely.masked_fill(running_sum(likely) - likely >= top_p, 0), index if row_M is None else index[row_M]
+    return index.gather(-1, inverse_cdf(kept, uniform_M, row_M)[:, None])[:, 0]
 
 
 def running_sum(weights_BN: Tensor) -> Tensor:
@@ -66,19 +70,21 @@ def running_sum(weights_BN: Tensor) -> Tensor:
         torch.set_deterministic_debug_mode(before)
 
 
-def inverse_cdf(weights_BN: Tensor, uniform_B: Tensor) -> Tensor:
-    """Sample indices [B] with probabilities proportional to the weights, by the inverse CDF; torch.multinomial is 40 times slower on CPUs.
+def inverse_cdf(weights_BN: Tensor, uniform_M: Tensor, row_M: Tensor | None = None) -> Tensor:
+    """Sample indices [M] with probabilities proportional to the weights, by the inverse CDF; torch.multinomial is 40 times slower on CPUs.
 
     The block of the index is searched first, and then the index in its block, because a running sum of all weights is the slowest part of a draw.
     """
-    padded_BN = functional.pad(weights_BN, (0, -weights_BN.shape[-1] % BLOCK))
+    rows_M = torch.arange(len(weights_BN), device=weights_BN.device) if row_M is None else row_M
+    missing = -weights_BN.shape[-1] % BLOCK
+    padded_BN = functional.pad(weights_BN, (0, missing)) if missing else weights_BN
     blocks_BKN = padded_BN.unflatten(-1, (-1, BLOCK))
-    sums_BK = running_sum(blocks_BKN.sum(-1))
-    target_B1 = uniform_B[:, None] * sums_BK[:, -1:]
-    block_B1 = first_above(sums_BK, target_B1)
-    before_B1 = functional.pad(sums_BK, (1, 0)).gather(-1, block_B1)
-    inside_BN = running_sum(blocks_BKN.take_along_dim(block_B1[:, :, None], 1)[:, 0])
-    return (block_B1 * BLOCK + first_above(inside_BN, target_B1 - before_B1))[:, 0]
+    sums_MK = running_sum(blocks_BKN.sum(-1))[rows_M]
+    target_M1 = uniform_M[:, None] * sums_MK[:, -1:]
+    block_M1 = first_above(sums_MK, target_M1)
+    before_M1 = functional.pad(sums_MK, (1, 0)).gather(-1, block_M1)
+    inside_MN = running_sum(blocks_BKN[rows_M, block_M1[:, 0]])
+    return (block_M1 * BLOCK + first_above(inside_MN, target_M1 - before_M1))[:, 0]
 
 
 def first_above(sums_BN: Tensor, target_B1: Tensor) -> Tensor:
@@ -89,8 +95,8 @@ def first_above(sums_BN: Tensor, target_B1: Tensor) -> Tensor:
 
 
 @dataclass(slots=True)
-class Slot:
-    """An attempt being decoded."""
+class Sampling:
+    """An attempt being sampled."""
 
     request: Request
     """The request for it."""
@@ -114,98 +120,132 @@ class Slot:
             self.lookup.append(token)
 
 
+@dataclass(slots=True)
+class Taken:
+    """What a token of each attempt leads to."""
+
+    tokens: dict[int, int] = field(default_factory=dict[int, int])
+    """The next token of each slot that goes on."""
+    forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Slots whose attempts are no longer all equal, each with the slot in which those with another token go on."""
+    ended: list[Part] = field(default_factory=list[Part])
+    """Attempts that ended."""
+
+
 class DecodeState:
-    """The attempts being decoded, one per slot; a slot that is None is free."""
+    """The attempts of each slot. Attempts that are equal so far share a slot, so that their next-token distribution is computed once."""
 
     def __init__(self, model: Any, codec: Codec, config: SampleConfig, slots: int) -> None:
         """Start with all slots free."""
         self.codec, self.config, self.author = codec, config, str(model.name_or_path)
-        self.stops_V = torch.from_numpy(codec.stop_mask(model.config.get_text_config().vocab_size)).to(model.device)
-        self.slots: list[Slot | None] = [None] * slots
+        self.stops: list[bool] = codec.stop_mask(model.config.get_text_config().vocab_size).tolist()
+        """Whether each token ends an attempt, V."""
+        self.slots: list[list[Sampling]] = [[] for _ in range(slots)]
 
     @property
     def busy(self) -> list[int]:
         """Indices of the slots in use."""
-        return [index for index, slot in enumerate(self.slots) if slot is not None]
+        return [index for index, attempts in enumerate(self.slots) if attempts]
 
-    @property
-    def free_B(self) -> Tensor:  # noqa: N802  B is its axis
-        """True where a slot is free, bool [B]."""
-        return torch.tensor([slot is None for slot in self.slots], device=self.stops_V.device)
+    def free(self) -> int:
+        """Return the index of a free slot, of a new one after the last if all are in use."""
+        index = next((index for index, attempts in enumerate(self.slots) if not attempts), len(self.slots))
+        self.slots[index : index + 1] = [[]]
+        return index
 
     def begin(self, index: int, request: Request, lookup: Lookup | None = None) -> None:
         """Start an attempt in a slot."""
-        self.slots[index] = Slot(request, Random(request.seed), lookup=lookup)
+        self.slots[index].append(Sampling(request, Random(request.seed), lookup=lookup))
 
     def drafts(self, most: int) -> list[list[int]]:
         """Return the tokens, at most ``most``, that are proposed for each slot."""
-        return [slot.lookup.draft(most) if slot and slot.lookup else [] for slot in self.slots]
+        first = (attempts[0].lookup if attempts else None for attempts in self.slots)
+        return [lookup.draft(most) if lookup else [] for lookup in first]
 
-    def draw(self, logits_NV: Tensor, uniform_N: Tensor, at: Sequence[float]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return tokens [N], sampled at one temperature each (``at``), their log-probability and the entropy at temperature 1, nats."""
-        p_NV, most_N = logits_NV.softmax(-1), logits_NV.amax(-1)
-        most_logp_N = p_NV.amax(-1).log()
-        entropy_N = most_N - torch.linalg.vecdot(p_NV, logits_NV) - most_logp_N
-        if len(temperatures := set(at)) == 1:
-            tokens_N = self.tokens_at(at[0], logits_NV, p_NV, uniform_N)
-        else:
-            tokens_N = torch.empty(len(at), dtype=torch.long, device=logits_NV.device)
-            for temperature in temperatures:
-                rows = torch.tensor([row for row, other in enumerate(at) if other == temperature], device=logits_NV.device)
-                tokens_N[rows] = self.tokens_at(temperature, logits_NV[rows], p_NV[rows], uniform_N[rows])
-        return tokens_N, logits_NV.gather(-1, tokens_N[:, None])[:, 0] - most_N + most_logp_N, entropy_N
+    def draw(
+        self, logits_BV: Tensor, rows: Sequence[int], uniform_M: Tensor, at: Sequence[float]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return tokens [M], sampled from these rows at one temperature each (``at``), their log-probability and the entropy at temperature 1, nats."""
+        p_BV, most_B, row_M = logits_BV.softmax(-1), logits_BV.amax(-1), torch.tensor(rows, device=logits_BV.device)
+        most_logp_B = p_BV.amax(-1).log()
+        entropy_B = most_B - torch.linalg.vecdot(p_BV, logits_BV) - most_logp_B
+        tokens_M = torch.empty_like(row_M)
+        for temperature in set(at):
+            chosen = [place for place, other in enumerate(at) if other == temperature]
+            some = [rows[place] for place in chosen]
+            tokens_M[chosen] = self.tokens_at(logits_BV, some, uniform_M[chosen], temperature=temperature, p_BV=p_BV)
+        return tokens_M, logits_BV[row_M, tokens_M] + (most_logp_B - most_B)[row_M], entropy_B[row_M]
 
-    def tokens_at(self, temperature: float, logits_NV: Tensor, p_NV: Tensor, uniform_N: Tensor) -> Tensor:
-        """Return tokens [N] sampled at a temperature; ``p_NV``: softmax of the logits, which is not computed again at temperature 1."""
+    def tokens_at(
+        self, logits_BV: Tensor, rows: Sequence[int], uniform_M: Tensor, *, temperature: float, p_BV: Tensor
+    ) -> Tensor:
+        """Return tokens [M] sampled at a temperature; ``p_BV``: softmax of the logits, which is not computed again at temperature 1."""
         if temperature == 1:
-            return sample_truncated(p_NV, uniform_N, self.config.top_p)
-        return sample_tokens(logits_NV, uniform_N, temperature=temperature, top_p=self.config.top_p)
+            return sample_truncated(p_BV, uniform_M, self.config.top_p, torch.tensor(rows, device=p_BV.device))
+        used = sorted({*rows})
+        if len(used) < len(logits_BV):
+            logits_BV, rows = logits_BV[used], [used.index(row) for row in rows]
+        row_M = torch.tensor(rows, device=logits_BV.device)
+        return sample_tokens(logits_BV, uniform_M, temperature=temperature, top_p=self.config.top_p, row_M=row_M)
 
     def take(
-        self, scores_KV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float, chosen: Sequence[int] | None = None
-    ) -> tuple[Tensor, list[Part]]:
-        """Sample a token for each of K slots; return the tokens [K] and the attempts that ended, whose slots become free.
+        self, scores_BV: Tensor, logits: Callable[[Tensor], Tensor] = Tensor.float, chosen: Sequence[int] | None = None
+    ) -> Taken:
+        """Sample a token for each attempt of B slots.
 
         Args:
-            scores_KV: their next-token scores.
-            logits: returns the float32 logits [N, V] of some rows of ``scores_KV``.
+            scores_BV: their next-token scores.
+            logits: returns the float32 logits of some rows of ``scores_BV``.
             chosen: indices of the slots; None: all.
         """
-        indices = range(len(self.slots)) if chosen is None else chosen
-        slots = [self.slots[index] for index in indices]
-        noise = [0.0 if slot is None else slot.noise.getrandbits(24) / 2**24 for slot in slots]  # float32 holds 24 bits
-        uniform_K = torch.tensor(noise, device=scores_KV.device)
-        some = next((slot.request.temperature for slot in slots if slot), 0.0)  # of free slots, too
-        at = [slot.request.temperature if slot else some for slot in slots]
-        rows = ROWS if scores_KV.device.type == "cpu" else len(noise)
-        parts = zip(range(0, len(at), rows), scores_KV.split(rows), uniform_K.split(rows), strict=True)
-        drawn = [self.draw(logits(scores_NV), uniform_N, at[row : row + rows]) for row, scores_NV, uniform_N in parts]
-        tokens_K, logp_K, entropy_K = (torch.cat(column) for column in zip(*drawn, strict=True))
-        columns = (tokens_K, logp_K, entropy_K, self.stops_V[tokens_K])
-        ended: list[Part] = []
-        for index, slot, token, logp, entropy, stops in zip(indices, slots, *(c.tolist() for c in columns), strict=True):
-            if slot is None:
-                continue
-            slot.add(token, logp, entropy)
-            if stops or len(slot.ids) >= self.config.max_tokens:
-                ended.append((slot.request.part, self.finish(slot, truncated=not stops)))
-                self.slots[index] = None
-        return tokens_K, ended
+        indices, taken = range(len(self.slots)) if chosen is None else chosen, Taken()
+        rows = ROWS if scores_BV.device.type == "cpu" else len(indices)
+        for first in range(0, len(indices), rows):
+            some = indices[first : first + rows]
+            if attempts := [(row, attempt) for row, index in enumerate(some) for attempt in self.slots[index]]:
+                self.add_tokens(logits(scores_BV[first : first + rows]), attempts)
+        for index in [index for index in indices if self.slots[index]]:
+            self.part(index, taken)
+        return taken
 
-    def finish(self, slot: Slot, *, truncated: bool) -> Attempt:
-        """Return the attempt of a slot."""
-        task = slot.request.task
-        code, answer = self.codec.code_and_answer(slot.ids, task.language)
+    def add_tokens(self, logits_BV: Tensor, attempts: Sequence[tuple[int, Sampling]]) -> None:
+        """Sample a token for each attempt from its row of the logits."""
+        noise = [attempt.noise.getrandbits(24) / 2**24 for _, attempt in attempts]  # float32 holds 24 bits
+        at = [attempt.request.temperature for _, attempt in attempts]
+        drawn = self.draw(logits_BV, [row for row, _ in attempts], torch.tensor(noise, device=logits_BV.device), at)
+        for (_, attempt), token, logp, entropy in zip(attempts, *(column.tolist() for column in drawn), strict=True):
+            attempt.add(token, logp, entropy)
+
+    def part(self, index: int, taken: Taken) -> None:
+        """Sort the attempts of a slot by their last token, and note what they lead to; the first token's go on in the slot, others in free ones."""
+        going: dict[int, list[Sampling]] = {}
+        for attempt in self.slots[index]:
+            token = attempt.ids[-1]
+            if (stops := self.stops[token]) or len(attempt.ids) >= self.config.max_tokens:
+                taken.ended.append((attempt.request.part, self.finish(attempt, truncated=not stops)))
+            else:
+                going.setdefault(token, []).append(attempt)
+        self.slots[index] = []
+        for token, attempts in going.items():
+            slot = index if not self.slots[index] else self.free()
+            self.slots[slot], taken.tokens[slot] = attempts, token
+            if slot != index:
+                taken.forks.append((index, slot))
+
+    def finish(self, attempt: Sampling, *, truncated: bool) -> Attempt:
+        """Return an attempt that ended."""
+        task = attempt.request.task
+        code, answer = self.codec.code_and_answer(attempt.ids, task.language)
         return Attempt(
             task_id=task.task_id,
             code=code,
             answer=answer,
             language=task.language or "python",
             author=self.author,
-            behavior_logp=sum(slot.logps),
-            tokens=len(slot.ids),
-            entropy=max(slot.entropy / len(slot.ids), 0.0),
+            behavior_logp=sum(attempt.logps),
+            tokens=len(attempt.ids),
+            entropy=max(attempt.entropy / len(attempt.ids), 0.0),
             truncated=truncated,
-            token_ids=tuple(slot.ids),
-            token_logps=tuple(slot.logps),
+            token_ids=tuple(attempt.ids),
+            token_logps=tuple(attempt.logps),
         )
