@@ -11,7 +11,7 @@ Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
 many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second; ``all shuffled``: with the
-verdicts of every stage shuffled. Models and samples are
+verdicts of every stage shuffled; ``anew``: from the base model, on these samples and what ``sft half`` was trained on. Models and samples are
 made once per seed. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for 32 rounds of eight groups. ``sft more``
 starts there, too, and imitates the archive's attempts at the other half for about as many minutes (it samples nothing), and ``sft more, a tenth`` for a tenth.
 The cost of a cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
@@ -110,6 +110,8 @@ class Method:
     """Learning rate (``RATES``)."""
     own: bool = False
     """Whether the method trains on samples of its start model instead of the archive's attempts."""
+    anew: bool = False
+    """Whether the method trains from the base model, on the archive's attempts of ``sft half`` besides the samples of its start model."""
     unseen: bool = False
     """Whether the method trains on the archive's attempts at the tasks that ``sft half`` has not seen."""
 
@@ -157,6 +159,7 @@ METHODS = {
     "sft half": Method("sft"),
     "own ssd": Method("ssd", start="sft half", own=True, rate="continue"),
     "own rft": Method("rft", start="sft half", own=True, rate="continue"),
+    "own rft, anew": Method("rft", start="sft half", own=True, anew=True),
     "own rft twice": Method("rft", start="own rft", own=True, rate="continue"),
     "own topr": Method("topr", start="sft half", own=True, rate="continue"),
     "own rloo": Method("rloo", start="sft half", own=True, rate="refine"),
@@ -252,6 +255,25 @@ def own_samples(work, start):
     return path
 
 
+def half_and_own_samples(work, start):
+    """Return an archive like that of ``own_samples`` without the other attempts at its tasks; created once."""
+    path = work.at(start) / "half-and-own"
+    if not (path / "made").exists():
+        archive = open_archive(own_samples(work, start))
+        train_tasks = split_archive(archive, work.recipe("sft").data).tasks["train"]
+        sampled = {task.task_id for task in train_tasks if not in_half(work.domain, task)}
+        kept = [
+            (attempt, verdict)
+            for group in archive.groups()
+            for attempt, verdict in zip(group.attempts, group.verdicts, strict=True)
+            if attempt.author == "own" or group.task.task_id not in sampled
+        ]
+        attempts, verdicts = zip(*kept, strict=True)
+        Archive.create(path).append(tasks=archive.tasks(), attempts=attempts, verdicts=filter(None, verdicts))
+        (path / "made").touch()
+    return path
+
+
 def in_half(domain, task):
     """Return whether a training task is one of ``sft half``."""
     row = "SELECT ? AS task_id, ? AS task_extra"
@@ -268,7 +290,7 @@ def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}"]
-    if method.start:  # a sign of collapse ends the run with the last weights
+    if method.start and not method.anew:  # a sign of collapse ends the run with the last weights
         settings += ["monitor.max_negative_gap=1", "monitor.eval_every=5"]
     elif method.recipe not in IMITATION:
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
@@ -276,11 +298,13 @@ def settings_of(work, name):
         settings.append(f"select.groups={HALF[work.domain]}")
     if method.unseen:
         settings.append(f"select.groups=NOT ({HALF[work.domain]})")
-    if method.start:
+    if method.start and not method.anew:
         settings.append(f"model.name={trained(work, method.start).folder}")
     if work.domain == "mbpp" and not method.own:
         settings.append("data.group_size=1")  # a task has one reference
-    if method.own:
+    if method.anew:
+        settings.append(f"data.archive={half_and_own_samples(work, method.start)}")
+    elif method.own:
         settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
         steps = work.recipe(method.recipe).optim.max_steps
         settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start else []

@@ -26,7 +26,7 @@ PLACEBO = {
 STAGED = {
     "sft half": "sft half, shuffled",
     "own rft twice": "own rft twice, all shuffled",
-    **dict.fromkeys(("rft, own samples", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
+    **dict.fromkeys(("own rft, anew", "rft, own samples", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
 }
 """The control of methods whose tasks or stages are others; '': there is none."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
