@@ -115,6 +115,11 @@ class Method:
     unseen: bool = False
     """Whether the method trains on the archive's attempts at the tasks that ``sft half`` has not seen."""
 
+    @property
+    def continues(self):
+        """Method from whose weights training goes on; '': the base model."""
+        return "" if self.anew else self.start
+
 
 HALF = {
     "sql": "task_extra->>'schema' < 'i'",
@@ -290,7 +295,7 @@ def settings_of(work, name):
     """Return the settings of a method on a seed: start model, samples, number of steps."""
     method = METHODS[name]
     settings = [f"optim.lr={RATES[work.domain][method.rate]}"]
-    if method.start and not method.anew:  # a sign of collapse ends the run with the last weights
+    if method.continues:  # a sign of collapse ends the run with the last weights
         settings += ["monitor.max_negative_gap=1", "monitor.eval_every=5"]
     elif method.recipe not in IMITATION:
         settings += ["monitor.keep=best", "monitor.eval_every=10"]  # a collapse ends the run with earlier weights
@@ -298,8 +303,8 @@ def settings_of(work, name):
         settings.append(f"select.groups={HALF[work.domain]}")
     if method.unseen:
         settings.append(f"select.groups=NOT ({HALF[work.domain]})")
-    if method.start and not method.anew:
-        settings.append(f"model.name={trained(work, method.start).folder}")
+    if method.continues:
+        settings.append(f"model.name={trained(work, method.continues).folder}")
     if work.domain == "mbpp" and not method.own:
         settings.append("data.group_size=1")  # a task has one reference
     if method.anew:

@@ -78,7 +78,7 @@ class Step:
 
 
 class BatchedCache:
-    """Keys and values by layer, updated in place. Each slot decodes a text of its own, after its prompt and with its own length.
+    """Keys and values by layer, updated in place. Each slot decodes one sequence, after its prompt and with its own length.
 
     Decoding reads the whole cache for every token, and the memory's speed limits it: prompts are stored and read once for all their attempts.
     """
@@ -142,7 +142,7 @@ class BatchedCache:
         return number
 
     def begin(self, slot: int, prompt: int) -> None:
-        """Start a text after a stored prompt in a slot, or in a new one after the last."""
+        """Start a sequence after a stored prompt in a slot, or in a new one after the last."""
         self.prompt_of[slot : slot + 1], self.sampled_tokens[slot : slot + 1] = [prompt], [0]
 
     def fork(self, pairs: Sequence[tuple[int, int]]) -> None:

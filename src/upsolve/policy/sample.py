@@ -144,14 +144,14 @@ def decode_batched(model: Any, codec: Codec, tasks: Sequence[Task], configs: Seq
     config, samples = configs[0], sum(config.samples for config in configs)
     model.set_attn_implementation(ATTENTION)
     try:
-        for part in of_like_length(prompts):
-            longest = max(len(prompt.ids_P) for _, prompt in part)
-            fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
-            most = min(config.batch, len(part) * samples, fit)
-            room = (min(len(part), -(-most // samples)), longest - 1, config.max_tokens)
-            decoder = Decoder(model, codec, config, most=most, room=room)
-            jobs = make_jobs(part, configs)
-            with packed_weights(model, config.max_tokens):
+        with packed_weights(model, config.max_tokens):
+            for part in of_like_length(prompts):
+                longest = max(len(prompt.ids_P) for _, prompt in part)
+                fit = attempts_that_fit(token_bytes_of(model), longest + config.max_tokens, available_bytes())
+                most = min(config.batch, len(part) * samples, fit)
+                room = (min(len(part), -(-most // samples)), longest - 1, config.max_tokens)
+                decoder = Decoder(model, codec, config, most=most, room=room)
+                jobs = make_jobs(part, configs)
                 decoder.refill(jobs)
                 while decoder.state.busy:
                     yield decoder.step()
