@@ -4,7 +4,7 @@ VLLM_PYTHON is the interpreter of an environment with vLLM and upsolve[train] (`
 tasks of the embedded archive from SmolLM2-135M-Instruct in bfloat16, at temperature 1, up to 96 tokens per attempt, after a first task that
 does not count. Ways:
 
-    batched decoding       upsolve's, with 64, 128 or 256 attempts at once
+    batched decoding       upsolve's, with 64, 128, 256 or 512 attempts at once
     generate               transformers' generate, the attempts at one task at a time
     continuous batching    transformers' generate_batch
     vllm, vllm compiled    vLLM in this process
@@ -35,6 +35,7 @@ WAYS = {
     "batched decoding, 64": ("batched", 64),
     "batched decoding, 128": ("batched", 128),
     "batched decoding, 256": ("batched", 256),
+    "batched decoding, 512": ("batched", 512),
     "generate": ("generate", 0),
     "continuous batching": ("continuous", 0),
     "vllm": ("vllm", 0),

@@ -71,17 +71,17 @@ def noise(count):
     return torch.rand(count, generator=torch.Generator().manual_seed(0))
 
 
-A, B = (*range(100),), (*range(50), *range(200, 250))
+A, B = (*range(200),), (*range(100), *range(300, 400))
 
 
 @pytest.mark.parametrize(
     ("last", "prompts", "runs"),
     [
-        ((), [(*A, 1), (*A, 2, 7), (*A, 3)], [(0, 1), (99, 2)]),
-        (A, [(*A, 1, 2), (*A, 3, 4), (*A, 5, 6)], [(99, 3)]),
-        (A, [(*A, 1), (*B, 2, 3), (*B, 4, 5)], [(99, 1), (50, 1), (100, 1)]),
+        ((), [(*A, 1), (*A, 2, 7), (*A, 3)], [(0, 1), (199, 2)]),
+        (A, [(*A, 1, 2), (*A, 3, 4), (*A, 5, 6)], [(199, 3)]),
+        (A, [(*A, 1), (*B, 2, 3), (*B, 4, 5)], [(199, 1), (100, 1), (200, 1)]),
         ((), [(1, 2, 3), (2, 3, 4), (3, 4)], [(0, 3)]),
-        (A, [(*A, at, *range(59)) for at in range(8)], [(99, 4), (100, 4)]),
+        (A, [(*A, at, *range(59)) for at in range(24)], [(199, 16), (200, 8)]),
         (A, [], []),
     ],
     ids=["one prompt before the others", "all at once", "another beginning", "short ones", "many", "none"],

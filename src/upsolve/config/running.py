@@ -272,7 +272,7 @@ class SampleConfig(RecordConfig):
     """Longest attempt, tokens; a longer one is truncated."""
     seed: int = 0
     """Seed of the samples; each attempt derives its own from it, the task and its number."""
-    batch: int = Field(default=256, ge=1)
+    batch: int = Field(default=512, ge=1)
     """Most attempts decoded at once, fewer where their keys and values would take more than half of the free memory; ``server``: concurrent
     requests; unused by ``vllm``."""
     lookup: int = Field(default=0, ge=0)
