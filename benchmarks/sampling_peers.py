@@ -131,10 +131,10 @@ def by_llama_cpp(recipe, lanes, binary):
 
 def measure_here(name, count, samples, llama_server):
     """Sample in this process; return tokens and seconds."""
-    from upsolve.cli.main import share_cores
+    from upsolve.cli.main import configure_libraries
     from upsolve.config import load_recipe
 
-    share_cores()  # as the command line does, before torch is imported
+    configure_libraries()  # as the command line does, before torch is imported
     kind, number = WAYS[name]
     settings = [f"sample.samples={samples}", f"sample.max_tokens={MOST}", "sample.temperature=1", "sample.top_p=1"]
     if kind == "vllm":

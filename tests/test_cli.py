@@ -262,13 +262,30 @@ def test_verify_wants_an_archive_or_serve():
     assert "either an archive to judge or --serve" in upsolve("verify", code=2)
 
 
+def clear_library_settings(monkeypatch):
+    """Remove what PyTorch's libraries read, until the test ends."""
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        monkeypatch.setenv(name, "")  # restored after the test even if it was not set
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("given", ["", "1024"])
+def test_onednn_keeps_few_programs_unless_told_otherwise(given, monkeypatch):
+    clear_library_settings(monkeypatch)
+    if given:
+        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given)
+    monkeypatch.setattr(sys, "argv", ["upsolve", "version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == (given or "128")
+
+
 @pytest.mark.parametrize(
     ("given", "count"), [({}, "100000"), ({"OMP_WAIT_POLICY": "active"}, None), ({"GOMP_SPINCOUNT": "7"}, "7")]
 )
 def test_idle_threads_of_torch_sleep(given, count, monkeypatch):
     """Threads that spin take the cores from other processes; settings of the user take precedence."""
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.delenv(name, raising=False)
+    clear_library_settings(monkeypatch)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["upsolve", "version"])
