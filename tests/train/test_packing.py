@@ -6,9 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import DataConfig, ObjectiveConfig, OptimConfig, Recipe
 from upsolve.policy.attention import TREE
+from upsolve.policy.head import head_of
 from upsolve.policy.model import load_codec, load_model
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
 from upsolve.train.groups import TrainGroup
@@ -16,6 +18,7 @@ from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import fit_rows, level_rows, pack, plan_steps
 from upsolve.train.schedule import learning_rate
 from upsolve.train.step import FrozenScores, sum_gradients
+from upsolve.train.tied_embedding import HeadGradient, tied_embedding
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 
@@ -57,15 +60,43 @@ def test_packed_scores_equal_plain_ones(tiny_model, own_attention):
     assert torch.allclose(scores.logp_T, torch.cat(plain), atol=1e-5)
 
 
-def test_packed_gradients_equal_plain_ones(tiny_model):
-    codec = load_codec(tiny_model)
+def compare_gradients(folder, codec):
+    """Compare the gradients of two packed batches, added up, with those of plain texts."""
     items = encoded(codec)
-    packed, plain = load_model(tiny_model), load_model(tiny_model)
+    packed, plain = load_model(folder), load_model(folder)
     packed.set_attn_implementation(TREE)
-    token_scores(packed, pack([items])).logp_T.sum().backward()
+    for part in (items[:2], items[2:]):
+        token_scores(packed, pack([part])).logp_T.sum().backward()
     sum(plain_logps(plain, g.prompt_P, one.ids_R).sum() for g in items for one in g.attempts).backward()
     for (name, a), (_, b) in zip(packed.named_parameters(), plain.named_parameters(), strict=True):
         assert torch.allclose(a.grad, b.grad, atol=2e-4, rtol=1e-3), name
+
+
+def test_packed_gradients_equal_plain_ones(tiny_model):
+    compare_gradients(tiny_model, load_codec(tiny_model))
+
+
+@pytest.mark.parametrize("padding", [False, True])
+def test_the_gradient_of_a_tied_embedding_is_added_to_that_of_the_head(tiny_model, tmp_path, monkeypatch, padding):
+    """Rows of the padding id have no gradient from the embedding, also where it occurs in a text."""
+    codec = load_codec(tiny_model)
+    first = encoded(codec)[0].prompt_P[0]
+    config = LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True, pad_token_id=int(first) if padding else None)
+    torch.manual_seed(0)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    taken, take = [], HeadGradient.take
+    monkeypatch.setattr(HeadGradient, "take", lambda shared: taken.append(take(shared)) or taken[-1])
+    compare_gradients(tmp_path, codec)
+    assert [gradient.shape[0] for gradient in taken] == [config.vocab_size] * 2
+
+
+def test_a_tied_embedding_has_a_gradient_without_the_head(tiny_model, tmp_path):
+    LlamaForCausalLM(LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True)).save_pretrained(tmp_path)
+    model, ids = load_model(tmp_path), torch.tensor([[3, 5, 3]])
+    with tied_embedding(model, head_of(model)):
+        model.get_input_embeddings()(ids).sum().backward()
+    assert model.lm_head.weight.grad[:6, 0].tolist() == [0, 0, 0, 2, 0, 1]
+    assert "forward" not in vars(model.get_input_embeddings())
 
 
 def test_entropy_and_variance_are_those_of_the_logits(tiny_model):

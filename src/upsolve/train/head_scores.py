@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from upsolve.policy.head import Head
+from upsolve.train.tied_embedding import HeadGradient
 
 __all__ = ["block_elements", "score_tokens"]
 
@@ -28,7 +29,14 @@ def block_elements(tokens: int, vocabulary: int, *, gpu: bool) -> int:
 
 
 def score_tokens(
-    hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, *, dtype: torch.dtype, scale: float = 1.0, cap: float | None = None
+    hidden_TD: Tensor,
+    weight_VD: Tensor,
+    target_T: Tensor,
+    *,
+    dtype: torch.dtype,
+    scale: float = 1.0,
+    cap: float | None = None,
+    shared: HeadGradient | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities [T], with gradient, entropies [T], nats, and variances of the logits [T], all in float32.
 
@@ -39,8 +47,9 @@ def score_tokens(
         dtype: dtype of the matrix products.
         scale: factor of the logits (``Head.scale``).
         cap: limit of the logits (``Head.cap``).
+        shared: takes the gradient of the weight in the backward pass, for an embedding with the same weight.
     """
-    scores: Any = ScoreTokens.apply(hidden_TD, weight_VD, target_T, dtype, scale, cap)
+    scores: Any = ScoreTokens.apply(hidden_TD, weight_VD, target_T, dtype, scale, cap, shared)
     return scores
 
 
@@ -52,7 +61,14 @@ class ScoreTokens(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, dtype: torch.dtype, scale: float, cap: float | None
+        ctx: Any,
+        hidden_TD: Tensor,
+        weight_VD: Tensor,
+        target_T: Tensor,
+        dtype: torch.dtype,
+        scale: float,
+        cap: float | None,
+        shared: HeadGradient | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities, entropies and variances of the logits (``score_tokens``)."""
         hidden_TD, head = hidden_TD.to(dtype), Head(weight_VD.to(dtype), scale, cap)
@@ -69,7 +85,7 @@ class ScoreTokens(torch.autograd.Function):
             squares += logits.square_().sum(1)
         norm_T = highest + total.log()
         ctx.save_for_backward(hidden_TD, head.weight_VD, target_T, norm_T)
-        ctx.scale, ctx.cap, ctx.dtype = scale, cap, weight_VD.dtype
+        ctx.scale, ctx.cap, ctx.shared, ctx.dtype = scale, cap, shared, weight_VD.dtype
         entropy, variance = norm_T - weighted / total, squares / len(weight_VD) - (plain / len(weight_VD)).square()
         ctx.mark_non_differentiable(entropy, variance)
         return target - norm_T, entropy, variance
@@ -89,7 +105,9 @@ class ScoreTokens(torch.autograd.Function):
             grad_hidden += push @ weight_VD[block]
             if grad_weight is not None:
                 grad_weight[block] = push.T @ hidden_TD
-        return grad_hidden.to(hidden_TD.dtype), grad_weight, None, None, None, None
+        if ctx.shared:
+            ctx.shared.weight_VD = grad_weight
+        return grad_hidden.to(hidden_TD.dtype), grad_weight, None, None, None, None, None
 
 
 def blocks(hidden_TD: Tensor, head: Head) -> Iterator[tuple[int, Tensor]]:

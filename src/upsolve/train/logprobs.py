@@ -21,6 +21,7 @@ from upsolve.policy.layout import group_spans, layout
 from upsolve.policy.varlen import VARLEN, sequences
 from upsolve.train.head_scores import score_tokens
 from upsolve.train.pack import PackedBatch
+from upsolve.train.tied_embedding import tied_embedding
 
 __all__ = ["Scorer", "TokenScores", "token_scores", "values_of"]
 
@@ -150,13 +151,14 @@ def token_scores(model: Any, batch: PackedBatch, value_head: Any = None, *, bloc
     head = head_of(model)
     if head.bias_V is not None:
         raise ModelError("the language-model head has a bias")
-    hidden = hidden_states(model, batch, blocks=blocks)
+    with tied_embedding(model, head) as shared:
+        hidden = hidden_states(model, batch, blocks=blocks)
     # index_select is deterministic; several threads accumulate the gradient of hidden[rows] in no fixed order
     source, target = padded_tokens(batch, hidden.device)
     picked = hidden.flatten(0, 1).index_select(0, source)
     kind, count = hidden.device.type, len(batch.target_T)
     autocast = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if autocast else torch.promote_types(picked.dtype, head.weight_VD.dtype)
-    scores = score_tokens(picked, head.weight_VD, target, dtype=dtype, scale=head.scale, cap=head.cap)
+    scores = score_tokens(picked, head.weight_VD, target, dtype=dtype, scale=head.scale, cap=head.cap, shared=shared)
     logp, entropy, variance = (values[:count] for values in scores)
     return TokenScores(logp, entropy, variance, None if value_head is None else values_of(picked[:count], value_head))
