@@ -60,12 +60,11 @@ def test_packed_scores_equal_plain_ones(tiny_model, own_attention):
     assert torch.allclose(scores.logp_T, torch.cat(plain), atol=1e-5)
 
 
-def compare_gradients(folder, codec):
-    """Compare the gradients of two packed batches, added up, with those of plain texts."""
-    items = encoded(codec)
+def compare_gradients(folder, items, batches):
+    """Compare the gradients of packed batches, added up, with those of plain texts."""
     packed, plain = load_model(folder), load_model(folder)
     packed.set_attn_implementation(TREE)
-    for part in (items[:2], items[2:]):
+    for part in batches:
         token_scores(packed, pack([part])).logp_T.sum().backward()
     sum(plain_logps(plain, g.prompt_P, one.ids_R).sum() for g in items for one in g.attempts).backward()
     for (name, a), (_, b) in zip(packed.named_parameters(), plain.named_parameters(), strict=True):
@@ -73,20 +72,21 @@ def compare_gradients(folder, codec):
 
 
 def test_packed_gradients_equal_plain_ones(tiny_model):
-    compare_gradients(tiny_model, load_codec(tiny_model))
+    items = encoded(load_codec(tiny_model))
+    compare_gradients(tiny_model, items, [items])
 
 
 @pytest.mark.parametrize("padding", [False, True])
 def test_the_gradient_of_a_tied_embedding_is_added_to_that_of_the_head(tiny_model, tmp_path, monkeypatch, padding):
     """Rows of the padding id have no gradient from the embedding, also where it occurs in a text."""
-    codec = load_codec(tiny_model)
-    first = encoded(codec)[0].prompt_P[0]
-    config = LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True, pad_token_id=int(first) if padding else None)
+    items = encoded(load_codec(tiny_model))
+    pad = int(items[0].prompt_P[0]) if padding else None
+    config = LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True, pad_token_id=pad)
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     taken, take = [], HeadGradient.take
     monkeypatch.setattr(HeadGradient, "take", lambda shared: taken.append(take(shared)) or taken[-1])
-    compare_gradients(tmp_path, codec)
+    compare_gradients(tmp_path, items, [items[:2], items[2:]])
     assert [gradient.shape[0] for gradient in taken] == [config.vocab_size] * 2
 
 
