@@ -9,7 +9,7 @@ from upsolve.verify.resources import figure_in, usable_memory
 
 __all__ = ["GrownMemory", "available_bytes", "keep_memory", "release_memory"]
 
-GROWTH = 1.05
+GROWTH = 1.15
 """Multiple of its usual size from which a process returns freed memory."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
