@@ -156,6 +156,7 @@ METHODS = {
     "ssd": Method("ssd", own=True),
     "rft, own samples": Method("rft", own=True),
     "rloo, own samples": Method("rloo", own=True, rate="push"),
+    "rft, own samples, shuffled": Method("rft", ("reward.verdicts=shuffled",), own=True),
     "sft, verdicts ignored": Method("sft", ("reward.verdicts=ignored",)),
     "sft, verdicts shuffled": Method("sft", ("reward.verdicts=shuffled",)),
     "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),

@@ -26,7 +26,8 @@ PLACEBO = {
 STAGED = {
     "sft half": "sft half, shuffled",
     "own rft twice": "own rft twice, all shuffled",
-    **dict.fromkeys(("own rft, anew", "rft, own samples", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
+    "rft, own samples": "rft, own samples, shuffled",
+    **dict.fromkeys(("own rft, anew", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
 }
 """The control of methods whose tasks or stages are others; '': there is none."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
@@ -135,10 +136,10 @@ def page(tables):
     if any("minutes" in row for rows in tables.values() for row in rows):
         text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n{power(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | k tokens trained + sampled | minutes | conclusion |\n"
-        text += "|---|---|---|---|---|---|---|---|---|---|---|\n"
+        text += f"\n## {domain}\n\n{power(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | best - ssd | k tokens trained + sampled | minutes | conclusion |\n"
+        text += "|" + "---|" * 12 + "\n"
         for row in rows:
-            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled")
+            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled", "best - ssd")
             cells = [shown(row[key]) if key in row else "" for key in columns]
             tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
             end = ", ".join(sorted(set(row.get("conclusions", []))))
