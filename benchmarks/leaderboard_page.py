@@ -46,7 +46,7 @@ GAINS = (
         "sft",
         "base",
     ),
-    ("MBPP", "mbpp", "imitation of its own judged samples that passed", "rft, own samples", "base"),
+    ("MBPP", "mbpp", "imitation of the base model's samples that passed", "rft, own samples", "base"),
 )
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")

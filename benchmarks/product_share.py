@@ -1,6 +1,6 @@
 """What part of a step of training is its matrix products at the machine's rate: python benchmarks/product_share.py [--rounds 3]
 
-Trains the recipe `demo` for some steps, and after each times one product of two 4,096 x 4,096 matrices in bfloat16 on the same threads: the rate of
+Trains the recipe `demo` for some steps, and after each times a product of two 4,096 x 4,096 matrices in bfloat16 on the same threads: the rate of
 a shared machine changes within minutes, so that a product that is timed before or after the whole run says little of it. A share is the operations
 of the step's products, divided by its seconds and the rate of the products beside it. Writes results/product_share.json.
 """
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from machine import machine, publish
+from performance import weights
 
 ROOT = Path(__file__).parents[1]
 SIZE, REPEATS = 4096, 3
@@ -65,15 +66,6 @@ def measure(steps, warm, settings):
     return [{**row, "product": rates[row["step"]]} for row in run.metrics if "loss" in row and row["step"] > warm]
 
 
-def weights():
-    """Return the numbers of weights of the layers and of the head, which is tied to the embedding."""
-    from upsolve.policy.model import load_model
-
-    model = load_model("smollm2-135m")
-    head = model.get_output_embeddings().weight.numel()
-    return sum(parameter.numel() for parameter in model.parameters()) - head, head
-
-
 def one_round(steps, warm, settings):
     """Return the figures of one run."""
     rows = measure(steps, warm, settings)
@@ -95,7 +87,7 @@ def one_round(steps, warm, settings):
 
 
 def main():
-    """Measure some rounds, each in a process of its own."""
+    """Measure some rounds, each in a separate process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
