@@ -43,17 +43,24 @@ STEPS, WARM = 6, 3
 MODEL = "smollm2-135m"
 
 
-def trained(*settings):
-    """Train on the SQL archive for a few steps; return the run's metrics of those that count, and the peak of resident memory, bytes."""
-    import psutil
-
+def steps_of_demo(count, *settings):
+    """Train the recipe `demo` for some steps, with compiled layers; return their metrics."""
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_archive
     from upsolve.config import load_recipe
     from upsolve.train.loop import train
 
-    recipe = load_recipe("demo", [f"optim.max_steps={STEPS}", "model.compile=always", *settings])
+    recipe = load_recipe("demo", [f"optim.max_steps={count}", "model.compile=always", *settings])
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(recipe, split.groups["train"][:400], split.groups["dev"][:8], Path(folder))
+    return [row for row in run.metrics if "loss" in row]
+
+
+def trained(*settings):
+    """Return the metrics of the steps that count, and the peak of resident memory, bytes."""
+    import psutil
+
     process, highest = psutil.Process(), [0]
 
     def watch():
@@ -62,9 +69,7 @@ def trained(*settings):
             time.sleep(0.05)
 
     threading.Thread(target=watch, daemon=True).start()
-    with tempfile.TemporaryDirectory() as folder:
-        run = train(recipe, split.groups["train"][:400], split.groups["dev"][:8], Path(folder))
-    return [row for row in run.metrics if "loss" in row][WARM:], highest[0]
+    return steps_of_demo(STEPS, *settings)[WARM:], highest[0]
 
 
 def weights():
