@@ -12,7 +12,7 @@ its best temperature is chosen on dev tasks and measured on test tasks (docs/rec
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
 many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second; ``all shuffled``: with the
 verdicts of every stage shuffled; ``anew``: from the base model, on these samples and what ``sft half`` was trained on. Models and samples are
-made once per seed. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for 32 rounds of eight groups. ``sft more``
+made once per seed. ``rft, own samples twice`` samples all training tasks again with the model of ``rft, own samples``, and goes on from it. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for 32 rounds of eight groups. ``sft more``
 starts there, too, and imitates the archive's attempts at the other half for about as many minutes (it samples nothing), and ``sft more, a tenth`` for a tenth.
 The cost of a cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
 what else the machine does; seconds follow from the rates of an idle machine, which `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
@@ -157,6 +157,10 @@ METHODS = {
     "rft, own samples": Method("rft", own=True),
     "rloo, own samples": Method("rloo", own=True, rate="push"),
     "rft, own samples, shuffled": Method("rft", ("reward.verdicts=shuffled",), own=True),
+    "rft, own samples twice": Method("rft", start="rft, own samples", own=True, rate="continue"),
+    "rft, own samples twice, all shuffled": Method(
+        "rft", ("reward.verdicts=shuffled",), start="rft, own samples, shuffled", own=True, rate="continue"
+    ),
     "sft, verdicts ignored": Method("sft", ("reward.verdicts=ignored",)),
     "sft, verdicts shuffled": Method("sft", ("reward.verdicts=shuffled",)),
     "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),
@@ -282,6 +286,8 @@ def half_and_own_samples(work, start):
 
 def in_half(domain, task):
     """Return whether a training task is one of ``sft half``."""
+    if domain not in HALF:
+        return False
     row = "SELECT ? AS task_id, ? AS task_extra"
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         return bool(connection.execute(f"SELECT {HALF[domain]} FROM ({row})", (task.task_id, task.extra)).fetchone()[0])
@@ -313,7 +319,7 @@ def settings_of(work, name):
     elif method.own:
         settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
         steps = work.recipe(method.recipe).optim.max_steps
-        settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start else []
+        settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start and work.domain in HALF else []
     if name == "grpo":
         settings += [
             "source.rounds=32",

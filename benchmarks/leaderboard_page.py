@@ -27,6 +27,7 @@ STAGED = {
     "sft half": "sft half, shuffled",
     "own rft twice": "own rft twice, all shuffled",
     "rft, own samples": "rft, own samples, shuffled",
+    "rft, own samples twice": "rft, own samples twice, all shuffled",
     **dict.fromkeys(("own rft, anew", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
 }
 """The control of methods whose tasks or stages are others; '': there is none."""
