@@ -1,6 +1,7 @@
 """AdamW with moments of few bits: refused where it cannot be, and beside AdamW with moments in float32 (in 8 bits where torchao is installed)."""
 
 import io
+import math
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from upsolve.errors import ConfigError, MissingExtraError
 from upsolve.train.bfloat16_moments import BFloat16AdamW, random_bits, rounded_at_random
 from upsolve.train.check import check_run
 from upsolve.train.memory import plan_memory
-from upsolve.train.optimizer import adamw, set_learning_rate
+from upsolve.train.optimizer import adamw, gradient_norm, set_learning_rate
 from upsolve.train.placement import Replicated
 from upsolve.train.processes import Processes
 from upsolve.train.shapes import GroupShape, ModelShape
@@ -119,3 +120,21 @@ def test_every_part_has_its_own_rate():
     )
     set_learning_rate(optimizer, 5e-3)
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([5e-3, 5e-4])
+
+
+def test_the_norm_of_the_gradients_is_close_to_that_in_float64():
+    generator = torch.Generator().manual_seed(0)
+    gradients = [torch.randn(shape, generator=generator) * 1e-3 for shape in [(1000, 4000), (300, 7), (5,)]]
+    gradients[1] = gradients[1].T  # not contiguous
+    exact = math.sqrt(sum(float(each.double().square().sum()) for each in gradients))
+    assert float(gradient_norm(gradients)) == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_the_norm_of_bad_gradients_is_not_finite(bad):
+    assert not math.isfinite(gradient_norm([torch.ones(3), torch.tensor([1.0, bad])]))
+
+
+def test_the_norm_of_gradients_in_bfloat16_is_pytorchs():
+    gradients = [torch.ones(10, dtype=torch.bfloat16), torch.ones(6)]
+    assert float(gradient_norm(gradients)) == float(torch.nn.utils.get_total_norm(gradients)) == pytest.approx(4, rel=0.01)

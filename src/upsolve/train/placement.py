@@ -18,7 +18,7 @@ from upsolve.config import OptimConfig
 from upsolve.policy.model import trainable, with_weights
 from upsolve.train.gradient_sum import GradientSum
 from upsolve.train.logprobs import Scorer, TokenScores
-from upsolve.train.optimizer import adamw, set_learning_rate
+from upsolve.train.optimizer import adamw, gradient_norm, set_learning_rate
 from upsolve.train.pack import PackedBatch
 from upsolve.train.processes import Processes
 
@@ -100,7 +100,7 @@ class Replicated:
     def clip_and_step(self) -> float:
         """Clip and step, at the learning rates that are set."""
         self.sum_gradients()
-        total = nn.utils.get_total_norm([each.grad for each in self.parameters() if each.grad is not None])
+        total = gradient_norm([each.grad for each in self.parameters() if each.grad is not None])
         norm = float(full_tensor(total))
         self.clip(total if norm > 0.999 * self.optim.clip_norm else None)  # below, the factor is 1
         if math.isfinite(norm):
