@@ -139,6 +139,7 @@ RATES = {
 }
 """Learning rates of a domain: of imitation and of methods whose push down is bounded, of other methods with negative advantages, and of the
 second stage, likewise."""
+SHUFFLED = ("reward.verdicts=shuffled",)
 METHODS = {
     "sft": Method("sft"),
     "rft": Method("rft"),
@@ -156,37 +157,40 @@ METHODS = {
     "ssd": Method("ssd", own=True),
     "rft, own samples": Method("rft", own=True),
     "rloo, own samples": Method("rloo", own=True, rate="push"),
-    "rft, own samples, shuffled": Method("rft", ("reward.verdicts=shuffled",), own=True),
+    "rloo, own samples, shuffled": Method("rloo", SHUFFLED, own=True, rate="push"),
+    "rft, own samples, shuffled": Method("rft", SHUFFLED, own=True),
     "rft, own samples twice": Method("rft", start="rft, own samples", own=True, rate="continue"),
     "rft, own samples twice, all shuffled": Method(
-        "rft", ("reward.verdicts=shuffled",), start="rft, own samples, shuffled", own=True, rate="continue"
+        "rft", SHUFFLED, start="rft, own samples, shuffled", own=True, rate="continue"
     ),
     "sft, verdicts ignored": Method("sft", ("reward.verdicts=ignored",)),
-    "sft, verdicts shuffled": Method("sft", ("reward.verdicts=shuffled",)),
-    "rloo, verdicts shuffled": Method("rloo", ("reward.verdicts=shuffled",), rate="push"),
+    "sft, verdicts shuffled": Method("sft", SHUFFLED),
+    "rloo, verdicts shuffled": Method("rloo", SHUFFLED, rate="push"),
     "rloo, verdicts inverted": Method("rloo", ("reward.verdicts=inverted",), rate="push"),
     "rloo, format only": Method("rloo", ("reward.verdicts=format",), rate="push"),
     "sft half": Method("sft"),
     "own ssd": Method("ssd", start="sft half", own=True, rate="continue"),
     "own rft": Method("rft", start="sft half", own=True, rate="continue"),
     "own rft, anew": Method("rft", start="sft half", own=True, anew=True),
+    "own rft, anew, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, anew=True),
     "own rft twice": Method("rft", start="own rft", own=True, rate="continue"),
     "own topr": Method("topr", start="sft half", own=True, rate="continue"),
     "own rloo": Method("rloo", start="sft half", own=True, rate="refine"),
     "own maxrl": Method("maxrl", start="sft half", own=True, rate="refine"),
     "own dpo": Method("dpo", start="sft half", own=True, rate="refine"),
-    "own rft, shuffled": Method("rft", ("reward.verdicts=shuffled",), start="sft half", own=True, rate="continue"),
-    "own rloo, shuffled": Method("rloo", ("reward.verdicts=shuffled",), start="sft half", own=True, rate="refine"),
-    "sft half, shuffled": Method("sft", ("reward.verdicts=shuffled",)),
-    "own rft, all shuffled": Method(
-        "rft", ("reward.verdicts=shuffled",), start="sft half, shuffled", own=True, rate="continue"
-    ),
-    "own rft twice, all shuffled": Method(
-        "rft", ("reward.verdicts=shuffled",), start="own rft, all shuffled", own=True, rate="continue"
-    ),
+    "own rft, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, rate="continue"),
+    "own rloo, shuffled": Method("rloo", SHUFFLED, start="sft half", own=True, rate="refine"),
+    "sft half, shuffled": Method("sft", SHUFFLED),
+    "own rft, all shuffled": Method("rft", SHUFFLED, start="sft half, shuffled", own=True, rate="continue"),
+    "own rft twice, all shuffled": Method("rft", SHUFFLED, start="own rft, all shuffled", own=True, rate="continue"),
     "grpo": Method("grpo", start="sft half", rate="refine"),
+    "grpo, shuffled": Method("grpo", SHUFFLED, start="sft half", rate="refine"),
     "sft more": Method("sft", ("optim.max_steps=150",), start="sft half", rate="continue", unseen=True),
+    "sft more, shuffled": Method("sft", ("optim.max_steps=150", *SHUFFLED), start="sft half", rate="continue", unseen=True),
     "sft more, a tenth": Method("sft", ("optim.max_steps=15",), start="sft half", rate="continue", unseen=True),
+    "sft more, a tenth, shuffled": Method(
+        "sft", ("optim.max_steps=15", *SHUFFLED), start="sft half", rate="continue", unseen=True
+    ),
 }
 """In the order of the table."""
 
@@ -320,7 +324,7 @@ def settings_of(work, name):
         settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
         steps = work.recipe(method.recipe).optim.max_steps
         settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start and work.domain in HALF else []
-    if name == "grpo":
+    if method.recipe == "grpo":
         settings += [
             "source.rounds=32",
             "source.groups=8",

@@ -28,7 +28,9 @@ STAGED = {
     "own rft twice": "own rft twice, all shuffled",
     "rft, own samples": "rft, own samples, shuffled",
     "rft, own samples twice": "rft, own samples twice, all shuffled",
-    **dict.fromkeys(("own rft, anew", "rloo, own samples", "grpo", "sft more", "sft more, a tenth"), ""),
+    "rloo, own samples": "rloo, own samples, shuffled",
+    "own rft, anew": "own rft, anew, shuffled",
+    **{name: f"{name}, shuffled" for name in ("grpo", "sft more", "sft more, a tenth")},
 }
 """The control of methods whose tasks or stages are others; '': there is none."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
@@ -167,7 +169,7 @@ def kind_of(name):
     """Return the kind of a row, which has a colour in the picture."""
     if name == "base" or name == "ssd" or "verdicts" in name or "shuffled" in name or "format only" in name:
         return "control"
-    return "online" if name == "grpo" else "second stage" if METHODS[name].start else "from the base model"
+    return "online" if METHODS[name].recipe == "grpo" else "second stage" if METHODS[name].start else "from the base model"
 
 
 def draw(tables, file):
