@@ -52,6 +52,8 @@ GAINS = (
     ("MBPP", "mbpp", "imitation of the base model's samples that passed", "rft, own samples", "base"),
 )
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
+OTHER_PROMPTS = {"robot documented": "robot"}
+"""Domains that have the tasks of another one, with other prompts."""
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
 
 
@@ -140,7 +142,7 @@ def page(tables):
     if any("minutes" in row for rows in tables.values() for row in rows):
         text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n{power(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | best - ssd | k tokens trained + sampled | minutes | conclusion |\n"
+        text += f"\n## {domain}\n\n{power(domain)}{prompts(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | best - ssd | k tokens trained + sampled | minutes | conclusion |\n"
         text += "|" + "---|" * 12 + "\n"
         for row in rows:
             columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled", "best - ssd")
@@ -163,6 +165,16 @@ def power(domain):
     before, after = (scores([cells[of][seed] for seed in common], "best") for of in ("base", name))
     least = 100 * detectable(len(before), statistics.stdev(after[task] - before[task] for task in before))
     return f"A difference of {least:.1f} points between `{name}` and the base model would be shown with a power of 80 %.\n\n"
+
+
+def prompts(domain):
+    """Return a sentence on the methods that were also trained on the same tasks with other prompts."""
+    if (other := OTHER_PROMPTS.get(domain)) is None:
+        return ""
+    here, there = cells_of(domain), cells_of(other)
+    pairs = {name: contrast(there[name], runs) for name, runs in here.items() if name != "base"}
+    differences = ", ".join(f"`{name}` {shown(values)}" for name, values in pairs.items() if values)
+    return f"Points at the best temperature beside the same method on the same tasks with the prompts of `{other}`: {differences}.\n\n"
 
 
 def kind_of(name):
