@@ -22,7 +22,7 @@ PLACEBO = {
     "continue": "own rft, shuffled",
     "refine": "own rloo, shuffled",
 }
-"""The control that a method is compared with, by its learning rate."""
+"""The control that a method is compared with, by its learning rate: the same attempts in the same steps, not always the same objective."""
 STAGED = {
     "sft half": "sft half, shuffled",
     "own rft twice": "own rft twice, all shuffled",
@@ -52,6 +52,8 @@ GAINS = (
     ("MBPP", "mbpp", "imitation of the base model's samples that passed", "rft, own samples", "base"),
 )
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
+BESIDE = (("own topr", "own rft"), ("topr", "sft"))
+"""Pairs of methods: one that trains on failed attempts as well, and imitation of passed ones."""
 OTHER_PROMPTS = {"robot documented": "robot"}
 """Domains that have the tasks of another one, with other prompts."""
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
@@ -87,6 +89,7 @@ def figures(name, cells):
     for label, other in others.items():
         if other and other != name and (difference := contrast(cells[other], runs)):
             row[f"best - {label}"] = difference
+            row |= {"control": other} if label == "shuffled" else {}
     row["greedy - base"] = contrast(cells["base"], runs, "greedy")
     row["conclusions"] = [capability(cells["base"][seed], run).conclusion for seed, run in runs.items()]
     return row
@@ -124,7 +127,7 @@ def costs(domain, cells):
     if not cells:
         return {}
     mean = {kind: float(np.mean([cell[f"{kind}_tokens"] for cell in cells])) for kind in ("trained", "sampled")}
-    row = {f"{kind}_k": round(tokens / 1000) for kind, tokens in mean.items()}
+    row = {f"{kind}_k": round(tokens / 1000) for kind, tokens in mean.items()} | {"steps": [cell["steps"] for cell in cells]}
     file = CELLS / "rates.json"
     rates = json.loads(file.read_text()).get(domain) if file.exists() else None
     minutes = sum(tokens / rates[kind] for kind, tokens in mean.items()) / 60 if rates else None
@@ -142,17 +145,53 @@ def page(tables):
     if any("minutes" in row for rows in tables.values() for row in rows):
         text += "\n![pass@1 at each model's best temperature against its cost in minutes](leaderboard.svg)\n"
     for domain, rows in tables.items():
-        text += f"\n## {domain}\n\n{power(domain)}{prompts(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | best - ssd | k tokens trained + sampled | minutes | conclusion |\n"
-        text += "|" + "---|" * 12 + "\n"
+        text += f"\n## {domain}\n\n{sentences(domain)}| method | seeds | best temperature | greedy | T 1 | best - base | best - start | best - shuffled | control | best - ssd | steps | k tokens trained + sampled | minutes | conclusion |\n"
+        text += "|" + "---|" * 14 + "\n"
         for row in rows:
-            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled", "best - ssd")
-            cells = [shown(row[key]) if key in row else "" for key in columns]
+            columns = ("best", "greedy", "hot", "best - base", "best - start", "best - shuffled", "control", "best - ssd")
+            cells = [shown(value) if isinstance(value := row.get(key, ""), list) else value for key in columns]
+            cells.append(spread(row.get("steps", [])))
             tokens = f"{row['trained_k']} + {row['sampled_k']}" if "trained_k" in row else ""
             end = ", ".join(sorted(set(row.get("conclusions", []))))
             text += (
                 f"| {row['method']} | {row['seeds']} | {' | '.join(cells)} | {tokens} | {row.get('minutes', '')} | {end} |\n"
             )
     return text
+
+
+def spread(numbers):
+    """Return the least and the greatest of some numbers as text."""
+    return "" if not numbers else f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+
+
+def sentences(domain):
+    """Return what stands above a domain's table."""
+    return "".join(f"{text}\n\n" for text in (power(domain), levels(domain), failed(domain), prompts(domain)) if text)
+
+
+def levels(domain):
+    """Return a sentence on pass@1 of a domain's first method by difficulty."""
+    found = {}
+    for run in cells_of(domain).get("sft", {}).values():
+        for score in run.best.scores:
+            found.setdefault(score.difficulty, {}).setdefault(score.task_id, []).append(score.passed / score.samples)
+    parts = (
+        f"{level} {shown(points(mean_interval([statistics.mean(passed) for passed in tasks.values()])))} ({len(tasks)} tasks)"
+        for level, tasks in sorted(found.items(), key=lambda item: ("easy", "medium", "hard", "").index(item[0]))
+    )
+    return f"`sft` at its best temperature by difficulty: {', '.join(parts)}." if len(found) > 1 else ""
+
+
+def failed(domain):
+    """Return a sentence on what training on failed attempts adds to imitation of passed ones."""
+    cells = cells_of(domain)
+    found = [(name, other, contrast(cells[other], cells[name])) for name, other in BESIDE]
+    parts = [f"`{name}` - `{other}` {shown(values)}" for name, other, values in found if values]
+    return (
+        f"What failed attempts add to imitation of passed ones, points at the best temperature: {', '.join(parts)}."
+        if parts
+        else ""
+    )
 
 
 def power(domain):
@@ -164,7 +203,7 @@ def power(domain):
     common = sorted(cells[name].keys() & cells["base"].keys())
     before, after = (scores([cells[of][seed] for seed in common], "best") for of in ("base", name))
     least = 100 * detectable(len(before), statistics.stdev(after[task] - before[task] for task in before))
-    return f"A difference of {least:.1f} points between `{name}` and the base model would be shown with a power of 80 %.\n\n"
+    return f"A difference of {least:.1f} points between `{name}` and the base model would be shown with a power of 80 %."
 
 
 def prompts(domain):
@@ -174,7 +213,9 @@ def prompts(domain):
     here, there = cells_of(domain), cells_of(other)
     pairs = {name: contrast(there[name], runs) for name, runs in here.items() if name != "base"}
     differences = ", ".join(f"`{name}` {shown(values)}" for name, values in pairs.items() if values)
-    return f"Points at the best temperature beside the same method on the same tasks with the prompts of `{other}`: {differences}.\n\n"
+    return (
+        f"Points at the best temperature beside the same method on the same tasks with the prompts of `{other}`: {differences}."
+    )
 
 
 def kind_of(name):
