@@ -3,7 +3,8 @@
 WORK is the folder of leaderboard.py. `rloo` starts from the model of `sft half` and trains on its judged samples at questions over some of the
 schemas for many epochs, with a learning rate three times that of the leaderboard's `own rloo`, held-out metrics every second step and about one snapshot
 per epoch, whose greedy pass rate is measured on test tasks. The limits do not stop this run, so that the steps after a limit are measured as well; the
-table says at which step each limit would have stopped it. An interrupted run resumes.
+table says at which step each limit would have stopped it. Two further runs have a limit each that stops them, and are measured at their end. An
+interrupted run resumes.
 """
 
 import argparse
@@ -24,12 +25,14 @@ from upsolve.evaluate.runs import load_evaluation, save_evaluation
 from upsolve.train.loop import train
 from upsolve.train.monitor import check_health
 
-TASKS = 100
+TASKS = 200
 LIMITS = {
     "max_logit_variance": (1.1, 1.25, 1.5, 2.0),
     "max_negative_gap": (0.25, 0.5, 1.0, 2.0),
     "max_likelihood_drop": (0.25, 0.5, 1.0),
 }
+HALTED = ("monitor.max_negative_gap=0.25", "monitor.max_logit_variance=1.1")
+"""Limits of the runs that are stopped."""
 SETTINGS = (
     *("data.authors=[own]", "select.groups=task_extra->>'schema' < 'm'", "optim.max_steps=0"),
     *("optim.lr=3e-5", "optim.schedule=constant", "optim.tokens_per_step=2048", "optim.tokens_per_batch=2048"),
@@ -63,12 +66,31 @@ def stopped_at(run, config):
     return None
 
 
-def main(job):
-    """Train, measure the snapshots, and write the table."""
+def recipe_of(job, *settings):
+    """Return the recipe of a run, which starts from the model of ``sft half``."""
     work = Work("sql", job.seed, job.work.resolve())
     start = [f"model.name={trained(work, 'sft half').folder}", f"data.archive={own_samples(work, 'sft half')}"]
-    epochs = [f"optim.epochs={job.epochs}", f"monitor.snapshot_every={job.every}"]
-    recipe = work.recipe("rloo", *SETTINGS, *start, *epochs, *job.given)
+    return work.recipe("rloo", *SETTINGS, *start, f"optim.epochs={job.epochs}", *job.given, *settings)
+
+
+def halted(job, split, path, before):
+    """Return, for each limit that stops a run, the step at which it did, and greedy pass@1 of the model that it left."""
+    rows = {}
+    for limit in HALTED:
+        recipe = recipe_of(job, "monitor.stop_on_collapse=true", "monitor.max_likelihood_drop=1e9", limit)
+        done = train(recipe, split.groups["train"], split.groups["dev"], path / limit / "training")
+        after = measured(recipe, split.tasks["test"][:TASKS], done.folder, path / limit / "greedy.json")
+        rows[limit.removeprefix("monitor.")] = {
+            "step": done.steps,
+            "greedy": percent(mean_interval([*after.values()])),
+            "difference to the start": percent(paired_difference(before, after).difference),
+        }
+    return rows
+
+
+def main(job):
+    """Train, measure the snapshots, and write the table."""
+    recipe = recipe_of(job, f"monitor.snapshot_every={job.every}")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks, path = split.tasks["test"][:TASKS], job.work / "collapse" / str(job.seed)
     done = train(recipe, split.groups["train"], split.groups["dev"], path / "training")
@@ -92,7 +114,8 @@ def main(job):
     results |= {
         "greedy pass@1 by step, %": greedy,
         "difference to the start": change,
-        "stopped at step": stops,
+        "would stop at step": stops,
+        "stopped": halted(job, split, path, solved[0]),
         "signals": rows,
     }
     file = ROOT / "benchmarks" / "results" / "collapse.json"

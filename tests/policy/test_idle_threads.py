@@ -82,3 +82,17 @@ def test_spinning_returns_after_calm_seconds(calm):
     watch.decide(contended=True, seconds=1)
     watch.decide(contended=False, seconds=1)
     assert watch.short
+
+
+@pytest.mark.parametrize(("quota", "threads"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 3)])
+def test_threads_of_torch_keep_to_the_quota_of_the_control_group(quota, threads, tmp_path):
+    (tmp_path / "cpu.max").write_text(quota)
+    code = (
+        "import os, torch\nfrom pathlib import Path\nfrom upsolve.policy.idle_threads import use_allowed_cores\n"
+        f"from upsolve.verify import resources\nresources.control_groups = lambda name: [Path({str(tmp_path)!r})]\n"
+        "os.sched_getaffinity = lambda process: {0, 1, 2}\ntorch.set_num_threads(3)\nuse_allowed_cores()\nprint(torch.get_num_threads())\n"
+    )
+    for given, found in (({}, threads), ({"OMP_NUM_THREADS": "3"}, 3)):
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **given}
+        printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert int(printed.stdout) == found

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import signal
 import warnings
 from dataclasses import replace
@@ -20,6 +21,7 @@ from upsolve.policy.attention import TREE
 from upsolve.train import run as runs
 from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
+from upsolve.train.learner import Learner
 from upsolve.train.logprobs import TokenScores, token_scores
 from upsolve.train.loop import train
 from upsolve.train.monitor import read_steps
@@ -27,7 +29,7 @@ from upsolve.train.pack import pack
 from upsolve.train.placement import Replicated
 from upsolve.train.processes import Processes
 from upsolve.train.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
-from upsolve.train.run_folder import changed_keys
+from upsolve.train.run_folder import changed_keys, link_or_copy, replace_folder
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
@@ -67,9 +69,32 @@ def test_a_finished_run_keeps_its_model_and_nothing_to_resume_from(tiny_model, t
         "tensorboard",
     }
     assert done.scoring == f"packed rows, attention {TREE}"
-    with pytest.raises(TrainingError, match=r"larger optim.max_steps cannot continue it.*monitor.keep_checkpoints"):
+    with pytest.raises(TrainingError, match=r"larger optim.max_steps cannot continue it.*--keep-checkpoints"):
         train(recipe_for(tiny_model, monitor={"save_every": 1}, optim={"max_steps": 4}), groups, [], tmp_path)
     assert train(recipe_for(tiny_model), groups, [], tmp_path) == done, "the refused command has changed nothing"
+
+
+def test_no_checkpoint_is_written_that_the_end_of_the_run_removes(tiny_model, tmp_path, groups, monkeypatch):
+    written, save = [], Learner.save_checkpoint
+    monkeypatch.setattr(
+        Learner, "save_checkpoint", lambda self, folder, progress: (written.append(progress.step), save(self, folder, progress))
+    )
+    steps = train(recipe_for(tiny_model, monitor={"save_every": 1}), groups, [], tmp_path / "removed").steps
+    assert steps > 1 and written == [*range(1, steps)]
+    written.clear()
+    train(recipe_for(tiny_model, monitor={"save_every": 1, "keep_checkpoints": True}), groups, [], tmp_path / "kept")
+    assert written == [*range(1, steps + 1)]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_best_weights_become_the_model_without_a_second_copy(tmp_path, links, monkeypatch):
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "model.safetensors").write_bytes(b"weights")
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *_: (tmp_path / "no such file").stat())
+    replace_folder(tmp_path / "model", lambda path: shutil.copytree(tmp_path / "best", path, copy_function=link_or_copy))
+    model = tmp_path / "model" / "model.safetensors"
+    assert model.read_bytes() == b"weights" and model.samefile(tmp_path / "best" / model.name) == links
 
 
 def test_a_run_can_be_made_longer(tiny_model, tmp_path, groups):

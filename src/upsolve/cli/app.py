@@ -26,6 +26,7 @@ __all__ = [
     "ArchivePath",
     "AsJson",
     "Fresh",
+    "KeepCheckpoints",
     "ModelName",
     "Out",
     "RecipeFile",
@@ -92,6 +93,12 @@ ArchiveName = Annotated[
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the run writes.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove an earlier run in --out first, instead of resuming it.")]
+KeepCheckpoints = Annotated[
+    bool,
+    typer.Option(
+        "--keep-checkpoints", help="Keep the checkpoint and the best weights of the finished run, to make it longer later."
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.", autocompletion=completing.settings),

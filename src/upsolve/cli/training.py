@@ -10,6 +10,7 @@ from upsolve.cli.app import (
     ArchiveName,
     AsJson,
     Fresh,
+    KeepCheckpoints,
     ModelName,
     Out,
     RecipeFile,
@@ -33,6 +34,11 @@ AnyRecipe = Annotated[
 ]
 
 
+def kept(settings: list[str] | None, keep: bool) -> list[str]:
+    """Return the settings with that of ``--keep-checkpoints``."""
+    return [*(settings or []), *(["monitor.keep_checkpoints=true"] if keep else [])]
+
+
 @app.command()
 def run(
     recipe: RecipeFile,
@@ -41,6 +47,7 @@ def run(
     model: ModelName = "",
     seed: Seed = None,
     fresh: Fresh = False,
+    keep_checkpoints: KeepCheckpoints = False,
     folds: Annotated[
         int,
         typer.Option(
@@ -51,7 +58,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
-    loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
+    loaded = load_evaluated(recipe, kept(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
     from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe
 
@@ -80,11 +87,12 @@ def demo(
     model: ModelName = "",
     seed: Seed = None,
     fresh: Fresh = False,
+    keep_checkpoints: KeepCheckpoints = False,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Teach a small model to write SQL: about six minutes on two cores. The same as `upsolve run demo`."""
-    run("demo", out, model=model, seed=seed, fresh=fresh, folds=0, settings=settings, as_json=as_json)
+    run("demo", out, model=model, seed=seed, fresh=fresh, folds=0, settings=kept(settings, keep_checkpoints), as_json=as_json)
 
 
 @app.command()
@@ -95,11 +103,12 @@ def train(
     model: ModelName = "",
     seed: Seed = None,
     fresh: Fresh = False,
+    keep_checkpoints: KeepCheckpoints = False,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a policy on an archive. Rerun the same command to resume."""
-    loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    loaded = load(recipe, kept(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
     from upsolve.archive.split import split_archive
     from upsolve.archive.store import open_filled
     from upsolve.train.loop import train as train_policy

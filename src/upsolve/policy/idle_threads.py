@@ -13,9 +13,10 @@ import time
 
 import torch
 
+from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.waits import figures, threads_of
 
-__all__ = ["SpinWatch", "waits", "watch_spinning"]
+__all__ = ["SpinWatch", "use_allowed_cores", "waits", "watch_spinning"]
 
 INTERVAL = 0.25
 """Seconds between two readings."""
@@ -33,6 +34,15 @@ def waits() -> dict[str, int]:
     """Return for each thread of this process how long it was ready to run but had no core, ns; empty where the kernel does not say."""
     read = ((thread.name, figures(thread)) for thread in threads_of(os.getpid()))
     return {name: thread.waited for name, thread in read if thread is not None}
+
+
+def use_allowed_cores() -> None:
+    """Limit PyTorch's threads to the CPU quota of the control group, unless ``OMP_NUM_THREADS`` is set: PyTorch itself reads the affinity mask only.
+
+    With more threads than the quota allows, all of them are stopped for the rest of a period (0.1 s) as soon as it is used up.
+    """
+    if "OMP_NUM_THREADS" not in os.environ and (cores := usable_cores()) < torch.get_num_threads():
+        torch.set_num_threads(cores)
 
 
 class SpinWatch:

@@ -15,7 +15,7 @@ from upsolve.config import ModelConfig, PromptConfig
 from upsolve.errors import ModelError, one_line
 from upsolve.policy.allocator import release_memory
 from upsolve.policy.gguf import converted
-from upsolve.policy.idle_threads import watch_spinning
+from upsolve.policy.idle_threads import use_allowed_cores, watch_spinning
 from upsolve.policy.locate import locate
 from upsolve.policy.prompt import PLAIN
 from upsolve.policy.quiet import choose_accelerator, peft_calls
@@ -52,6 +52,7 @@ def load_model(name: str, *, dtype: torch.dtype = torch.float32, device: str = "
     Raises:
         ModelError: the model cannot be found or read; the message names the model and what was tried.
     """
+    use_allowed_cores()
     watch_spinning()
     release_memory()
     location = locate(name, offline=offline)

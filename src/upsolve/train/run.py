@@ -23,6 +23,7 @@ from upsolve.train.run_folder import (
     MODEL,
     SUMMARY,
     Trained,
+    link_or_copy,
     listed,
     load_trained,
     remove_leftovers,
@@ -154,13 +155,13 @@ class Run:
         warn_of_drift(row, monitor)
         if monitor.stop_on_collapse:
             check_health(row, progress.start or {}, monitor)
-        self.keep(row)
+        self.keep(row, written_next=last or (self.schedule.total_steps is None and progress.in_round == len(now.steps)))
         if self.learner.processes.is_main:
             self.on_step(done + 1, total, row)
         self.stop_if_asked()
 
-    def keep(self, row: dict[str, float]) -> None:
-        """Save best weights, snapshot and checkpoint, each when due. Collective."""
+    def keep(self, row: dict[str, float], *, written_next: bool) -> None:
+        """Save best weights, snapshot and checkpoint, each when due; no checkpoint where the model or another one is written next. Collective."""
         monitor, progress = self.monitor, self.progress
         score = row.get("heldout_passed_logp")
         if score is not None and score > progress.best:
@@ -169,7 +170,7 @@ class Run:
                 self.save(self.folder / BEST)
         if monitor.snapshot_every and progress.step % monitor.snapshot_every == 0:
             self.save(self.folder / "snapshots" / f"{progress.step:06d}")
-        if progress.step % monitor.save_every == 0:
+        if progress.step % monitor.save_every == 0 and not written_next:
             self.learner.save_checkpoint(self.folder, progress)
 
     def stop_if_asked(self) -> None:
@@ -221,7 +222,7 @@ class Run:
         monitor, progress, processes, best = self.monitor, self.progress, self.learner.processes, self.folder / BEST
         keep_best = processes.from_main(lambda: best.exists() and (monitor.keep == "best" or not usable))
         if keep_best and processes.is_main:
-            replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path))
+            replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
         elif not usable and not keep_best:
             raise TrainingError(f"{collapsed}; there are no earlier weights to end with: set monitor.keep: best to keep them")
         elif not keep_best:

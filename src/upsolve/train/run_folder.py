@@ -7,6 +7,7 @@ groups/          the groups of every round
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -28,6 +29,7 @@ __all__ = [
     "claim",
     "claim_run",
     "flat",
+    "link_or_copy",
     "listed",
     "load_trained",
     "remove_leftovers",
@@ -184,7 +186,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
         dump_recipe(before, file)
         raise TrainingError(
             f"{folder}: the run is finished and its checkpoint was removed, so a larger {grown[0]} cannot continue it; start a new run "
-            f"from {folder / MODEL} (model.name), or set monitor.keep_checkpoints: true and start fresh (--fresh)"
+            f"from {folder / MODEL} (model.name), or start fresh with monitor.keep_checkpoints: true (--fresh --keep-checkpoints)"
         )
     (folder / SUMMARY).unlink()
     return None
@@ -209,6 +211,14 @@ def remove_leftovers(folder: Path) -> None:
     (folder / CHECKPOINT).unlink(missing_ok=True)
     for name in (BEST, "policy", "rounds"):
         shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """Make ``target`` the same file as ``source``, or a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
