@@ -1,9 +1,11 @@
-"""The advice of `upsolve plan` beside what training did: python benchmarks/plan_arms.py WORK [--domain sql] [--seed 0]
+"""The advice of `upsolve plan` beside what training did: python benchmarks/plan_arms.py WORK [--domain sql] [--seed 0] [--arms sft rloo]
 
 WORK is the folder of leaderboard.py. For every arm whose cell is finished, `upsolve plan` is run with the recipe, archive and start model of
 that cell, before its training as it were, and its advice is put beside the measured change of pass@1 at the best temperature, compared with the
 model that the arm starts from. Plans are kept in WORK. The last arm has wrong labels: the archive's own verdicts, shuffled within each task and
-recorded under another judge's name. Writes results/plan_arms.json and the table of docs/plan.md.
+recorded under another judge's name. Advice to train holds if pass@1 rises (its interval is above zero); advice to be careful, if it does not;
+advice to imitate first or to judge again, if the arm gains less than `sft`. Writes the domain's rows of results/plan_arms.json and the table of
+docs/plan.md.
 """
 
 import argparse
@@ -21,7 +23,10 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.plan.advice import RULES, worth_it
 from upsolve.plan.planning import plan_archive
 
-ARMS = ("sft", "rloo", "exp_advantage", "topr", "ssd", "own rft", "own rloo", "own ssd", "sft, verdicts shuffled")
+ARMS = ("sft", "rloo", "exp_advantage", "topr", "ssd", "own rft", "own rloo", "own topr", "sft, verdicts shuffled")
+LESS_THAN_IMITATION = ("noisy", "unable", "strange")
+"""Rules whose advice says that the arm gains less than `sft`."""
+RESULTS = ROOT / "benchmarks" / "results" / "plan_arms.json"
 MARK = "<!-- arms -->"
 
 
@@ -68,13 +73,24 @@ def arm(work, name):
     return {"arm": name, "from": start, **planned(work, name), "change": contrast(before, after)}
 
 
-def page(text, rows):
+def held(row, rows):
+    """Return whether an arm's advice held; None if it is to imitate and there is no imitation to compare with."""
+    change, low, _ = row["change"]
+    if row["rule"] in LESS_THAN_IMITATION:
+        imitation = [other["change"][0] for other in rows if other["arm"] == "sft" and other["from"] == row["from"]]
+        return change < imitation[0] if imitation else None
+    return low > 0 if row["rule"] == worth_it.__name__ else low <= 0
+
+
+def page(text, domains):
     """Return docs/plan.md with the table of the arms."""
     before, _, rest = text.partition(MARK)
-    table = "\n| arm | starts from | advice | best - start |\n|---|---|---|---|\n"
-    for row in rows:
-        low, high = row["change"][1:]
-        table += f"| {row['arm']} | {row['from']} | {row['advice']} | {row['change'][0]:+.1f} [{low:+.1f}, {high:+.1f}] |\n"
+    table = "\n| domain | arm | starts from | advice | best - start | held |\n|---|---|---|---|---|---|\n"
+    for domain, found in domains.items():
+        for row in found["arms"]:
+            low, high = row["change"][1:]
+            table += f"| {domain} | {row['arm']} | {row['from']} | {row['advice']} | {row['change'][0]:+.1f} [{low:+.1f}, {high:+.1f}] | "
+            table += {True: "yes", False: "no", None: ""}[held(row, found["arms"])] + " |\n"
     return before + MARK + "\n" + table + "\n" + MARK + rest.partition(MARK)[2]
 
 
@@ -84,13 +100,14 @@ def main():
     parser.add_argument("work", type=Path)
     parser.add_argument("--domain", default="sql")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--arms", nargs="*", default=ARMS)
     options = parser.parse_args()
     work = Work(options.domain, options.seed, options.work.resolve())
-    rows = [row for name in ARMS if (row := arm(work, name))]
-    result = {"machine": machine(), "domain": work.domain, "seed": work.seed, "arms": rows}
-    (ROOT / "benchmarks" / "results" / "plan_arms.json").write_text(json.dumps(result, indent=1) + "\n")
+    rows = [row for name in options.arms if (row := arm(work, name))]
+    domains = json.loads(RESULTS.read_text()) | {work.domain: {"machine": machine(), "seed": work.seed, "arms": rows}}
+    RESULTS.write_text(json.dumps(domains, indent=1) + "\n")
     file = ROOT / "docs" / "plan.md"
-    file.write_text(page(file.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    file.write_text(page(file.read_text(encoding="utf-8"), domains), encoding="utf-8")
 
 
 if __name__ == "__main__":

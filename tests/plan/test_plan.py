@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
 from upsolve.config import DataConfig, ModelConfig, Recipe, RewardConfig, SampleConfig
@@ -18,16 +19,16 @@ from upsolve.plan.advice import FEW_GROUPS, advice_of
 from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, share
 from upsolve.plan.planning import plan_archive
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
-from upsolve.plan.stored import quiet_split, reason_of
+from upsolve.plan.stored import leaks_of, quiet_split, reason_of
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 NOTHING = Loaded(None, None)
 RIGHT, WRONG = "def f(x):\n    return 2 * x", "def f(x):\n    return x"
 
 
-def task(name, *, tests=1, difficulty=""):
+def task(name, *, tests=1, difficulty="", extra=""):
     cases = tuple(TestCase(TestKind.CALL, f"f({n})", str(2 * n)) for n in range(1, 1 + tests))
-    return Task(name, f"Write f for {name}: {' '.join(name * 9)}.", cases, "f", difficulty=difficulty)
+    return Task(name, f"Write f for {name}: {' '.join(name * 9)}.", cases, "f", difficulty=difficulty, extra=extra)
 
 
 def judged(one, status, judge="recorded:x", isolation=""):
@@ -123,18 +124,27 @@ def test_a_model_is_asked_for_likelihood_pass_rate_and_speed(archive, tiny_model
     recipe = recipe_of(archive, model=ModelConfig(name=tiny_model, bf16=False), sample=sample)
     seen = []
     found = plan_archive(recipe, tasks=3, judged=4, progress=lambda stage, done, total: seen.append((stage, done, total)))
-    assert seen[-1] == ("sample", 9, 9)
+    assert seen[-1] == ("sample", 15, 15)
     # random weights: every byte about equally likely, log(1 / 258) = -5.55
     assert found.likelihood.passed.mean == pytest.approx(-5.55, abs=0.3)
     assert found.likelihood.own.mean == pytest.approx(-5.55, abs=0.3)
     assert found.likelihood.by_model.count == 0 and found.likelihood.by_model.of == 40
     assert [row.difficulty for row in found.base] == ["easy", "hard", "all"]
-    assert [(row.tasks, row.greedy.count, row.greedy.of, row.sampled.of) for row in found.base][-1] == (3, 0, 3, 6)
+    assert [(row.tasks, row.greedy.count, row.greedy.of, row.sampled.of) for row in found.base][-1] == (3, 0, 3, 12)
     cost = found.cost
     assert cost.peak_bytes > 0 and 0 < cost.training_seconds == pytest.approx(
         3 * cost.training_tokens / cost.score_tokens_per_second
     )
     assert cost.rollout_seconds == 0 and cost.evaluation_seconds > 0
+
+
+def test_a_plan_says_that_recorded_splits_are_not_used():
+    tasks = [task(f"t{number}", extra=json.dumps({"split": name})) for number, name in enumerate(["train", "dev", "test"])]
+    parts = dict(zip(("train", "dev", "test"), ([one] for one in tasks), strict=True))
+    assert not leaks_of(Split(parts, {}), {}).ignored_split
+    moved = {"train": tasks[:2], "dev": [], "test": tasks[2:]}
+    assert leaks_of(Split(moved, {}), {}).ignored_split
+    assert not leaks_of(Split({**moved, "dev": [task("without")]}, {}), {}).ignored_split
 
 
 def test_tasks_are_taken_in_turn_from_each_difficulty():
@@ -183,6 +193,9 @@ GOOD = Plan(
         ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "may become surer, not more capable"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12))}, "Imitate first"),
         ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12)), "imitates": True}, "Train:"),
+        ({"base": (BasePass("all", 12, share(0, 12), share(0, 48)),)}, "Imitate first .*passes none of 12 tasks, greedily or in 48 samples"),
+        ({"base": (BasePass("all", 12, share(0, 12), share(0, 48)),), "imitates": True}, "Train:"),
+        ({"base": (BasePass("all", 12, share(0, 12), share(1, 48)),)}, "Train:"),
         ({"likelihood": None, "base": (), "cost": None, "model": ""}, "Nothing in the archive speaks against training: 60 groups"),
         ({"tests": Tests(0, 0, 0, share(90, 100))}, "Train: 60 groups.* None of its tasks has tests, so measure on others"),
     ],

@@ -97,6 +97,7 @@ def label_rows(plan: "Plan") -> list[tuple[str, str, str]]:
         ("recorded verdicts that hold", shown(noise.agreement), wrong),
         *twins,
         *(("", "", example) for example in leaks.examples),
+        *([("recorded splits", "not used", "every task has one: --set data.split_by=split")] if leaks.ignored_split else []),
     ]
 
 

@@ -88,6 +88,19 @@ def solved(plan: Plan) -> str:
     )
 
 
+def unable(plan: Plan) -> str:
+    """Return the advice if the model passes nothing and the recipe does not imitate."""
+    if plan.imitates or not plan.base or plan.base[-1].greedy.count or plan.base[-1].sampled.count:
+        return ""
+    greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
+    if not greedy.of or not sampled.of:
+        return ""
+    return (
+        f"Imitate first (`--recipe sft`): the model passes none of {greedy.of} tasks, greedily or in {sampled.of} samples, and has to see "
+        "programs that pass before it can gain from the difference between passed and failed ones."
+    )
+
+
 def is_strange(plan: Plan) -> bool:
     """Return whether passed attempts are much less likely under the model than the model's own samples."""
     likelihood = plan.likelihood
@@ -133,5 +146,5 @@ def worth_it(plan: Plan) -> str:
     return f"Train: {groups}, {time} and {plan.cost.peak_bytes / 2**30:.1f} GiB of memory.{measured}"
 
 
-RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, surer, strange)
+RULES: tuple[Callable[[Plan], str], ...] = (noisy, scarce, leaking, too_large, solved, unable, surer, strange)
 """The rules in their order; if none applies, ``worth_it``."""

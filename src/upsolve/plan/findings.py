@@ -107,6 +107,8 @@ class Leaks:
     """Number of tasks of each task set."""
     examples: tuple[str, ...]
     """Some pairs of near-duplicates, with what they share."""
+    ignored_split: bool = False
+    """Whether every task records its split (``split`` of ``Task.extra``) and the recipe splits in another way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,20 @@ import torch
 
 from upsolve.archive.split import Split
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig
+from upsolve.errors import ModelError
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
 from upsolve.policy.allocator import available_bytes
 from upsolve.policy.model import codec_of, load_model
-from upsolve.policy.sample import sample
+from upsolve.policy.sample import sample_each
 from upsolve.policy.tokens import Codec
 from upsolve.progress import OnProgress
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.groups import passed, select
 from upsolve.train.memory import memory_of
-from upsolve.train.pack import pack
-from upsolve.train.reference_scorer import padded_scores
+from upsolve.train.pack import PackedBatch, pack, tokens_of
+from upsolve.train.reference_scorer import Scorer, packed_scorers, padded_scores
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
@@ -37,7 +38,7 @@ __all__ = ["Loaded", "Samples", "Scores", "base_of", "cost_of", "likelihood_of",
 
 LONGEST = 512
 """Largest number of tokens of prompt and attempt together that is scored; all logits of an attempt are in memory at once."""
-DRAWS = 2
+DRAWS = 4
 """Samples per task at temperature 1."""
 SEEN = 500
 """Number of training groups whose largest determines the estimated memory."""
@@ -64,7 +65,7 @@ class Scores:
     failed: tuple[float, ...]
     """Mean log-probability per token of each attempt that did not pass, nats."""
     tokens_per_second: float
-    """Speed of the forward passes, prompt tokens included; nan if nothing was scored."""
+    """Speed of a packed forward pass over all of them, prompt tokens included; nan if nothing was scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +92,44 @@ def load(config: ModelConfig) -> Loaded:
     return Loaded(model.eval(), codec_of(config))
 
 
-@torch.no_grad()
 def score_attempts(loaded: Loaded, split: Split, data: DataConfig, *, max_attempts: int) -> Scores:
     """Score up to ``max_attempts`` passed and ``max_attempts`` failed attempts of training tasks, at most one of each per task."""
     logps: dict[bool, list[float]] = {True: [], False: []}
-    tokens, seconds = 0, 0.0
+    groups: list[EncodedGroup] = []
     for task, attempt, good in choose_attempts(split, data):
         if min(map(len, logps.values())) >= max_attempts:
             break
         prompt_P, ids_R = loaded.codec.prompt(task).ids_P, loaded.codec.ids_of(attempt)
         if len(logps[good]) >= max_attempts or not ids_R or len(prompt_P) + len(ids_R) > LONGEST:
             continue
-        encoded = EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32))
-        batch = pack([[EncodedGroup(prompt_P, (encoded,))]])
-        if not tokens:
-            padded_scores(loaded.model, batch)  # the first pass takes longer and is not timed
-        started = time.monotonic()
-        logps[good].append(float(padded_scores(loaded.model, batch).logp_T.mean()))
-        seconds += time.monotonic() - started
-        tokens += len(prompt_P) + len(ids_R)
-    return Scores(tuple(logps[True]), tuple(logps[False]), tokens / seconds if seconds else math.nan)
+        groups.append(EncodedGroup(prompt_P, (EncodedAttempt(ids_R, np.zeros(len(ids_R), dtype=np.float32)),)))
+        with torch.no_grad():
+            logps[good].append(float(padded_scores(loaded.model, pack([groups[-1:]])).logp_T.mean()))
+    return Scores(tuple(logps[True]), tuple(logps[False]), scoring_speed(loaded.model, groups))
+
+
+def scoring_speed(model: Any, groups: Sequence[EncodedGroup]) -> float:
+    """Return the tokens per second of a forward pass over groups that are packed as in training; nan without groups."""
+    if not groups:
+        return math.nan
+    batch, before = pack([groups]), model.config._attn_implementation
+    for attention, scorer in [*packed_scorers(model), (before, padded_scores)]:
+        model.set_attn_implementation(attention)
+        try:
+            seconds = [seconds_of(scorer, model, batch) for _ in range(2)]  # the first pass takes longer
+        except (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError):
+            continue  # the model does not support packed rows in this way
+        break
+    model.set_attn_implementation(before)
+    return sum(map(tokens_of, groups)) / seconds[-1]
+
+
+@torch.no_grad()
+def seconds_of(scorer: Scorer, model: Any, batch: PackedBatch) -> float:
+    """Return how long a forward pass takes."""
+    started = time.monotonic()
+    scorer(model, batch).logp_T.sum().item()
+    return time.monotonic() - started
 
 
 def choose_attempts(split: Split, data: DataConfig) -> Iterable[tuple[Task, Attempt, bool]]:
@@ -142,17 +161,15 @@ def spread_tasks(tasks: Sequence[Task], max_tasks: int) -> list[Task]:
 def sample_base(
     loaded: Loaded, tasks: Sequence[Task], config: SampleConfig, *, judge: VerifyConfig, progress: OnProgress
 ) -> Samples:
-    """Sample tasks greedily and at temperature 1, and judge the samples."""
-    greedy = config.model_copy(update={"samples": 1, "temperature": 0.0})
-    drawn = greedy.model_copy(update={"samples": DRAWS, "temperature": 1.0, "top_p": 1.0})
-    attempts: list[list[Attempt]] = []
+    """Sample tasks greedily and at temperature 1, at once, and judge the samples."""
+    greedy = config.model_copy(update={"samples": 1, "temperature": 0.0, "top_p": 1.0})
+    drawn = greedy.model_copy(update={"samples": DRAWS, "temperature": 1.0})
+    attempts: tuple[list[Attempt], list[Attempt]] = ([], [])
     total, started = len(tasks) * (1 + DRAWS), time.monotonic()
-    for settings in (greedy, drawn):
-        before = sum(map(len, attempts))
-        samples = sample(
-            loaded.model, loaded.codec, tasks, config=settings, on_done=lambda n, b=before: progress("sample", b + n, total)
-        )
-        attempts.append([*samples])
+    for part, attempt in sample_each(
+        loaded.model, loaded.codec, tasks, configs=(greedy, drawn), on_done=lambda done: progress("sample", done, total)
+    ):
+        attempts[part].append(attempt)
     seconds = time.monotonic() - started
     by_id = {task.task_id: task for task in tasks}
     pairs = [(by_id[attempt.task_id], attempt) for samples in attempts for attempt in samples]

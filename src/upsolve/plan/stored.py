@@ -1,5 +1,6 @@
 """The part of a plan that needs no model: groups, tests, label noise, contamination."""
 
+import json
 import random
 import statistics
 import warnings
@@ -10,7 +11,7 @@ from itertools import chain
 
 from upsolve.archive.info import missing_signal
 from upsolve.archive.leaks import find_leaks
-from upsolve.archive.split import Split, split_archive
+from upsolve.archive.split import RECORDED, Split, split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, RewardConfig, VerifyConfig
 from upsolve.plan.findings import Groups, Leaks, Noise, Tests, share
@@ -125,6 +126,16 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
     )
 
 
+def ignores_split(split: Split) -> bool:
+    """Return whether every task records its split, and some are in another one."""
+    recorded = [
+        (name, RECORDED.get(json.loads(task.extra or "{}").get("split")))
+        for name, tasks in split.tasks.items()
+        for task in tasks
+    ]
+    return all(own for _, own in recorded) and any(own != name for name, own in recorded)
+
+
 def leaks_of(split: Split, benchmarks: Mapping[str, Sequence[Task]]) -> Leaks:
     """Find tasks of the test split and of benchmarks that have a near-duplicate among the training and dev tasks."""
     training_tasks = [*split.tasks["train"], *split.tasks["dev"]]
@@ -135,4 +146,5 @@ def leaks_of(split: Split, benchmarks: Mapping[str, Sequence[Task]]) -> Leaks:
         counts={name: len({leak.right for leak in leaks}) for name, leaks in leaks_by_set.items()},
         sizes={name: len(tasks) for name, tasks in measured.items()},
         examples=tuple(examples[:SHOWN]),
+        ignored_split=ignores_split(split),
     )
