@@ -9,16 +9,22 @@ from pathlib import Path
 __all__ = ["machine", "publish"]
 
 
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+"""Extensions of the processor that decide how fast matrices are multiplied."""
+
+
 def machine():
-    """Return processor, cores, memory, GPU and versions."""
+    """Return processor, its extensions, cores, memory, GPU and versions."""
     import torch
 
     import upsolve
 
     facts = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     names = [line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name")]
+    flags = {flag for line in facts.splitlines() if line.startswith("flags") for flag in line.split()}
     return {
         "processor": names[0] if names else platform.machine(),
+        "instructions": [flag for flag in INSTRUCTIONS if flag in flags],
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
