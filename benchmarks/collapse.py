@@ -3,7 +3,7 @@
 WORK is the folder of leaderboard.py. `rloo` starts from the model of `sft half` and trains on its judged samples at questions over some of the
 schemas for many epochs, with a learning rate three times that of the leaderboard's `own rloo`, held-out metrics every second step and about one snapshot
 per epoch, whose greedy pass rate is measured on test tasks. The limits do not stop this run, so that the steps after a limit are measured as well; the
-table says at which step each limit would have stopped it. Two further runs have a limit each that stops them, and are measured at their end. An
+table says at which step each limit would have stopped it. Further runs have limits that stop them, and are measured at their end. An
 interrupted run resumes.
 """
 
@@ -27,12 +27,17 @@ from upsolve.train.monitor import check_health
 
 TASKS = 200
 LIMITS = {
-    "max_logit_variance": (1.1, 1.25, 1.5, 2.0),
-    "max_negative_gap": (0.25, 0.5, 1.0, 2.0),
+    "max_logit_variance": (1.05, 1.1, 1.25, 1.5, 2.0),
+    "max_negative_gap": (0.1, 0.25, 0.5, 1.0, 2.0),
     "max_likelihood_drop": (0.25, 0.5, 1.0),
 }
-HALTED = ("monitor.max_negative_gap=0.25", "monitor.max_logit_variance=1.1")
-"""Limits of the runs that are stopped."""
+HALTED = (
+    ("monitor.max_negative_gap=0.25",),
+    ("monitor.max_logit_variance=1.1",),
+    ("monitor.max_negative_gap=0.1",),
+    ("monitor.max_negative_gap=0.25", "monitor.keep=best"),
+)
+"""Settings of the runs that are stopped."""
 SETTINGS = (
     *("data.authors=[own]", "select.groups=task_extra->>'schema' < 'm'", "optim.max_steps=0"),
     *("optim.lr=3e-5", "optim.schedule=constant", "optim.tokens_per_step=2048", "optim.tokens_per_batch=2048"),
@@ -74,14 +79,18 @@ def recipe_of(job, *settings):
 
 
 def halted(job, split, path, before):
-    """Return, for each limit that stops a run, the step at which it did, and greedy pass@1 of the model that it left."""
+    """Return, for each way to stop a run, the step at which it stopped, that of its weights, and their greedy pass@1."""
     rows = {}
-    for limit in HALTED:
-        recipe = recipe_of(job, "monitor.stop_on_collapse=true", "monitor.max_likelihood_drop=1e9", limit)
-        done = train(recipe, split.groups["train"], split.groups["dev"], path / limit / "training")
-        after = measured(recipe, split.tasks["test"][:TASKS], done.folder, path / limit / "greedy.json")
-        rows[limit.removeprefix("monitor.")] = {
+    for limits in HALTED:
+        recipe, folder = (
+            recipe_of(job, "monitor.stop_on_collapse=true", "monitor.max_likelihood_drop=1e9", *limits),
+            path / ",".join(limits),
+        )
+        done = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
+        after = measured(recipe, split.tasks["test"][:TASKS], done.folder, folder / "greedy.json")
+        rows[", ".join(limit.removeprefix("monitor.") for limit in limits)] = {
             "step": done.steps,
+            "weights of step": done.kept_step,
             "greedy": percent(mean_interval([*after.values()])),
             "difference to the start": percent(paired_difference(before, after).difference),
         }

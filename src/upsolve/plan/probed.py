@@ -112,7 +112,7 @@ def scoring_speed(model: Any, groups: Sequence[EncodedGroup]) -> float:
     """Return the tokens per second of a forward pass over groups that are packed as in training; nan without groups."""
     if not groups:
         return math.nan
-    batch, before = pack([groups]), model.config._attn_implementation
+    batch, before, seconds = pack([groups]), model.config._attn_implementation, [math.nan]
     for attention, scorer in [*packed_scorers(model), (before, padded_scores)]:
         model.set_attn_implementation(attention)
         try:
