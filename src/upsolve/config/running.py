@@ -205,10 +205,10 @@ class MonitorConfig(Strict):
     min_entropy: float = Field(default=0.002, ge=0)
     """A collapse: mean token entropy of a step below this, nats. A policy that has learned a domain may have 0.01 and be healthy."""
     max_logit_variance: float | None = Field(default=None, gt=1)
-    """Stop before a collapse, with the last weights: the logit variance on held-out attempts grew to more than this multiple of its value
+    """Stop before a collapse, with the weights of ``keep``: the logit variance on held-out attempts grew to more than this multiple of its value
     at the start (a sign of 2609.11956); null: no limit, since no value is known to fit all models."""
     max_negative_gap: float | None = Field(default=None, gt=0)
-    """Stop before a collapse, with the last weights: held-out failed attempts lost more log-probability, relative to passed ones, than this
+    """Stop before a collapse, with the weights of ``keep``: held-out failed attempts lost more log-probability, relative to passed ones, than this
     since the start, nats per token (a sign of 2609.11956); null: no limit."""
     max_drift: float = Field(default=0.5, gt=0)
     """Warn when sampler and trainer differ by more: mean |log pi_old/mu| a token, nats, where the sampler's log-probabilities are known."""
