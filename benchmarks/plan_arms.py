@@ -1,8 +1,8 @@
 """The advice of `upsolve plan` beside what training did: python benchmarks/plan_arms.py WORK [--domain sql] [--seed 0] [--arms sft rloo]
 
 WORK is the folder of leaderboard.py. For every arm whose cell is finished, `upsolve plan` is run with the recipe, archive and start model of
-that cell, before its training as it were, and its advice is put beside the measured change of pass@1 at the best temperature, compared with the
-model that the arm starts from. Plans are kept in WORK. The last arm has wrong labels: the archive's own verdicts, shuffled within each task and
+that cell of one seed, before its training as it were, and its advice is put beside the measured change of pass@1 at the best temperature over all
+seeds, compared with the model that the arm starts from. Plans are kept in WORK. The last arm has wrong labels: the archive's own verdicts, shuffled within each task and
 recorded under another judge's name. Advice to train holds if pass@1 rises (its interval is above zero); advice to be careful, if it does not;
 advice to imitate first or to judge again, if the arm gains less than `sft`. Writes the domain's rows of results/plan_arms.json and the table of
 docs/plan.md.
@@ -14,8 +14,8 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from leaderboard import CELLS, METHODS, ROOT, Work, load_cell, settings_of, slug
-from leaderboard_page import contrast
+from leaderboard import METHODS, ROOT, Work, settings_of
+from leaderboard_page import cells_of, contrast
 from machine import machine
 
 from upsolve.archive.copying import copy_archive
@@ -64,13 +64,10 @@ def planned(work, name):
 
 
 def arm(work, name):
-    """Return an arm's advice and its measured change; None if its cell is not finished."""
-    path, start = CELLS / slug(work.domain), METHODS[name].start or "base"
-    files = {cell: path / f"{slug(cell)}-{work.seed}.json.gz" for cell in (name, start)}
-    if not all(file.exists() for file in files.values()):
-        return None
-    before, after = ({work.seed: load_cell(files[cell])} for cell in (start, name))
-    return {"arm": name, "from": start, **planned(work, name), "change": contrast(before, after)}
+    """Return an arm's advice and its measured change over all seeds; None if it has no cell."""
+    start, cells = METHODS[name].start or "base", cells_of(work.domain)
+    change = contrast(cells[start], cells[name])
+    return {"arm": name, "from": start, **planned(work, name), "change": change} if change else None
 
 
 def held(row, rows):
