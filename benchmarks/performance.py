@@ -164,7 +164,8 @@ def memory(size):
         save_model(model, load_codec(MODEL), folder)
         count = sum(parameter.numel() for parameter in model.parameters())
         del model
-        _, highest = trained(f"model.name={folder}", "optim.tokens_per_step=1024", "optim.tokens_per_batch=1024")
+        sizes = ("optim.tokens_per_step=1024", "optim.tokens_per_batch=1024", "optim.moments=float32")
+        _, highest = trained(f"model.name={folder}", *sizes)
     return {"work": count / 1e6, "cost": highest / 2**30}
 
 
