@@ -129,7 +129,7 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
 def ignores_split(split: Split) -> bool:
     """Return whether every task records its split, and some are in another one."""
     recorded = [
-        (name, RECORDED.get(json.loads(task.extra or "{}").get("split")))
+        (name, RECORDED.get(str(json.loads(task.extra or "{}").get("split"))))
         for name, tasks in split.tasks.items()
         for task in tasks
     ]
