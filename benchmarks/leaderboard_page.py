@@ -263,6 +263,8 @@ def gains():
         levels = [shown(points(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
         verdicts = contrast(cells[control], runs) if control else None
         difference, beside = shown(contrast(before, runs)), shown(verdicts) if verdicts else ""
+        shared = len(runs.keys() & cells[control].keys()) if verdicts else 0
+        beside += f" ({shared} seed{'s' * (shared > 1)})" if 0 < shared < len(common) else ""
         text += f"| {shown_domain} | {training} | {' | '.join(levels)} | {difference} | {beside} | {len(common)} |\n"
     return text
 
