@@ -142,6 +142,8 @@ def test_a_plan_says_that_recorded_splits_are_not_used():
     tasks = [task(f"t{number}", extra=json.dumps({"split": name})) for number, name in enumerate(["train", "dev", "test"])]
     parts = dict(zip(("train", "dev", "test"), ([one] for one in tasks), strict=True))
     assert not leaks_of(Split(parts, {}), {}).ignored_split
+    without_dev = {"train": tasks[:1], "dev": [task("t3", extra=tasks[0].extra)], "test": tasks[2:]}
+    assert not leaks_of(Split(without_dev, {}), {}).ignored_split, "a part of the training tasks is dev then"
     moved = {"train": tasks[:2], "dev": [], "test": tasks[2:]}
     assert leaks_of(Split(moved, {}), {}).ignored_split
     assert not leaks_of(Split({**moved, "dev": [task("without")]}, {}), {}).ignored_split

@@ -16,7 +16,7 @@ from upsolve.config import DataConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Group, Task, content_id
 
-__all__ = ["RECORDED", "Split", "report_languages", "split_archive", "split_tasks", "tasks_of"]
+__all__ = ["RECORDED", "Split", "recorded_name", "report_languages", "split_archive", "split_tasks", "tasks_of"]
 
 RECORDED = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 """Values of a field of tasks that name a split -> the split."""
@@ -89,6 +89,11 @@ def field_values(tasks: Sequence[Task], name: str) -> dict[str, str]:
             )
         values[task.task_id] = extra[name] if isinstance(extra[name], str) else json.dumps(extra[name], sort_keys=True)
     return values
+
+
+def recorded_name(task: Task) -> str | None:
+    """Return the split that a task names in ``split`` of its ``extra``; None if it names none."""
+    return RECORDED.get(str(json.loads(task.extra or "{}").get("split")))
 
 
 def recorded_split(names: Mapping[str, str], fractions: Mapping[str, float], *, seed: int, by: str) -> dict[str, str]:

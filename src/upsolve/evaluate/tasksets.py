@@ -1,6 +1,5 @@
 """Tasks of other archives and of benchmarks by name, with their official splits, for ``evaluate.archives``."""
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from upsolve.archive.known import read_tasks
 from upsolve.archive.language_names import asking_for
 from upsolve.archive.leaks import find_leaks
 from upsolve.archive.shipped import SHIPPED
-from upsolve.archive.split import RECORDED, tasks_of
+from upsolve.archive.split import recorded_name, tasks_of
 from upsolve.config import DataConfig, EvalConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Task
@@ -124,7 +123,7 @@ def tasks_in(tasks: Sequence[Task], name: str, *, split: str, data: DataConfig) 
     Raises:
         ConfigError: there is no task in it.
     """
-    recorded = all(json.loads(task.extra or "{}").get("split") in RECORDED for task in tasks)
+    recorded = all(map(recorded_name, tasks))
     if not split or (name in BENCHMARKS and not recorded and split == "test"):
         return list(tasks)
     if name in BENCHMARKS and not recorded:

@@ -1,6 +1,5 @@
 """The part of a plan that needs no model: groups, tests, label noise, contamination."""
 
-import json
 import random
 import statistics
 import warnings
@@ -11,7 +10,7 @@ from itertools import chain
 
 from upsolve.archive.info import missing_signal
 from upsolve.archive.leaks import find_leaks
-from upsolve.archive.split import RECORDED, Split, split_archive
+from upsolve.archive.split import Split, recorded_name, split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, RewardConfig, VerifyConfig
 from upsolve.plan.findings import Groups, Leaks, Noise, Tests, share
@@ -127,13 +126,12 @@ def noise_of(split: Split, config: VerifyConfig, *, max_attempts: int, seed: int
 
 
 def ignores_split(split: Split) -> bool:
-    """Return whether every task records its split, and some are in another one."""
-    recorded = [
-        (name, RECORDED.get(str(json.loads(task.extra or "{}").get("split"))))
-        for name, tasks in split.tasks.items()
-        for task in tasks
-    ]
-    return all(own for _, own in recorded) and any(own != name for name, own in recorded)
+    """Return whether every task records its split, and some are in another one; where none records dev, it is a part of train."""
+    recorded = [(name, recorded_name(task)) for name, tasks in split.tasks.items() for task in tasks]
+    names = {own for _, own in recorded}
+    return None not in names and any(
+        own != ("train" if name == "dev" and name not in names else name) for name, own in recorded
+    )
 
 
 def leaks_of(split: Split, benchmarks: Mapping[str, Sequence[Task]]) -> Leaks:
