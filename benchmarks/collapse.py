@@ -38,6 +38,8 @@ HALTED = (
     ("monitor.max_negative_gap=0.25", "monitor.keep=best"),
 )
 """Settings of the runs that are stopped."""
+UNLIMITED = ("monitor.stop_on_collapse=true", "monitor.max_likelihood_drop=1e9")
+"""Settings by which no limit stops a run that is not among its own."""
 SETTINGS = (
     *("data.authors=[own]", "select.groups=task_extra->>'schema' < 'm'", "optim.max_steps=0"),
     *("optim.lr=3e-5", "optim.schedule=constant", "optim.tokens_per_step=2048", "optim.tokens_per_batch=2048"),
@@ -71,21 +73,11 @@ def stopped_at(run, config):
     return None
 
 
-def recipe_of(job, *settings):
-    """Return the recipe of a run, which starts from the model of ``sft half``."""
-    work = Work("sql", job.seed, job.work.resolve())
-    start = [f"model.name={trained(work, 'sft half').folder}", f"data.archive={own_samples(work, 'sft half')}"]
-    return work.recipe("rloo", *SETTINGS, *start, f"optim.epochs={job.epochs}", *job.given, *settings)
-
-
-def halted(job, split, path, before):
+def halted(recipe_of, split, path, before):
     """Return, for each way to stop a run, the step at which it stopped, that of its weights, and their greedy pass@1."""
     rows = {}
     for limits in HALTED:
-        recipe, folder = (
-            recipe_of(job, "monitor.stop_on_collapse=true", "monitor.max_likelihood_drop=1e9", *limits),
-            path / ",".join(limits),
-        )
+        folder, recipe = path / ",".join(limits), recipe_of(*UNLIMITED, *limits)
         done = train(recipe, split.groups["train"], split.groups["dev"], folder / "training")
         after = measured(recipe, split.tasks["test"][:TASKS], done.folder, folder / "greedy.json")
         rows[", ".join(limit.removeprefix("monitor.") for limit in limits)] = {
@@ -99,7 +91,13 @@ def halted(job, split, path, before):
 
 def main(job):
     """Train, measure the snapshots, and write the table."""
-    recipe = recipe_of(job, f"monitor.snapshot_every={job.every}")
+    work = Work("sql", job.seed, job.work.resolve())
+    start = [f"model.name={trained(work, 'sft half').folder}", f"data.archive={own_samples(work, 'sft half')}"]
+
+    def recipe_of(*settings):
+        return work.recipe("rloo", *SETTINGS, *start, f"optim.epochs={job.epochs}", *settings, *job.given)
+
+    recipe = recipe_of(f"monitor.snapshot_every={job.every}")
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks, path = split.tasks["test"][:TASKS], job.work / "collapse" / str(job.seed)
     done = train(recipe, split.groups["train"], split.groups["dev"], path / "training")
@@ -124,7 +122,7 @@ def main(job):
         "greedy pass@1 by step, %": greedy,
         "difference to the start": change,
         "would stop at step": stops,
-        "stopped": halted(job, split, path, solved[0]),
+        "stopped": halted(recipe_of, split, path, solved[0]),
         "signals": rows,
     }
     file = ROOT / "benchmarks" / "results" / "collapse.json"

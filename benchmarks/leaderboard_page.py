@@ -32,7 +32,7 @@ STAGED = {
     "own rft, anew": "own rft, anew, shuffled",
     **{name: f"{name}, shuffled" for name in ("grpo", "sft more", "sft more, a tenth")},
 }
-"""The control of methods whose tasks or stages are others; '': there is none."""
+"""The control of methods whose tasks or stages are others."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
 """The kinds of rows."""
 GAINS = (
@@ -52,6 +52,7 @@ GAINS = (
     ("MBPP", "mbpp", "imitation of the base model's samples that passed", "rft, own samples", "base"),
 )
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
+LEVELS = ("easy", "medium", "hard")
 BESIDE = (("own topr", "own rft"), ("topr", "sft"))
 """Pairs of methods: one that trains on failed attempts as well, and imitation of passed ones."""
 OTHER_PROMPTS = {"robot documented": "robot"}
@@ -165,21 +166,19 @@ def spread(numbers):
 
 
 def sentences(domain):
-    """Return what stands above a domain's table."""
+    """Return the sentences above the table of a domain: power, pass rates by difficulty, and differences of pairs of methods."""
     return "".join(f"{text}\n\n" for text in (power(domain), levels(domain), failed(domain), prompts(domain)) if text)
 
 
 def levels(domain):
-    """Return a sentence on pass@1 of a domain's first method by difficulty."""
-    found = {}
-    for run in cells_of(domain).get("sft", {}).values():
-        for score in run.best.scores:
-            found.setdefault(score.difficulty, {}).setdefault(score.task_id, []).append(score.passed / score.samples)
-    parts = (
-        f"{level} {shown(points(mean_interval([statistics.mean(passed) for passed in tasks.values()])))} ({len(tasks)} tasks)"
-        for level, tasks in sorted(found.items(), key=lambda item: ("easy", "medium", "hard", "").index(item[0]))
-    )
-    return f"`sft` at its best temperature by difficulty: {', '.join(parts)}." if len(found) > 1 else ""
+    """Return a sentence on pass@1 of ``sft`` by difficulty."""
+    runs = [*cells_of(domain)["sft"].values()]
+    if not runs:
+        return ""
+    level_of = {score.task_id: score.difficulty for run in runs for score in run.best.scores}
+    found = {level: [rate for task, rate in scores(runs, "best").items() if level_of[task] == level] for level in LEVELS}
+    parts = [f"{level} {shown(points(mean_interval(rates)))} ({len(rates)} tasks)" for level, rates in found.items() if rates]
+    return f"`sft` at its best temperature by difficulty: {', '.join(parts)}." if parts else ""
 
 
 def failed(domain):
@@ -261,7 +260,7 @@ def gains():
         runs, before, control = cells[name], cells[start], placebo_of(name)
         common = sorted(runs.keys() & before.keys())
         levels = [shown(points(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
-        verdicts = contrast(cells[control], runs) if control else None
+        verdicts = contrast(cells[control], runs)
         difference, beside = shown(contrast(before, runs)), shown(verdicts) if verdicts else ""
         shared = len(runs.keys() & cells[control].keys()) if verdicts else 0
         beside += f" ({shared} seed{'s' * (shared > 1)})" if 0 < shared < len(common) else ""

@@ -92,7 +92,17 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Teach a small model to write SQL: about six minutes on two cores. The same as `upsolve run demo`."""
-    run("demo", out, model=model, seed=seed, fresh=fresh, folds=0, settings=kept(settings, keep_checkpoints), as_json=as_json)
+    run(
+        "demo",
+        out,
+        model=model,
+        seed=seed,
+        fresh=fresh,
+        folds=0,
+        keep_checkpoints=keep_checkpoints,
+        settings=settings,
+        as_json=as_json,
+    )
 
 
 @app.command()

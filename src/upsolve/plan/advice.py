@@ -90,10 +90,10 @@ def solved(plan: Plan) -> str:
 
 def unable(plan: Plan) -> str:
     """Return the advice if the model passes nothing and the recipe does not imitate."""
-    if plan.imitates or not plan.base or plan.base[-1].greedy.count or plan.base[-1].sampled.count:
+    if plan.imitates or not plan.base:
         return ""
     greedy, sampled = plan.base[-1].greedy, plan.base[-1].sampled
-    if not greedy.of or not sampled.of:
+    if greedy.count or sampled.count or not (greedy.of and sampled.of):
         return ""
     return (
         f"Imitate first (`--recipe sft`): the model passes none of {greedy.of} tasks, greedily or in {sampled.of} samples, and has to see "

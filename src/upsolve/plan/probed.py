@@ -16,7 +16,6 @@ import torch
 
 from upsolve.archive.split import Split
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig
-from upsolve.errors import ModelError
 from upsolve.evaluate.intervals import Estimate, mean_interval
 from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
@@ -27,9 +26,10 @@ from upsolve.policy.tokens import Codec
 from upsolve.progress import OnProgress
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.groups import passed, select
+from upsolve.train.logprobs import Scorer
 from upsolve.train.memory import memory_of
 from upsolve.train.pack import PackedBatch, pack, tokens_of
-from upsolve.train.reference_scorer import Scorer, packed_scorers, padded_scores
+from upsolve.train.reference_scorer import UNSUPPORTED, packed_scorers, padded_scores
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
@@ -117,8 +117,8 @@ def scoring_speed(model: Any, groups: Sequence[EncodedGroup]) -> float:
         model.set_attn_implementation(attention)
         try:
             seconds = [seconds_of(scorer, model, batch) for _ in range(2)]  # the first pass takes longer
-        except (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError):
-            continue  # the model does not support packed rows in this way
+        except UNSUPPORTED:
+            continue
         break
     model.set_attn_implementation(before)
     return sum(map(tokens_of, groups)) / seconds[-1]

@@ -28,6 +28,7 @@ from upsolve.train.pack import PackedBatch, pack
 from upsolve.types import Task
 
 __all__ = [
+    "UNSUPPORTED",
     "checked_parameters",
     "choose_scorer",
     "difference",
@@ -39,6 +40,8 @@ __all__ = [
     "scores_and_gradient",
 ]
 
+UNSUPPORTED = (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError)
+"""What a scorer raises for an architecture that it does not support."""
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, nats, and of the gradient, relative to its norm."""
 ROUNDING = 4.0
@@ -232,7 +235,7 @@ def problem_of(
                 distance = difference(scores_and_gradient(model, sample, scorer), exact)
             if not distance <= allowed:
                 return f"log-probabilities or gradients differ by {distance:.2g}"
-    except (ModelError, AssertionError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+    except UNSUPPORTED as error:
         return str(error) or type(error).__name__
     return ""
 
