@@ -140,6 +140,15 @@ def test_a_collapse_stops_the_run_and_keeps_the_best(tiny_model, tmp_path):
     assert trained.kept_step == max(likelihoods, key=lambda step: likelihoods[step])
 
 
+@pytest.mark.parametrize(
+    ("keep", "advice"), [("last", "set monitor.keep: best"), ("best", "lower optim.lr, or monitor.eval_every")]
+)
+def test_a_collapse_before_any_weights_were_kept_says_what_helps(tiny_model, tmp_path, keep, advice):
+    monitor = {**SETTINGS["monitor"], "min_entropy": 99, "keep": keep}
+    with pytest.raises(TrainingError, match=rf"step 1: entropy .* no earlier weights to end with: {advice}"):
+        run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
+
+
 def test_only_attempts_of_reached_steps_are_scored_under_the_frozen_start(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     stages = {"objective": {"kl": {"coefficient": 0.1}}, "optim": {**SETTINGS["optim"], "epochs": 1, "max_steps": 1}}

@@ -215,7 +215,7 @@ class Run:
             usable: True if the last weights are good.
 
         Raises:
-            TrainingError: no step was done, or the run collapsed and no earlier weights were kept (``monitor.keep: last``).
+            TrainingError: no step was done, or the run collapsed and no earlier weights were kept.
         """
         if not self.progress.step:
             raise TrainingError(f"no group to train on; left out: {listed(self.counts(self.now)[1]) or 'nothing'}; {EQUAL}")
@@ -224,7 +224,12 @@ class Run:
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
         elif not usable and not keep_best:
-            raise TrainingError(f"{collapsed}; there are no earlier weights to end with: set monitor.keep: best to keep them")
+            advice = (
+                "lower optim.lr, or monitor.eval_every to measure earlier"
+                if monitor.keep == "best"
+                else "set monitor.keep: best"
+            )
+            raise TrainingError(f"{collapsed}; there are no earlier weights to end with: {advice}")
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:
