@@ -11,7 +11,8 @@ Every method trains SmolLM2-135M-Instruct for the same number of optimizer steps
 its best temperature is chosen on dev tasks and measured on test tasks (docs/recipes.md). ``ssd`` trains on samples of the base model, ``own ...``
 methods are a second stage: they start from the model of ``sft half``, which has seen half of the schemas (compositions, tasks), and train for half as
 many steps on its samples at tasks of the other half; ``twice``: a third stage does the same from the model of the second; ``all shuffled``: with the
-verdicts of every stage shuffled; ``anew``: from the base model, on these samples and what ``sft half`` was trained on. Models and samples are
+verdicts of every stage shuffled; ``hard``: only on tasks of which at most half of its samples passed; ``hinted``: also on samples at the tasks that it never
+passes, drawn with half of an archived program in the prompt (docs/selection.md); ``anew``: from the base model, on these samples and what ``sft half`` was trained on. Models and samples are
 made once per seed. ``rft, own samples twice`` samples all training tasks again with the model of ``rft, own samples``, and goes on from it. ``grpo`` starts from the model of ``sft half`` and trains online on all training tasks, for 32 rounds of eight groups. ``sft more``
 starts there, too, and imitates the archive's attempts at the other half for about as many minutes (it samples nothing), and ``sft more, a tenth`` for a tenth.
 The cost of a cell is all that was done for its model: sampling, training, and the training of the model that it starts from, in tokens, which do not depend on
@@ -45,6 +46,7 @@ from upsolve.config import load_recipe
 from upsolve.evaluate.benchmarks import evaluate_model, held_out, sweep_model
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.runs import load_sweep, save_sweep
+from upsolve.policy.collect import sample_hinted
 from upsolve.train.loop import train
 from upsolve.verify.pool.pool import verify
 
@@ -112,6 +114,8 @@ class Method:
     """Whether the method trains on samples of its start model instead of the archive's attempts."""
     anew: bool = False
     """Whether the method trains from the base model, on the archive's attempts of ``sft half`` besides the samples of its start model."""
+    hint: float = 0.0
+    """Share of an archived program that is shown to the start model at tasks that it does not pass; 0: these are not sampled again."""
     unseen: bool = False
     """Whether the method trains on the archive's attempts at the tasks that ``sft half`` has not seen."""
 
@@ -128,7 +132,7 @@ HALF = {
     "python": "unicode(substr(task_id, -1)) % 2 = 0",
 }
 """Training tasks of ``sft half``, as a condition (docs/selection.md)."""
-IMITATION = ("sft", "rft", "ssd")
+IMITATION = ("sft", "rft", "dft", "ssd")
 """Recipes that do not collapse."""
 RATES = {
     "sql": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
@@ -143,7 +147,7 @@ SHUFFLED = ("reward.verdicts=shuffled",)
 METHODS = {
     "sft": Method("sft"),
     "rft": Method("rft"),
-    "dft": Method("dft"),
+    "dft": Method("dft", ("monitor.max_likelihood_drop=9",)),  # it gives up tokens that are unlikely at first
     "awr": Method("awr"),
     "exp_advantage": Method("exp_advantage"),
     "asymre": Method("asymre", ("advantage.delta=-0.2",)),
@@ -174,6 +178,8 @@ METHODS = {
     "own rft, anew": Method("rft", start="sft half", own=True, anew=True),
     "own rft, anew, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, anew=True),
     "own rft twice": Method("rft", start="own rft", own=True, rate="continue"),
+    "own rft, hard": Method("rft", ("select.groups=pass_rate <= 0.5",), start="sft half", own=True, rate="continue"),
+    "own rft, hinted": Method("rft", start="sft half", own=True, hint=0.5, rate="continue"),
     "own topr": Method("topr", start="sft half", own=True, rate="continue"),
     "own rloo": Method("rloo", start="sft half", own=True, rate="refine"),
     "own maxrl": Method("maxrl", start="sft half", own=True, rate="refine"),
@@ -269,6 +275,26 @@ def own_samples(work, start):
     return path
 
 
+def hinted_samples(work, start, hint):
+    """Return an archive like that of ``own_samples``, with as many judged samples again, with a hint, for each task that none of them passed;
+    created once."""
+    path = work.at(start) / "hinted"
+    if not (path / "tokens").exists():
+        own = own_samples(work, start)
+        if not path.exists():
+            copy_archive(open_archive(own), path)
+        archive, recipe = (
+            Archive(path),
+            work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0"),
+        )
+        sample_hinted(archive, recipe.sample, model=recipe.model.at(str(trained(work, start).folder)), hint=hint, author="own")
+        pairs = [(group.task, attempt) for group in archive.groups() for attempt in group.attempts if "hint" in attempt.author]
+        archive.append(verdicts=verify(pairs))
+        sampled = sum(attempt.tokens * attempt.count for _, attempt in pairs)
+        (path / "tokens").write_text(str(int((own / "tokens").read_text()) + sampled))
+    return path
+
+
 def half_and_own_samples(work, start):
     """Return an archive like that of ``own_samples`` without the other attempts at its tasks; created once."""
     path = work.at(start) / "half-and-own"
@@ -297,6 +323,11 @@ def in_half(domain, task):
         return bool(connection.execute(f"SELECT {HALF[domain]} FROM ({row})", (task.task_id, task.extra)).fetchone()[0])
 
 
+def samples_of(work, method):
+    """Return the archive of the samples that a method trains on."""
+    return hinted_samples(work, method.start, method.hint) if method.hint else own_samples(work, method.start)
+
+
 def tokens_of(evaluation):
     """Return the number of tokens of an evaluation's samples."""
     return round(sum(score.mean_tokens * score.samples for score in evaluation.scores))
@@ -321,7 +352,8 @@ def settings_of(work, name):
     if method.anew:
         settings.append(f"data.archive={half_and_own_samples(work, method.start)}")
     elif method.own:
-        settings += [f"data.archive={own_samples(work, method.start)}", "data.authors=[own]"]
+        authors = f"[own, 'own, hint {method.hint:g}']" if method.hint else "[own]"
+        settings += [f"data.archive={samples_of(work, method)}", f"data.authors={authors}"]
         steps = work.recipe(method.recipe).optim.max_steps
         settings += [f"optim.max_steps={steps // 2}", "data.groups_per_task=1"] if method.start and work.domain in HALF else []
     if method.recipe == "grpo":
@@ -392,7 +424,7 @@ def spent(work, name):
     trained_tokens = sum(row["tokens_per_second"] * row["seconds"] for row in metrics if "loss" in row)
     sampled_tokens = sum(row.get("sampled_tokens", 0) for row in metrics)
     if method.own:
-        sampled_tokens += int((own_samples(work, method.start) / "tokens").read_text())
+        sampled_tokens += int((samples_of(work, method) / "tokens").read_text())
     before = spent(work, method.start) if method.start else (0, 0)
     return round(trained_tokens) + before[0], round(sampled_tokens) + before[1]
 

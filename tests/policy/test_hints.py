@@ -72,3 +72,6 @@ def test_only_what_others_passed_is_sampled_and_stored_without_the_hint(archive,
     assert {one.task_id for one in made} == {"theirs"} and {one.token_ids for one in made} == {(3,)}
     assert {one.behavior_logp for one in made} == {None} and {one.token_logps for one in made} == {None}
     assert collect.sample_hinted(archive, config, model=model, hint=0.5) == 0  # nothing is missing
+    moved = ModelConfig(name="moved")
+    assert collect.sample_hinted(archive, config, model=moved, hint=0.5) == 0  # no attempt has this author
+    assert collect.sample_hinted(archive, config, model=moved, hint=0.5, author="model") == 0  # the author's are there

@@ -39,7 +39,13 @@ def sample_attempts(archive: Archive, config: SampleConfig, *, model: ModelConfi
 
 
 def sample_hinted(
-    archive: Archive, config: SampleConfig, *, model: ModelConfig, hint: float, progress: OnProgress = no_progress
+    archive: Archive,
+    config: SampleConfig,
+    *,
+    model: ModelConfig,
+    hint: float,
+    author: str = "",
+    progress: OnProgress = no_progress,
 ) -> int:
     """Sample the tasks that a model has tried and never passed, with the first part of another author's passed program in the prompt.
 
@@ -50,8 +56,9 @@ def sample_hinted(
     Args:
         archive: an archive whose attempts have verdicts; the new attempts are added to it.
         config: engine, number of samples, temperature, seed.
-        model: ``name`` (a name or folder) is also the author of the model's earlier attempts.
+        model: the model to sample.
         hint: share of the shortest passed program (or of the reference) that is shown, in (0, 1).
+        author: of the model's earlier attempts; empty: the model's ``name`` (a name or folder).
         progress: called with the attempts sampled and wanted.
 
     Returns:
@@ -60,8 +67,9 @@ def sample_hinted(
     Raises:
         ModelError: the model cannot be loaded, or its server does not answer.
     """
-    tasks = tasks_to_hint(archive.groups(), model.name, hint)
-    return sample_missing(archive, tasks, config, model=model, author=f"{model.name}, hint {hint:g}", progress=progress)
+    tried_by = author or model.name
+    tasks = tasks_to_hint(archive.groups(), tried_by, hint)
+    return sample_missing(archive, tasks, config, model=model, author=f"{tried_by}, hint {hint:g}", progress=progress)
 
 
 def sample_missing(
@@ -99,15 +107,15 @@ def sample_missing(
     return done
 
 
-def tasks_to_hint(groups: Sequence[Group], model: str, hint: float) -> dict[str, Task]:
-    """Return the tasks that a model has tried and never passed but another author has: task id -> task with the hint in its prompt."""
+def tasks_to_hint(groups: Sequence[Group], tried_by: str, hint: float) -> dict[str, Task]:
+    """Return the tasks that an author has tried and never passed but another has: task id -> task with the hint in its prompt."""
     tasks: dict[str, Task] = {}
     for group in groups:
         passes: list[str] = []
         own: list[bool] = []
         for attempt, verdict in zip(group.attempts, group.verdicts, strict=True):
             passed = verdict is not None and verdict.status is Status.PASSED
-            if attempt.author == model and verdict is not None and verdict.status is not Status.UNSCORED:
+            if attempt.author == tried_by and verdict is not None and verdict.status is not Status.UNSCORED:
                 own.append(passed)
             if passed:
                 passes.append(attempt.code)
