@@ -30,9 +30,11 @@ STAGED = {
     "rft, own samples twice": "rft, own samples twice, all shuffled",
     "rloo, own samples": "rloo, own samples, shuffled",
     "own rft, anew": "own rft, anew, shuffled",
+    "own rft, hard": "",
+    "own rft, hinted": "",
     **{name: f"{name}, shuffled" for name in ("grpo", "sft more", "sft more, a tenth")},
 }
-"""The control of methods whose tasks or stages are others."""
+"""The control of methods whose tasks or stages are others; '': none."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
 """The kinds of rows."""
 GAINS = (
@@ -53,8 +55,13 @@ GAINS = (
 )
 """Rows of README.md: domain as read there, domain, training as read there, method, and the method that stands before it."""
 LEVELS = ("easy", "medium", "hard")
-BESIDE = (("own topr", "own rft"), ("topr", "sft"))
-"""Pairs of methods: one that trains on failed attempts as well, and imitation of passed ones."""
+BESIDE = {
+    "What failed attempts add to imitation of passed ones": (("own topr", "own rft"), ("topr", "sft")),
+    "Second stages beside imitation of all samples that passed": [
+        (name, "own rft") for name in ("own rft, hard", "own rft, hinted", "own maxrl", "own rloo", "own rft, anew")
+    ],
+}
+"""Pairs of methods whose difference a sentence shows."""
 OTHER_PROMPTS = {"robot documented": "robot"}
 """Domains that have the tasks of another one, with other prompts."""
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
@@ -167,7 +174,7 @@ def spread(numbers):
 
 def sentences(domain):
     """Return the sentences above the table of a domain: power, pass rates by difficulty, and differences of pairs of methods."""
-    return "".join(f"{text}\n\n" for text in (power(domain), levels(domain), failed(domain), prompts(domain)) if text)
+    return "".join(f"{text}\n\n" for text in (power(domain), levels(domain), pairs(domain), prompts(domain)) if text)
 
 
 def levels(domain):
@@ -181,16 +188,22 @@ def levels(domain):
     return f"`sft` at its best temperature by difficulty: {', '.join(parts)}." if parts else ""
 
 
-def failed(domain):
-    """Return a sentence on what training on failed attempts adds to imitation of passed ones."""
-    cells = cells_of(domain)
-    found = [(name, other, contrast(cells[other], cells[name])) for name, other in BESIDE]
-    parts = [f"`{name}` - `{other}` {shown(values)}" for name, other, values in found if values]
-    return (
-        f"What failed attempts add to imitation of passed ones, points at the best temperature: {', '.join(parts)}."
-        if parts
-        else ""
-    )
+def pairs(domain):
+    """Return the sentences on the differences of pairs of methods."""
+    cells, found = cells_of(domain), []
+    for what, beside in BESIDE.items():
+        known = [(pair, contrast(cells[pair[1]], cells[pair[0]])) for pair in beside]
+        parts = [
+            f"`{one}` - `{other}` {shown(values)}{few(cells[one], cells[other])}" for (one, other), values in known if values
+        ]
+        found += [f"{what}, points at the best temperature: {', '.join(parts)}."] if parts else []
+    return "\n\n".join(found)
+
+
+def few(*runs):
+    """Return the number of seeds that two methods share as text, where there are fewer than three; else ''."""
+    shared = len(runs[0].keys() & runs[1].keys())
+    return "" if shared > 2 else f" ({shared} seed{'s' * (shared > 1)})"
 
 
 def power(domain):
@@ -210,8 +223,8 @@ def prompts(domain):
     if (other := OTHER_PROMPTS.get(domain)) is None:
         return ""
     here, there = cells_of(domain), cells_of(other)
-    pairs = {name: contrast(there[name], runs) for name, runs in here.items() if name != "base"}
-    differences = ", ".join(f"`{name}` {shown(values)}" for name, values in pairs.items() if values)
+    beside = {name: contrast(there[name], runs) for name, runs in here.items() if name != "base"}
+    differences = ", ".join(f"`{name}` {shown(values)}" for name, values in beside.items() if values)
     return (
         f"Points at the best temperature beside the same method on the same tasks with the prompts of `{other}`: {differences}."
     )
@@ -261,9 +274,7 @@ def gains():
         common = sorted(runs.keys() & before.keys())
         levels = [shown(points(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
         verdicts = contrast(cells[control], runs)
-        difference, beside = shown(contrast(before, runs)), shown(verdicts) if verdicts else ""
-        shared = len(runs.keys() & cells[control].keys()) if verdicts else 0
-        beside += f" ({shared} seed{'s' * (shared > 1)})" if 0 < shared < len(common) else ""
+        difference, beside = shown(contrast(before, runs)), shown(verdicts) + few(runs, cells[control]) if verdicts else ""
         text += f"| {shown_domain} | {training} | {' | '.join(levels)} | {difference} | {beside} | {len(common)} |\n"
     return text
 
