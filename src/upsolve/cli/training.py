@@ -91,7 +91,7 @@ def demo(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a small model to write SQL: about six minutes on two cores. The same as `upsolve run demo`."""
+    """Teach a small model to write SQL: six to twelve minutes on two cores. The same as `upsolve run demo`."""
     run(
         "demo",
         out,

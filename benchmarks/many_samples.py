@@ -1,0 +1,81 @@
+"""Which tasks a model solves in 64 samples: python benchmarks/many_samples.py WORK [--domain sql] [--seed 0] [--methods NAME ...]
+
+WORK is the folder of leaderboard.py. Each model samples 64 attempts at temperature 1 at every test task of the domain (its start model `sft half` first).
+The table has pass@k, and beside `sft half` the paired difference in pass@1, pass@8 and pass@64 and the tasks that one model solves and the other does
+not, with McNemar's exact test: a method that only makes the policy surer raises pass@1 and not pass@64. Results of a model are kept in WORK,
+the table in results/many_samples.json, by domain and seed.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from leaderboard import ROOT, Work, slug, trained
+from machine import machine
+
+from upsolve.archive.split import split_archive
+from upsolve.archive.store import open_archive
+from upsolve.evaluate.benchmarks import evaluate_model
+from upsolve.evaluate.intervals import mcnemar, mean_interval, paired_difference
+from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.runs import load_evaluation, save_evaluation
+
+START = "sft half"
+SAMPLES = 64
+KS = (1, 2, 4, 8, 16, 32, 64)
+COMPARED = (1, 8, 64)
+"""The k of which differences are shown."""
+
+
+def sampled(work, name):
+    """Return the pass rates of 64 samples at each test task, measured once."""
+    file = work.folder / "many" / slug(work.domain) / f"{slug(name)}-{work.seed}.json"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        recipe = work.recipe("sft", f"sample.samples={SAMPLES}", "sample.temperature=1.0", "sample.batch=512")
+        tasks = split_archive(open_archive(recipe.data.archive), recipe.data).tasks["test"][: recipe.evaluate.tasks]
+        stages = {"sample": recipe.sample, "verify": recipe.verify, "keep": file.with_suffix(".jsonl")}
+        save_evaluation(
+            evaluate_model(tasks, model=recipe.model.at(str(trained(work, name).folder)), name=name, **stages)[0], file
+        )
+    return load_evaluation(file).scores
+
+
+def percent(estimate):
+    """Return a mean and its interval in percent."""
+    return [round(100 * value, 1) for value in (estimate.mean, estimate.low, estimate.high)]
+
+
+def beside(start, scores):
+    """Return the differences to the start model, and the tasks that one of both solves in all samples."""
+    row = {}
+    for k in COMPARED:
+        row[f"pass@{k} - start"] = percent(paired_difference(task_pass_at_k(start, k), task_pass_at_k(scores, k)).difference)
+    before, after = task_pass_at_k(start, SAMPLES), task_pass_at_k(scores, SAMPLES)
+    gained = sum(after[task] > before[task] for task in before)
+    lost = sum(after[task] < before[task] for task in before)
+    return row | {"gained": gained, "lost": lost, "p": round(mcnemar(gained, lost), 4)}
+
+
+def main(job):
+    """Sample every model and write the table."""
+    work = Work(job.domain, job.seed, job.work.resolve())
+    file = ROOT / "benchmarks" / "results" / "many_samples.json"
+    results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    rows = results.setdefault(job.domain, {}).setdefault(str(job.seed), {})
+    start = sampled(work, START)
+    for name in (START, *job.methods):
+        scores = sampled(work, name)
+        rows[name] = {f"pass@{k}": percent(mean_interval([*task_pass_at_k(scores, k).values()])) for k in KS}
+        rows[name] |= {"tasks": len(scores), "machine": machine()} | (beside(start, scores) if name != START else {})
+        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        print(name, json.dumps(rows[name]), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--domain", default="sql")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--methods", nargs="*", default=["own rft, hinted", "own rft, hard", "own maxrl"])
+    main(parser.parse_args())
