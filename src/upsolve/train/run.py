@@ -42,6 +42,8 @@ EQUAL = (
     "(source.hints), or use a finer reward (reward.preset)"
 )
 """Advice for a run in which no round had a gradient."""
+KEEPING = {"last": "set monitor.keep: best", "best": "lower optim.lr, or monitor.eval_every to measure earlier"}
+"""Advice for a run that collapsed before weights were kept, by ``monitor.keep``."""
 LOGGER = logging.getLogger("upsolve.train")
 
 
@@ -224,12 +226,7 @@ class Run:
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
         elif not usable and not keep_best:
-            advice = (
-                "lower optim.lr, or monitor.eval_every to measure earlier"
-                if monitor.keep == "best"
-                else "set monitor.keep: best"
-            )
-            raise TrainingError(f"{collapsed}; there are no earlier weights to end with: {advice}")
+            raise TrainingError(f"{collapsed}; there are no earlier weights to end with: {KEEPING[monitor.keep]}")
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:
