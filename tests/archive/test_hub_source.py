@@ -53,9 +53,9 @@ def test_a_split_is_imported_by_the_command(here, monkeypatch, capfd):
 
 def test_all_splits_and_a_change_of_the_data(here):
     archive = Archive.create(here / "archive")
-    ingest(archive, "table", "hf://org/codes")
+    ingest(archive, "table", "hf://org/codes", author="user")
     assert codes_of(archive) == ["x = 1", "x = 2", "x = 3"]
-    assert ingest(archive, "table", "hf://org/codes").known
+    assert ingest(archive, "table", "hf://org/codes", author="user").known
     copy = download("hf://org/codes:test")
     assert [file.name for file in copy.iterdir()] == ["test.parquet"] and download("hf://org/codes:test") == copy
     pq.write_table(pa.table({"prompt": ["Set x."], "code": ["x = 4"]}), here / "org/codes/data/test-00000-of-00001.parquet")

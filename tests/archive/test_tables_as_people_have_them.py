@@ -153,21 +153,38 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "hint"),
+    ("row", "options"),
     [
-        ([("x = 1", "AC", "ann"), ("x = 2", "WA", "1")], True),
-        ([("x = 1", "", ""), ("x = 2", "WA", "")], True),
-        ([("x = 1", "AC", "ann"), ("x = 2", "good", "1")], False),
-        ([("", "AC", "ann")], False),
-        ([("x = 1", "1", "ann")], False),
+        ({"prompt": "add", "code": "x", "verdict": "AC", "user": "ann"}, "--author user --status verdict"),
+        ({"prompt": "add", "code": "x", "verdict": "", "user": ""}, None),
+        ({"prompt": "add", "code": "x", "verdict": "1"}, None),  # a number may be anything
+        ({"prompt": "add", "code": "x", "passed": 1, "result": "AC"}, None),  # the outcome is known
+        ({"prompt": "add", "code": "x", "problem_id": 7}, None),  # ids are optional
+        ({"prompt": "add", "response": "```python\nx\n```"}, "--answer response"),
+        ({"prompt": "add", "response": "x"}, "--code response"),
+        ({"task_id": 1, "Problem Statement": "Add two and two."}, None),
+        ({"task_id": 1, "Statement": "Add two and two.", "Source Code": "x"}, "--prompt Statement --code 'Source Code'"),
+        ({"prompt": "add", "code": "x", "meta": {"model_name": "m", "Language": "C++"}}, "--author meta.model_name"),
+        ({"prompt": "add", "code": "x", "lang": "C++", "time": "2026-01-01", "time_ms": 3}, "--language lang --created time"),
     ],
 )
-def test_a_column_that_looks_like_an_outcome_is_named_if_there_is_none(tmp_path, rows, hint, recwarn):
+def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, row, options, recwarn):
+    file = write(tmp_path / "log.jsonl", [row])
+    ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1)
+    said = [str(warning.message) for warning in recwarn]
+    begin = "log: columns that no field has are stored in extra, and some look like fields: to use them, import into a new archive with "
+    unjudged = "; without --status, no attempt has an outcome" if options and "status" in options else ""
+    assert said == ([f"{begin}{options}{unjudged}"] if options else [])
+
+
+def test_a_table_without_prompts_says_which_columns_may_have_what(tmp_path):
     file = tmp_path / "log.csv"
-    file.write_text("prompt,code,verdict,user\n" + "".join(f"add,{','.join(row)}\n" for row in rows))
-    ingest(Archive.create(tmp_path / "a"), "table", file)
-    said = "log: no attempt has an outcome; if column verdict has it, import with --status verdict"
-    assert [str(warning.message).endswith(said) for warning in recwarn] == [True] * hint
+    file.write_text(
+        "problem,user,lang,verdict,code,submitted,score\nsum,ann,Python 3,AC,x = 1,2024-05-01,100\nsum,bob,C,???,y,,0\n"
+    )
+    options = "--task_id problem --language lang --author user --created submitted --status verdict"
+    with pytest.raises(SourceError, match=f"which column holds the prompt.* code, submitted, score; perhaps {options}"):
+        ingest(Archive.create(tmp_path / "a"), "table", file)
 
 
 def test_columns_with_one_name_are_refused_and_those_without_are_numbered(tmp_path):

@@ -288,7 +288,7 @@ def test_logs_are_read_by_the_importer_that_can(tmp_path):
             "t.csv",
             {},
             ArchiveError,
-            "its columns are question, code; `upsolve ingest table` has options: import it so, and view the archive",
+            "its columns are question, code; perhaps --task_id question; `upsolve ingest table` has options: import it so, and view the archive",
         ),
         ("run", {"archive": "none"}, ArchiveError, "none: not an archive"),
     ],

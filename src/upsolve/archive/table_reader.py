@@ -5,7 +5,7 @@ No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
 
 import json
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from upsolve.archive.cells import nested_value, without
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, are_statuses, recorded_verdict
+from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
 from upsolve.archive.rows import Row, code_in
 from upsolve.archive.table_tests import fields_of_tests
 from upsolve.records import from_row
@@ -219,11 +219,6 @@ class Reader:
                 names = [self.value(row, columns[name]) for name in NAMES]
                 found.setdefault(repr(names), set()).add(self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
-
-    def likely_outcome(self, rows: Sequence[Mapping[str, Any]]) -> str:
-        """Return a column that no field has and that holds nothing but words for a status; empty if there is none."""
-        others = dict.fromkeys(name for row in rows for name in row if name not in self.fields)
-        return next((name for name in others if are_statuses((row.get(name) for row in rows), self.words)), "")
 
     def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
         """Yield the attempt of a row and its recorded verdict."""

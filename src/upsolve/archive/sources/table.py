@@ -15,6 +15,7 @@ from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.rows import BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
+from upsolve.archive.table_names import likely_fields, options_for
 from upsolve.archive.table_reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.errors import SourceError, one_line
 from upsolve.types import Status
@@ -58,19 +59,27 @@ def read(
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages)
     reader.root = path.parent.resolve()
     first = [row for _, row in head if isinstance(row, dict)]
-    reader.any_language, likely = reader.mixed(first), reader.likely_outcome(first)
+    reader.any_language = reader.mixed(first)
+    advise(reader.name, likely_fields(first, mapped))
     del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
         warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
     outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
-    if likely and programs and not outcomes:
-        warnings.warn(
-            f"{reader.name}: no attempt has an outcome; if column {likely} has it, import with --status {likely}", stacklevel=2
-        )
     if outcomes and not programs:
         warnings.warn(
             f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?", stacklevel=2
+        )
+
+
+def advise(name: str, likely: Mapping[str, str]) -> None:
+    """Warn of columns that look like fields and are not used as such."""
+    if likely:
+        unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
+        warnings.warn(
+            f"{name}: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
+            f"archive with {options_for(likely)}{unjudged}",
+            stacklevel=3,
         )
 
 
@@ -109,7 +118,11 @@ def check_columns(
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
     if found and not {mapped.get(name) for name in NAMES} & known:
-        raise SourceError(f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}")
+        likely = options_for(likely_fields(rows, mapped))
+        advice = f"; perhaps {likely}" if likely else ""
+        raise SourceError(
+            f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}{advice}"
+        )
 
 
 SOURCE = Source(

@@ -1,0 +1,78 @@
+"""Columns of a table that look like fields, by their names and contents, for advice: nothing is read from a column that is not named."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from upsolve.archive.cells import nested_columns, nested_value
+from upsolve.archive.outcome import are_statuses
+
+__all__ = ["likely_fields", "options_for"]
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "task_id": ("problem", "task", "question", "exercise", "challenge", "puzzle"),
+    "prompt": ("statement", "question", "description", "instruction", "problem", "task", "exercise", "query", "text"),
+    "tests": ("testcases", "testlist", "unittests", "checks", "assertions"),
+    "answer": (RESPONSE := ("response", "completion", "generation", "output")),
+    "code": ("sourcecode", "source", "program", "submission", *RESPONSE),
+    "language": ("lang", "programminglanguage", "languagename", "proglang", "compiler"),
+    "author": ("user", "username", "userid", "handle", "student", "studentid", "participant", "model", "modelname"),
+    "created": ("createdat", "submittedat", "submitted", "submissiontime", "submissiondate", "timestamp", "date", "time"),
+    "status": ("verdict", "result", "outcome", "judgement", "judgment", "state"),
+}
+"""Field -> names of columns, in small letters without signs, that often hold it; the likeliest first."""
+STANDS_FOR: Mapping[str, tuple[str, ...]] = {
+    "task_id": ("prompt", "prompt_file"),
+    "prompt": ("prompt_file",),
+    "answer": ("code", "code_file"),
+    "code": ("answer", "code_file"),
+    "status": ("passed", "outcomes"),
+}
+"""Field -> other fields with which it is not needed."""
+WORDS = 4
+"""A text of as many words is a statement, one of fewer the name of a task."""
+
+
+def likely_fields(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
+    """Return field -> column, of fields that no column has, for the columns that look like them.
+
+    Args:
+        rows: the first rows of the table.
+        mapped: field -> its column, which need not exist.
+    """
+    found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
+    free = [name for name in found if name not in mapped.values()]
+    likely: dict[str, str] = {}
+    for field, names in NAMES.items():
+        if any(mapped.get(one) in found for one in (field, *STANDS_FOR.get(field, ()))):
+            continue
+        for column in by_name(names, free):
+            if fits(field, [nested_value(row, column.split(".")) if column not in row else row[column] for row in rows]):
+                likely[field] = column
+                free.remove(column)
+                break
+    return likely
+
+
+def by_name(names: Iterable[str], columns: Collection[str]) -> list[str]:
+    """Return the columns with these names, in the order of the names; that of a value in an object counts without the objects'."""
+    plain = {column: re.sub("[^a-z0-9]", "", column.lower().rpartition(".")[2]) for column in columns}
+    return [column for name in names for column in columns if plain[column] in (name, f"{name}id", f"{name}name")]
+
+
+def fits(field: str, values: Iterable[Any]) -> bool:
+    """Return whether the values can be those of a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence."""
+    given = [value for value in values if value not in (None, "")]
+    if not given or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in given):
+        return False
+    if field in ("task_id", "prompt"):
+        return (max(len(str(value).split()) for value in given) >= WORDS) == (field == "prompt")
+    if field == "answer":
+        return any("```" in str(value) for value in given)
+    return field != "status" or any(are_statuses([value]) for value in given)
+
+
+def options_for(likely: Mapping[str, str]) -> str:
+    """Return the options of the command line that name these columns."""
+    return " ".join(f"--{field} {shlex.quote(column)}" for field, column in likely.items())
