@@ -177,6 +177,13 @@ def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, ro
     assert said == ([f"{begin}{options}{unjudged}"] if options else [])
 
 
+def test_a_named_column_in_a_list_has_its_field(tmp_path, recwarn):
+    row = {"messages": [{"content": "Add two and two."}], "question": "Is it of any use to us?", "code": "x", "verdict": "AC"}
+    named = {"prompt": "messages.0.content", "status": "verdict"}
+    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", [row]), **named)
+    assert not recwarn
+
+
 def test_a_table_without_prompts_says_which_columns_may_have_what(tmp_path):
     file = tmp_path / "log.csv"
     file.write_text(

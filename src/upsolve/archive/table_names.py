@@ -45,8 +45,8 @@ def likely_fields(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) 
     free = [name for name in found if name not in mapped.values()]
     likely: dict[str, str] = {}
     for field, names in NAMES.items():
-        if any(mapped.get(one) in found for one in (field, *STANDS_FOR.get(field, ()))):
-            continue
+        if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
+            continue  # a named column may be in a list
         for column in by_name(names, free):
             if fits(field, [nested_value(row, column.split(".")) if column not in row else row[column] for row in rows]):
                 likely[field] = column
