@@ -177,6 +177,25 @@ def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, ro
     assert said == ([f"{begin}{options}{unjudged}"] if options else [])
 
 
+def test_unknown_fields_of_json_lines_that_look_like_known_ones_are_named(tmp_path, recwarn):
+    rows = [
+        {"kind": "task", "task_id": "a", "prompt": "add", "test_cases": ["assert f(1) == 2"], "points": 3},
+        {"kind": "attempt", "task_id": "a", "code": "x", "user": "ann", "verdict": "AC", "question": "Is it of any use?"},
+        {"kind": "verdict", "attempt_id": "x", "status": "passed"},
+    ]
+    ingest(Archive.create(tmp_path / "a"), "jsonl", write(tmp_path / "log.jsonl", rows))
+    tasks, attempts = (str(warning.message) for warning in recwarn)
+    assert "fields of tasks" in tasks and tasks.endswith("rename test_cases to tests, and import into a new archive")
+    assert "fields of attempts" in attempts and "rename user to author, verdict to status, and" in attempts
+
+
+def test_json_lines_without_a_kind_may_be_a_table(tmp_path):
+    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x"}])
+    report = ingest(Archive.create(tmp_path / "a"), "jsonl", file, max_rejected=1)
+    assert "there is no kind, it must be one of" in report.reasons[0].reason
+    assert report.reasons[0].reason.endswith("is a table: upsolve ingest table")
+
+
 def test_a_named_column_in_a_list_has_its_field(tmp_path, recwarn):
     row = {"messages": [{"content": "Add two and two."}], "question": "Is it of any use to us?", "code": "x", "verdict": "AC"}
     named = {"prompt": "messages.0.content", "status": "verdict"}

@@ -1,4 +1,4 @@
-"""Columns of a table that look like fields, by their names and contents, for advice: nothing is read from a column that is not named."""
+"""Columns of a table, or unknown fields of JSON, that look like fields, by their names and contents; for advice alone: none is used unasked."""
 
 import re
 import shlex
@@ -34,20 +34,23 @@ WORDS = 4
 """A text of as many words is a statement, one of fewer the name of a task."""
 
 
-def likely_fields(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
+def likely_fields(
+    rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str], fields: Iterable[str] = tuple(NAMES)
+) -> dict[str, str]:
     """Return field -> column, of fields that no column has, for the columns that look like them.
 
     Args:
         rows: the first rows of the table.
         mapped: field -> its column, which need not exist.
+        fields: some of ``NAMES``: those that are looked for.
     """
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
     free = [name for name in found if name not in mapped.values()]
     likely: dict[str, str] = {}
-    for field, names in NAMES.items():
+    for field in fields:
         if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
             continue  # a named column may be in a list
-        for column in by_name(names, free):
+        for column in by_name(NAMES[field], free):
             if fits(field, [nested_value(row, column.split(".")) if column not in row else row[column] for row in rows]):
                 likely[field] = column
                 free.remove(column)

@@ -1,17 +1,21 @@
 """JSONL with one record per line: ``{"kind": "task" | "attempt" | "verdict", ...}`` with the fields of types.py."""
 
 import json
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.cells import emptied, first_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict, status_of, words_of
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
+from upsolve.archive.table_names import likely_fields
 from upsolve.records import KINDS, from_row, refuse_impossible
 from upsolve.types import Attempt, Task, Verdict
 
@@ -19,12 +23,30 @@ __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:jsonl"
 SUFFIXES = (".jsonl", ".jsonl.gz")
+LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
+"""Kind of a record -> fields that unknown ones may be meant for."""
 
 
 def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
     for file in data_files(path, suffixes=SUFFIXES):
-        yield from prepared(build_each(file, json_lines(file), partial(records_of, ids={})), imports)
+        numbered = json_lines(file)
+        head = first_rows(numbered)
+        advise(path, [row for _, row in head if isinstance(row, dict)])
+        yield from prepared(build_each(file, chain(emptied(head), numbered), partial(records_of, ids={})), imports)
+
+
+def advise(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Warn of unknown fields that look like known ones."""
+    for kind, looked_for in LOOKED_FOR.items():
+        known = {name: name for name in (*KINDS[kind].__dataclass_fields__, *(OUTCOME_FIELDS if kind == "attempt" else ()))}
+        if likely := likely_fields([row for row in rows if row.get("kind") == kind], known, looked_for):
+            renamed = ", ".join(f"{column} to {field}" for field, column in likely.items())
+            warnings.warn(
+                f"{path}: unknown fields of {kind}s are stored in extra, and some look like known ones: rename {renamed}, and import "
+                "into a new archive",
+                stacklevel=3,
+            )
 
 
 def split(path: Path, **_options: Any) -> list[Unit]:
@@ -41,7 +63,9 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
     fields = {name: value for name, value in row.items() if name != "kind" and value is not None}
     kind = str(row.get("kind"))
     if kind not in KINDS:
-        raise ValueError(f"kind is {kind}, it must be one of {', '.join(KINDS)}")
+        said = f"kind is {row['kind']}" if "kind" in row else "there is no kind"
+        table = "" if "kind" in row else "; a file with an attempt and its task in each row is a table: upsolve ingest table"
+        raise ValueError(f"{said}, it must be one of {', '.join(KINDS)}{table}")
     if kind == "verdict":
         yield verdict_of(fields, ids)
     elif kind == "task":
