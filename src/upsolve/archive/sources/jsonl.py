@@ -32,18 +32,18 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
     for file in data_files(path, suffixes=SUFFIXES):
         numbered = json_lines(file)
         head = first_rows(numbered)
-        advise(path, [row for _, row in head if isinstance(row, dict)])
+        advise([row for _, row in head if isinstance(row, dict)])
         yield from prepared(build_each(file, chain(emptied(head), numbered), partial(records_of, ids={})), imports)
 
 
-def advise(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Warn of unknown fields that look like known ones."""
+def advise(rows: Sequence[dict[str, Any]]) -> None:
+    """Warn of unknown fields that look like known ones; in the same words for all files of a folder, so that it is said once."""
     for kind, looked_for in LOOKED_FOR.items():
         known = {name: name for name in (*KINDS[kind].__dataclass_fields__, *(OUTCOME_FIELDS if kind == "attempt" else ()))}
         if likely := likely_fields([row for row in rows if row.get("kind") == kind], known, looked_for):
             renamed = ", ".join(f"{column} to {field}" for field, column in likely.items())
             warnings.warn(
-                f"{path}: unknown fields of {kind}s are stored in extra, and some look like known ones: rename {renamed}, and import "
+                f"unknown fields of {kind}s are stored in extra, and some look like known ones: rename {renamed}, and import "
                 "into a new archive",
                 stacklevel=3,
             )
