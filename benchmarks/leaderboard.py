@@ -283,11 +283,9 @@ def hinted_samples(work, start, hint):
         own = own_samples(work, start)
         if not path.exists():
             copy_archive(open_archive(own), path)
-        archive, recipe = (
-            Archive(path),
-            work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0"),
-        )
-        sample_hinted(archive, recipe.sample, model=recipe.model.at(str(trained(work, start).folder)), hint=hint, author="own")
+        recipe = work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0")
+        archive, model = Archive(path), recipe.model.at(str(trained(work, start).folder))
+        sample_hinted(archive, recipe.sample, model=model, hint=hint, author="own")
         pairs = [(group.task, attempt) for group in archive.groups() for attempt in group.attempts if "hint" in attempt.author]
         archive.append(verdicts=verify(pairs))
         sampled = sum(attempt.tokens * attempt.count for _, attempt in pairs)

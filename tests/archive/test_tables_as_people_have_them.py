@@ -158,6 +158,9 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
         ({"prompt": "add", "code": "x", "verdict": "AC", "user": "ann"}, "--author user --status verdict"),
         ({"prompt": "add", "code": "x", "verdict": "", "user": ""}, None),
         ({"prompt": "add", "code": "x", "verdict": "1"}, None),  # a number may be anything
+        ({"prompt": "add", "code": "x", "grade": "WA"}, "--status grade"),
+        ({"prompt": "add", "code": "x", "public": True}, None),
+        ({"prompt": "add", "code": "x", "is_correct": True}, "--status is_correct"),
         ({"prompt": "add", "code": "x", "passed": 1, "result": "AC"}, None),  # the outcome is known
         ({"prompt": "add", "code": "x", "problem_id": 7}, None),  # ids are optional
         ({"prompt": "add", "response": "```python\nx\n```"}, "--answer response"),

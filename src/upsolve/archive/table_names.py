@@ -10,16 +10,29 @@ from upsolve.archive.outcome import are_statuses
 
 __all__ = ["likely_fields", "options_for"]
 
+RESPONSES = ("response", "completion", "generation", "output")
 NAMES: Mapping[str, tuple[str, ...]] = {
     "task_id": ("problem", "task", "question", "exercise", "challenge", "puzzle"),
     "prompt": ("statement", "question", "description", "instruction", "problem", "task", "exercise", "query", "text"),
     "tests": ("testcases", "testlist", "unittests", "checks", "assertions"),
-    "answer": (RESPONSE := ("response", "completion", "generation", "output")),
-    "code": ("sourcecode", "source", "program", "submission", *RESPONSE),
+    "answer": RESPONSES,
+    "code": ("sourcecode", "source", "program", "submission", *RESPONSES),
     "language": ("lang", "programminglanguage", "languagename", "proglang", "compiler"),
     "author": ("user", "username", "userid", "handle", "student", "studentid", "participant", "model", "modelname"),
     "created": ("createdat", "submittedat", "submitted", "submissiontime", "submissiondate", "timestamp", "date", "time"),
-    "status": ("verdict", "result", "outcome", "judgement", "judgment", "state"),
+    "status": (
+        "verdict",
+        "result",
+        "outcome",
+        "judgement",
+        "judgment",
+        "state",
+        "correct",
+        "iscorrect",
+        "accepted",
+        "success",
+        "solved",
+    ),
 }
 """Field -> names of columns, in small letters without signs, that often hold it; the likeliest first."""
 STANDS_FOR: Mapping[str, tuple[str, ...]] = {
@@ -50,11 +63,12 @@ def likely_fields(
     for field in fields:
         if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
             continue  # a named column may be in a list
-        for column in by_name(NAMES[field], free):
-            if fits(field, [nested_value(row, column.split(".")) if column not in row else row[column] for row in rows]):
-                likely[field] = column
-                free.remove(column)
-                break
+        columns = [name for name in by_name(NAMES[field], free) if fits(field, values_of(rows, name))]
+        if field == "status":
+            columns += [name for name in free if holds_words(values_of(rows, name))]
+        if columns:
+            likely[field] = columns[0]
+            free.remove(columns[0])
     return likely
 
 
@@ -64,16 +78,26 @@ def by_name(names: Iterable[str], columns: Collection[str]) -> list[str]:
     return [column for name in names for column in columns if plain[column] in (name, f"{name}id", f"{name}name")]
 
 
-def fits(field: str, values: Iterable[Any]) -> bool:
+def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
+    """Return the values of a column that are not null or empty text."""
+    values = (row[column] if column in row else nested_value(row, column.split(".")) for row in rows)
+    return [value for value in values if value not in (None, "")]
+
+
+def fits(field: str, values: Sequence[Any]) -> bool:
     """Return whether the values can be those of a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence."""
-    given = [value for value in values if value not in (None, "")]
-    if not given or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in given):
+    if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
     if field in ("task_id", "prompt"):
-        return (max(len(str(value).split()) for value in given) >= WORDS) == (field == "prompt")
+        return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
     if field == "answer":
-        return any("```" in str(value) for value in given)
-    return field != "status" or any(are_statuses([value]) for value in given)
+        return any("```" in str(value) for value in values)
+    return field != "status" or any(are_statuses([value]) for value in values)
+
+
+def holds_words(values: Sequence[Any]) -> bool:
+    """Return whether all values are words for outcomes, whatever the column's name; yes and no, or true and false, may be anything."""
+    return are_statuses(values) and any(str(value).lower() not in ("yes", "no", "true", "false") for value in values)
 
 
 def options_for(likely: Mapping[str, str]) -> str:
