@@ -80,7 +80,9 @@ class Archive:
         try:
             data: dict[str, Any] = json.loads(fresh(file).read_text(encoding="utf-8"))
             version = data["schema"]
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except NotADirectoryError as error:
+            raise ArchiveError(f"{self.path}: a file, not an archive: upsolve ingest SOURCE {self.path} ARCHIVE") from error
+        except FileNotFoundError as error:
             raise ArchiveError(f"{self.path}: not an archive ({META} is missing); create one with `upsolve ingest`") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{file}: damaged: {error}") from error

@@ -1,6 +1,7 @@
 """Commands around an archive: ingest, archive info and query."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -67,7 +68,9 @@ def ingest(
         list_records("source", "path", source, as_json=as_json)
         return
     if not path or not archive:
-        raise typer.BadParameter("ingest needs SOURCE PATH ARCHIVE")
+        given = source and Path(source).exists()
+        first = f"; the source comes first, such as `table`: upsolve ingest table {source} ARCHIVE" if given else ""
+        raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{first}")
     from upsolve.archive.creating import archive_for_import
     from upsolve.archive.ingest import ingest as read_in
     from upsolve.verify.resources import usable_cores
