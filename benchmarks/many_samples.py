@@ -1,6 +1,6 @@
-"""Which tasks a model solves in 64 samples: python benchmarks/many_samples.py WORK [--domain sql] [--seed 0] [--methods NAME ...]
+"""Which tasks a model solves in 64 samples: python benchmarks/many_samples.py WORK [--domain sql] [--seed 0] [--tasks N] [--methods NAME ...]
 
-WORK is the folder of leaderboard.py. Each model samples 64 attempts at temperature 1 at every test task of the domain (its start model `sft half` first).
+WORK is the folder of leaderboard.py. Each model samples 64 attempts at temperature 1 at the domain's first test tasks (its start model `sft half` first).
 The table has pass@k, and beside `sft half` the paired difference in pass@1, pass@8 and pass@64 and the tasks that one model solves and the other does
 not, with McNemar's exact test: a method that only makes the policy surer raises pass@1 and not pass@64. Results of a model are kept in WORK,
 the table in results/many_samples.json, by domain and seed.
@@ -27,13 +27,13 @@ COMPARED = (1, 8, 64)
 """The k of which differences are shown."""
 
 
-def sampled(work, name):
-    """Return the pass rates of 64 samples at each test task, measured once."""
-    file = work.folder / "many" / slug(work.domain) / f"{slug(name)}-{work.seed}.json"
+def sampled(work, name, most):
+    """Return the pass rates of 64 samples at each of the first test tasks, measured once."""
+    file = work.folder / "many" / slug(work.domain) / f"{slug(name)}-{work.seed}-{most}.json"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         recipe = work.recipe("sft", f"sample.samples={SAMPLES}", "sample.temperature=1.0", "sample.batch=512")
-        tasks = split_archive(open_archive(recipe.data.archive), recipe.data).tasks["test"][: recipe.evaluate.tasks]
+        tasks = split_archive(open_archive(recipe.data.archive), recipe.data).tasks["test"][:most]
         stages = {"sample": recipe.sample, "verify": recipe.verify, "keep": file.with_suffix(".jsonl")}
         save_evaluation(
             evaluate_model(tasks, model=recipe.model.at(str(trained(work, name).folder)), name=name, **stages)[0], file
@@ -63,9 +63,9 @@ def main(job):
     file = ROOT / "benchmarks" / "results" / "many_samples.json"
     results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     rows = results.setdefault(job.domain, {}).setdefault(str(job.seed), {})
-    start = sampled(work, START)
+    start = sampled(work, START, job.tasks)
     for name in (START, *job.methods):
-        scores = sampled(work, name)
+        scores = sampled(work, name, job.tasks)
         rows[name] = {f"pass@{k}": percent(mean_interval([*task_pass_at_k(scores, k).values()])) for k in KS}
         rows[name] |= {"tasks": len(scores), "machine": machine()} | (beside(start, scores) if name != START else {})
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -77,5 +77,6 @@ if __name__ == "__main__":
     parser.add_argument("work", type=Path)
     parser.add_argument("--domain", default="sql")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--methods", nargs="*", default=["own rft, hinted", "own rft, hard", "own maxrl"])
     main(parser.parse_args())
