@@ -3,7 +3,7 @@
 WORK is the folder of leaderboard.py. Each model samples 64 attempts at temperature 1 at the domain's first test tasks (its start model `sft half` first).
 The table has pass@k, and beside `sft half` the paired difference in pass@1, pass@8 and pass@64 and the tasks that one model solves and the other does
 not, with McNemar's exact test: a method that only makes the policy surer raises pass@1 and not pass@64. Results of a model are kept in WORK,
-the table in results/many_samples.json, by domain and seed.
+the table in results/many_samples.json, by domain, seed and number of tasks.
 """
 
 import argparse
@@ -62,12 +62,12 @@ def main(job):
     work = Work(job.domain, job.seed, job.work.resolve())
     file = ROOT / "benchmarks" / "results" / "many_samples.json"
     results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    rows = results.setdefault(job.domain, {}).setdefault(str(job.seed), {})
+    rows = results.setdefault(job.domain, {}).setdefault(f"seed {job.seed}, {job.tasks} tasks", {})
     start = sampled(work, START, job.tasks)
     for name in (START, *job.methods):
         scores = sampled(work, name, job.tasks)
         rows[name] = {f"pass@{k}": percent(mean_interval([*task_pass_at_k(scores, k).values()])) for k in KS}
-        rows[name] |= {"tasks": len(scores), "machine": machine()} | (beside(start, scores) if name != START else {})
+        rows[name] |= {"machine": machine()} | (beside(start, scores) if name != START else {})
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(name, json.dumps(rows[name]), flush=True)
 
