@@ -68,9 +68,7 @@ def ingest(
         list_records("source", "path", source, as_json=as_json)
         return
     if not path or not archive:
-        given = source and Path(source).exists()
-        first = f"; the source comes first, such as `table`: upsolve ingest table {source} ARCHIVE" if given else ""
-        raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{first}")
+        raise typer.BadParameter(f"ingest needs SOURCE PATH ARCHIVE{source_first(source)}")
     from upsolve.archive.creating import archive_for_import
     from upsolve.archive.ingest import ingest as read_in
     from upsolve.verify.resources import usable_cores
@@ -93,6 +91,12 @@ def ingest(
         typer.echo(printable(report.text()))
     if report.too_many:
         raise typer.Exit(1)
+
+
+def source_first(given: str) -> str:
+    """Return advice for a command line whose first word is a path instead of a source; else ''."""
+    is_path = given and Path(given).exists()
+    return f"; the source comes first, such as `table`: upsolve ingest table {given} ARCHIVE" if is_path else ""
 
 
 def options_of(option: list[str] | None, context: typer.Context) -> dict[str, str]:
