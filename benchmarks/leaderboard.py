@@ -133,7 +133,7 @@ HALF = {
 }
 """Training tasks of ``sft half``, as a condition (docs/selection.md)."""
 IMITATION = ("sft", "rft", "dft", "ssd")
-"""Recipes that do not collapse."""
+"""Recipes whose runs end with their last weights."""
 RATES = {
     "sql": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
     "robot": {"push": 2e-5, "imitate": 3e-4, "continue": 1e-4, "refine": 1e-5},
@@ -252,6 +252,11 @@ SAMPLES = {"mbpp": 8}
 """Samples of the model for a training task, where they are not four."""
 
 
+def sampling_recipe(work):
+    """Return a recipe by which training tasks are sampled."""
+    return work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0")
+
+
 def own_samples(work, start):
     """Return an archive of ``SAMPLES`` judged samples of a model for each of 640 training tasks, at temperature 1; created once.
 
@@ -260,7 +265,7 @@ def own_samples(work, start):
     path = work.at(start or "base") / "own"
     if (path / "tokens").exists():
         return path
-    recipe = work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0")
+    recipe = sampling_recipe(work)
     split = split_archive(open_archive(recipe.data.archive), recipe.data)
     tasks = [task for task in split.tasks["train"] if not (start and in_half(work.domain, task))]
     tasks = random.Random(work.seed).sample(tasks, min(640, len(tasks)))
@@ -283,7 +288,7 @@ def hinted_samples(work, start, hint):
         own = own_samples(work, start)
         if not path.exists():
             copy_archive(open_archive(own), path)
-        recipe = work.recipe("sft", f"sample.samples={SAMPLES.get(work.domain, 4)}", "sample.temperature=1.0")
+        recipe = sampling_recipe(work)
         archive, model = Archive(path), recipe.model.at(str(trained(work, start).folder))
         sample_hinted(archive, recipe.sample, model=model, hint=hint, author="own")
         pairs = [(group.task, attempt) for group in archive.groups() for attempt in group.attempts if "hint" in attempt.author]

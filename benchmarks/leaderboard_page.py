@@ -200,9 +200,9 @@ def pairs(domain):
     return "\n\n".join(found)
 
 
-def few(*runs):
+def few(runs, others):
     """Return the number of seeds that two methods share as text, where there are fewer than three; else ''."""
-    shared = len(runs[0].keys() & runs[1].keys())
+    shared = len(runs.keys() & others.keys())
     return "" if shared > 2 else f" ({shared} seed{'s' * (shared > 1)})"
 
 

@@ -10,13 +10,15 @@ import argparse
 import json
 from pathlib import Path
 
+from collapse import percent
 from leaderboard import ROOT, Work, slug, trained
 from machine import machine
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.evaluate.benchmarks import evaluate_model
-from upsolve.evaluate.intervals import mcnemar, mean_interval, paired_difference
+from upsolve.evaluate.capability import solved
+from upsolve.evaluate.intervals import mean_interval, paired_difference
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.runs import load_evaluation, save_evaluation
 
@@ -28,7 +30,7 @@ COMPARED = (1, 8, 64)
 
 
 def sampled(work, name, most):
-    """Return the pass rates of 64 samples at each of the first test tasks, measured once."""
+    """Return the evaluation of a model by 64 samples at each of the first test tasks, measured once."""
     file = work.folder / "many" / slug(work.domain) / f"{slug(name)}-{work.seed}-{most}.json"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -38,23 +40,17 @@ def sampled(work, name, most):
         save_evaluation(
             evaluate_model(tasks, model=recipe.model.at(str(trained(work, name).folder)), name=name, **stages)[0], file
         )
-    return load_evaluation(file).scores
+    return load_evaluation(file)
 
 
-def percent(estimate):
-    """Return a mean and its interval in percent."""
-    return [round(100 * value, 1) for value in (estimate.mean, estimate.low, estimate.high)]
-
-
-def beside(start, scores):
+def beside(before, after):
     """Return the differences to the start model, and the tasks that one of both solves in all samples."""
     row = {}
     for k in COMPARED:
-        row[f"pass@{k} - start"] = percent(paired_difference(task_pass_at_k(start, k), task_pass_at_k(scores, k)).difference)
-    before, after = task_pass_at_k(start, SAMPLES), task_pass_at_k(scores, SAMPLES)
-    gained = sum(after[task] > before[task] for task in before)
-    lost = sum(after[task] < before[task] for task in before)
-    return row | {"gained": gained, "lost": lost, "p": round(mcnemar(gained, lost), 4)}
+        rates = (task_pass_at_k(run.scores, k) for run in (before, after))
+        row[f"pass@{k} - start"] = percent(paired_difference(*rates).difference)
+    count = solved(before, after)
+    return row | {"gained": count.gained, "lost": count.lost, "p": round(count.p_value, 4)}
 
 
 def main(job):
@@ -65,9 +61,9 @@ def main(job):
     rows = results.setdefault(job.domain, {}).setdefault(f"seed {job.seed}, {job.tasks} tasks", {})
     start = sampled(work, START, job.tasks)
     for name in (START, *job.methods):
-        scores = sampled(work, name, job.tasks)
-        rows[name] = {f"pass@{k}": percent(mean_interval([*task_pass_at_k(scores, k).values()])) for k in KS}
-        rows[name] |= {"machine": machine()} | (beside(start, scores) if name != START else {})
+        after = sampled(work, name, job.tasks)
+        rows[name] = {f"pass@{k}": percent(mean_interval([*task_pass_at_k(after.scores, k).values()])) for k in KS}
+        rows[name] |= {"machine": machine()} | (beside(start, after) if name != START else {})
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(name, json.dumps(rows[name]), flush=True)
 
