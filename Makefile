@@ -19,7 +19,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 MODEL ?= smollm2-135m
 SEED ?= 0
 OUT ?= runs/demo-$(SEED)
-# processes of pytest; 0: one. Tests of the sandbox watch processes and time: one process runs all of these (tests/conftest.py)
+# processes of pytest; 0: one. The tests of a file run in one process, for the fixtures that they share
 JOBS ?= 2
 # PyTorch without an NVIDIA GPU: 200 MB instead of 3 GB. Where this index cannot be reached, the extra `train` takes what pip's own has
 TORCH_CPU := https://download.pytorch.org/whl/cpu
@@ -34,10 +34,10 @@ demo-python: $(VENV)/.trains
 	$(BIN)/upsolve run demo_python --model $(MODEL) --seed $(SEED) --out runs/demo-python-$(SEED) $(ARGS)
 
 test: lint
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-all: lint
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m 'not gpu and not languages and not vllm' $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not gpu and not languages and not vllm' $(ARGS)
 
 lint: install
 	$(BIN)/ruff check src tests tools benchmarks

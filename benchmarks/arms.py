@@ -24,6 +24,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from machine import machine
+from rounding import percent
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.split import split_archive
@@ -149,18 +150,13 @@ def executing(evaluations):
     )
 
 
-def points_of(estimate):
-    """Return a mean and its interval in points."""
-    return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
-
-
 def figure(name, of, ends, beside):
     """Return a share of samples by task, and its difference from that of other arms."""
     own, others = of(ends), {other: of(group) for other, group in beside.items()}
     return {
-        name: points_of(mean_interval(list(own.values()))),
+        name: percent(mean_interval(list(own.values()))),
         f"{name}, difference to": {
-            other: points_of(paired_difference(values, own).difference) for other, values in others.items()
+            other: percent(paired_difference(values, own).difference) for other, values in others.items()
         },
     }
 
@@ -182,7 +178,7 @@ def row_of(arm, runs, others):
         "seconds": [round(float(points[-1][0])) for points in runs],
         "tokens sampled": [int(points[-1][1]) for points in runs],
         "paths": [
-            [(round(float(s)), int(t), points_of(mean_interval(list(by_task([e]).values())))[0]) for s, t, e in p] for p in runs
+            [(round(float(s)), int(t), percent(mean_interval(list(by_task([e]).values())))[0]) for s, t, e in p] for p in runs
         ],
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from leaderboard import ROOT, Work, own_samples, trained
 from machine import machine
+from rounding import percent
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
@@ -55,11 +56,6 @@ def measured(recipe, tasks, model, file):
         stages = {"model": recipe.model.at(str(model)), "sample": recipe.sample, "verify": recipe.verify}
         save_evaluation(evaluate_model(tasks, **stages, name=file.stem)[0], file)
     return task_pass_at_k(load_evaluation(file).scores, 1)
-
-
-def percent(estimate):
-    """Return a mean and its interval in percent."""
-    return [round(100 * value, 1) for value in (estimate.mean, estimate.low, estimate.high)]
 
 
 def stopped_at(run, config):

@@ -10,6 +10,7 @@ from functools import cache
 import matplotlib.pyplot as plt
 import numpy as np
 from leaderboard import CELLS, DOMAINS, METHODS, ROOT, load_cell, slug
+from rounding import percent
 
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
@@ -67,11 +68,6 @@ OTHER_PROMPTS = {"robot documented": "robot"}
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
 
 
-def points(estimate):
-    """Return a mean and its interval in percent."""
-    return [round(100 * x, 1) for x in (estimate.mean, estimate.low, estimate.high)]
-
-
 def scores(sweeps, part):
     """Return pass@1 of every task, averaged over runs; ``part`` is ``best``, ``greedy`` or ``hot``."""
     return over_seeds([task_pass_at_k(getattr(run, part).scores, 1) for run in sweeps])
@@ -82,14 +78,14 @@ def contrast(others, runs, part="best"):
     if not (common := runs.keys() & others.keys()):
         return None
     before, after = ([cells[seed] for seed in sorted(common)] for cells in (others, runs))
-    return points(paired_difference(scores(before, part), scores(after, part)).difference)
+    return percent(paired_difference(scores(before, part), scores(after, part)).difference)
 
 
 def figures(name, cells):
     """Return the results of a method over its seeds, and its differences to the base model, to the model it starts from, and to controls."""
     runs, sweeps = cells[name], [*cells[name].values()]
     row = {"seeds": len(sweeps)}
-    row |= {part: points(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
+    row |= {part: percent(mean_interval([*scores(sweeps, part).values()])) for part in ("best", "greedy", "hot")}
     row["temperatures"] = [run.best.temperature for run in sweeps]
     if name == "base":
         return row
@@ -184,7 +180,7 @@ def levels(domain):
         return ""
     level_of = {score.task_id: score.difficulty for run in runs for score in run.best.scores}
     found = {level: [rate for task, rate in scores(runs, "best").items() if level_of[task] == level] for level in LEVELS}
-    parts = [f"{level} {shown(points(mean_interval(rates)))} ({len(rates)} tasks)" for level, rates in found.items() if rates]
+    parts = [f"{level} {shown(percent(mean_interval(rates)))} ({len(rates)} tasks)" for level, rates in found.items() if rates]
     return f"`sft` at its best temperature by difficulty: {', '.join(parts)}." if parts else ""
 
 
@@ -272,7 +268,7 @@ def gains():
         cells = cells_of(domain)
         runs, before, control = cells[name], cells[start], placebo_of(name)
         common = sorted(runs.keys() & before.keys())
-        levels = [shown(points(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
+        levels = [shown(percent(mean_interval([*scores([of[s] for s in common], "best").values()]))) for of in (before, runs)]
         verdicts = contrast(cells[control], runs)
         difference, beside = shown(contrast(before, runs)), shown(verdicts) + few(runs, cells[control]) if verdicts else ""
         text += f"| {shown_domain} | {training} | {' | '.join(levels)} | {difference} | {beside} | {len(common)} |\n"

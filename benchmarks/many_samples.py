@@ -10,9 +10,9 @@ import argparse
 import json
 from pathlib import Path
 
-from collapse import percent
 from leaderboard import ROOT, Work, slug, trained
 from machine import machine
+from rounding import percent
 
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive

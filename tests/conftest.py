@@ -11,17 +11,6 @@ settings.load_profile("calm")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of pytest on two cores, and the same sums everywhere
 
-ONE_PROCESS = ("verify", "honest", "test_cli.py")
-"""Tests that watch processes, time and control groups: with several processes of pytest, one of them runs all of these."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config, items):
-    """Keep the tests of a file in one process, for the fixtures that they share."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        first = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group("sandbox" if first in ONE_PROCESS else item.path.name))
-
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
