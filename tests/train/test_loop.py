@@ -149,6 +149,17 @@ def test_a_collapse_before_any_weights_were_kept_says_what_helps(tiny_model, tmp
         run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
 
 
+def test_a_run_that_a_limit_stopped_goes_on_with_another_limit(tiny_model, tmp_path):
+    whole = run(recipe_for(tiny_model), tmp_path / "whole")
+    entropies = [row["entropy"] for row in whole.metrics]
+    monitor = {**SETTINGS["monitor"], "save_every": 1, "min_entropy": min(entropies) + 1e-9}
+    with pytest.raises(TrainingError, match="with another limit the same command goes on from the last checkpoint"):
+        run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
+    resumed = run(recipe_for(tiny_model, monitor={**monitor, "min_entropy": 0}), tmp_path / "run")
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    assert (resumed.folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
+
+
 def test_only_attempts_of_reached_steps_are_scored_under_the_frozen_start(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     stages = {"objective": {"kl": {"coefficient": 0.1}}, "optim": {**SETTINGS["optim"], "epochs": 1, "max_steps": 1}}

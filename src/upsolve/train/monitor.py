@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from upsolve.train.logprobs import TokenScores
     from upsolve.train.pack import PackedBatch
 
-__all__ = ["Log", "check_health", "held_out", "limits_of", "read_log", "read_steps", "warn_of_clipping", "warn_of_drift"]
+__all__ = [
+    "Log",
+    "advice_after",
+    "check_health",
+    "held_out",
+    "limits_of",
+    "read_log",
+    "read_steps",
+    "warn_of_clipping",
+    "warn_of_drift",
+]
 
 CLIPPED = 0.9
 """Share of clipped tokens above which a step is warned about."""
@@ -183,6 +193,13 @@ def check_health(row: Mapping[str, float], start: Mapping[str, float], config: M
             f"by more than monitor.max_likelihood_drop {config.max_likelihood_drop}"
         )
     check_signals(row, start, config)
+
+
+def advice_after(collapsed: str, keep: str) -> str:
+    """Return what helps a run that collapsed before any weights were kept: by the collapse, and by ``monitor.keep``."""
+    again = "set monitor.keep: best" if keep == "last" else "lower optim.lr, or monitor.eval_every to measure earlier"
+    limited = "monitor." in collapsed
+    return f"{again} (--fresh){'; with another limit the same command goes on from the last checkpoint' if limited else ''}"
 
 
 def limits_of(start: Mapping[str, float], config: MonitorConfig) -> dict[str, float]:

@@ -15,7 +15,7 @@ from upsolve.config import MonitorConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.train.checkpoint import Progress
 from upsolve.train.learner import Learner
-from upsolve.train.monitor import Log, check_health, warn_of_clipping, warn_of_drift
+from upsolve.train.monitor import Log, advice_after, check_health, warn_of_clipping, warn_of_drift
 from upsolve.train.pack import PackedBatch
 from upsolve.train.rounds import Round
 from upsolve.train.run_folder import (
@@ -42,8 +42,6 @@ EQUAL = (
     "(source.hints), or use a finer reward (reward.preset)"
 )
 """Advice for a run in which no round had a gradient."""
-KEEPING = {"last": "set monitor.keep: best", "best": "lower optim.lr, or monitor.eval_every to measure earlier"}
-"""Advice for a run that collapsed before weights were kept, by ``monitor.keep``."""
 LOGGER = logging.getLogger("upsolve.train")
 
 
@@ -226,7 +224,9 @@ class Run:
         if keep_best and processes.is_main:
             replace_folder(self.folder / MODEL, lambda path: shutil.copytree(best, path, copy_function=link_or_copy))
         elif not usable and not keep_best:
-            raise TrainingError(f"{collapsed}; there are no earlier weights to end with: {KEEPING[monitor.keep]}")
+            raise TrainingError(
+                f"{collapsed}; there are no earlier weights to end with: {advice_after(collapsed, monitor.keep)}"
+            )
         elif not keep_best:
             self.save(self.folder / MODEL)
         if monitor.keep_checkpoints:
