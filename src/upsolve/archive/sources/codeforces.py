@@ -51,9 +51,10 @@ STATEMENT = (
 """Headings and fields of a statement."""
 TAKEN = {
     *("id", "description", "input_format", "output_format", "interaction_format", "note", "examples", "official_tests"),
-    *("generated_checker", "generated_tests", "language", "prompt"),
+    *("generated_checker", "language", "prompt"),
 }
-ATTEMPT = {"source", "problem_id", "programmingLanguage", "verdict", "creationTimeSeconds", "memoryConsumedBytes"}
+"""Fields of a problem that are not in ``extra`` of its task; the last two differ between rows of the same problem."""
+SENT = {"source", "problem_id", "programmingLanguage", "verdict", "creationTimeSeconds", "memoryConsumedBytes"}
 CHECKER = '''import contextlib
 import io
 import re
@@ -113,9 +114,8 @@ def files_of(path: Path) -> list[Path]:
     return found
 
 
-def split(path: Path, *, language: str = "", generated: int = 0) -> list[Unit]:
+def split(path: Path, **_options: Any) -> list[Unit]:
     """Return a unit for each file of problems or submissions."""
-    del language, generated
     return [Unit(file) for file in files_of(path)]
 
 
@@ -200,7 +200,7 @@ def submission(row: Mapping[str, Any], *, languages: frozenset[str]) -> Iterator
         "human",
         created=datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else "",
         extra=extra_of(
-            {name: value for name, value in row.items() if name not in ATTEMPT} | {"written_in": row["programmingLanguage"]}
+            {name: value for name, value in row.items() if name not in SENT} | {"written_in": row["programmingLanguage"]}
         ),
     )
     yield attempt
