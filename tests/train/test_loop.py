@@ -156,6 +156,8 @@ def test_a_run_that_a_limit_stopped_goes_on_with_another_limit(tiny_model, tmp_p
     with pytest.raises(TrainingError, match="with another limit the same command goes on from the last checkpoint"):
         run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
     resumed = run(recipe_for(tiny_model, monitor={**monitor, "min_entropy": 0}), tmp_path / "run")
+    with pytest.raises(TrainingError, match=r"another recipe \(monitor.min_entropy was 0.0 and is now"):
+        run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
     assert (resumed.folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
 

@@ -47,9 +47,10 @@ FREE = (
     *("verify.cache", "verify.executor", "verify.workers"),
     *("monitor.keep_checkpoints", "monitor.save_every", "monitor.snapshot_every", "monitor.stop_on_collapse"),
     *("monitor.project", "monitor.trackers"),
-    *("monitor.max_likelihood_drop", "monitor.min_entropy", "monitor.max_logit_variance", "monitor.max_negative_gap"),
 )
 """Keys that a started run may change: they do not affect training, up to the rounding of sums."""
+LIMITS = ("monitor.max_likelihood_drop", "monitor.min_entropy", "monitor.max_logit_variance", "monitor.max_negative_gap")
+"""Keys that a run may change until it is finished: they stop it."""
 LENGTHS = ("optim.epochs", "optim.max_steps", "source.rounds")
 """Keys that a started run may raise, to become longer; ``optim.max_steps`` 0 means no limit."""
 STARTED = (CHECKPOINT, SUMMARY, "rollouts/attempts/*", "rounds/*")
@@ -127,8 +128,13 @@ def makes_longer(key: str, old: Any, new: Any) -> bool:
 
 
 def may_change(key: str, old: Any, new: Any) -> bool:
-    """Return whether a started run may continue with another value of this key."""
+    """Return whether a finished run may have another value of this key, or continue with it."""
     return within(key, FREE) or makes_longer(key, old, new)
+
+
+def may_change_yet(key: str, old: Any, new: Any) -> bool:
+    """Return whether a started run that is not finished may continue with another value of this key."""
+    return key in LIMITS or may_change(key, old, new)
 
 
 def claim(
@@ -176,7 +182,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
     """
     file = folder / "recipe.yaml"
     before = load_recipe(file) if file.exists() and (folder / SUMMARY).exists() and not fresh else None
-    claim(folder, recipe, started=STARTED, allowed=may_change, fresh=fresh)
+    claim(folder, recipe, started=STARTED, allowed=may_change if before else may_change_yet, fresh=fresh)
     done = load_trained(folder)
     if done is None or before is None or done.collapsed:
         return done
