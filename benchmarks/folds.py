@@ -22,7 +22,12 @@ FILE = ROOT / "benchmarks" / "results" / "folds.json"
 def differences(before, after):
     """Return the paired differences of two pooled sweeps in percent, and the conclusion."""
     change = capability(before, after)
-    comparisons = {"best temperature": change.best, "greedy": change.greedy, "T 1": change.hot}
+    comparisons = {
+        "best temperature": change.best,
+        "beside the strongest": change.strongest,
+        "greedy": change.greedy,
+        "T 1": change.hot,
+    }
     rows = {name: percent(comparison.paired.difference) for name, comparison in comparisons.items()}
     return rows | {"conclusion": change.conclusion, "detectable": round(100 * change.best.detectable, 1)}
 

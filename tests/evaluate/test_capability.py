@@ -54,6 +54,19 @@ def test_a_gain_is_vetoed_by_a_fall_of_greedy_decoding_alone():
     assert conclude(few, up, up) == "too few tasks"
 
 
+def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_model():
+    """Its dev tasks chose temperature 1, but it passes twice as many test tasks greedily, as many as the other model."""
+    unlucky = replace(BASE, best=BASE.hot)
+    same = capability(unlucky, sweep("trained", greedy=HALF, hot=COLD))
+    assert (same.best.outcome, same.strongest.outcome, same.conclusion) == ("gain", "undecided", "no change")
+    assert "(greedy, 50.0 %), beside which +0.0 [+0.0, +0.0]" in same.sentence
+    surer = capability(unlucky, sweep("trained", greedy=HALF, hot=WARM))
+    assert surer.conclusion == "surer only" and "beside which +0.0" in surer.sentence
+    better = capability(unlucky, sweep("trained", greedy=MORE, hot=COLD))
+    assert better.conclusion == "more capable" and better.strongest.temperatures == (0.0, 0.0)
+    assert "beside which" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
+
+
 def test_the_sentence_has_the_figures_that_decide():
     better = capability(BASE, sweep("trained", greedy=MORE, hot=WARM))
     # 12 of 40 tasks up, none down: +30 points

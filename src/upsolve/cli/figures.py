@@ -38,7 +38,13 @@ def change_figures(change: Capability) -> dict[str, Any]:
     """Return the figures of a report's first table: the conclusion as a word and a sentence, the gain in pass@1 at the best temperatures,
     comparisons at other temperatures, tasks solved by one model alone, and the smallest difference that these tasks show.
     """
-    parts = {"best": change.best, "greedy": change.greedy, "hot": change.hot, "many": change.many}
+    parts = {
+        "best": change.best,
+        "strongest": change.strongest,
+        "greedy": change.greedy,
+        "hot": change.hot,
+        "many": change.many,
+    }
     compared = {name: comparison_figures(part) for name, part in parts.items() if part is not None}
     return {
         "conclusion": change.conclusion,

@@ -9,6 +9,7 @@ from typing import Literal
 
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, compare
 from upsolve.evaluate.intervals import mcnemar
+from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep, temperature_name
 
@@ -48,6 +49,8 @@ class Capability:
     """The other model."""
     best: Comparison
     """pass@1, each model at its own best temperature."""
+    strongest: Comparison
+    """pass@1 of the baseline at the temperature at which it passes most of the test tasks, and of the other model as in ``best``."""
     greedy: Comparison | None
     """pass@1 of greedy decoding; None if one of the two models was not evaluated at temperature 0."""
     hot: Comparison
@@ -64,15 +67,15 @@ class Capability:
             return "too few tasks"
         if not self.before.dev or not self.after.dev:
             return "one temperature"
-        return conclude(self.best, self.greedy, self.hot)
+        return conclude(self.best, self.greedy, self.hot, self.strongest)
 
     @property
     def sentence(self) -> str:
         """The conclusion in one sentence, with the numbers that decide it."""
         return {
-            "more capable": f"More capable: {clause_of(self.best, own=True)}{self.greedily}.",
-            "surer only": f"Surer only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}.",
-            "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}; {detectable_clause(self.best)}.",
+            "more capable": f"More capable: {clause_of(self.best, own=True)}{self.greedily}{self.beside}.",
+            "surer only": f"Surer only, not more capable: {clause_of(self.hot)}, but {clause_of(self.best, own=True)}{self.beside}.",
+            "no change": f"No change in capability shown: {clause_of(self.best, own=True)}{self.greedily}{self.beside}; {detectable_clause(self.best)}.",
             "worse": f"Worse: {clause_of(self.best, own=True)}{self.greedily}.",
             "too few tasks": f"Too few tasks to tell: pass@1 of both is known for {tasks_of(self.best)}, {DECIDABLE} are needed.",
             "one temperature": f"At one temperature alone, so capability cannot be told from temperature: {clause_of(self.best)}.",
@@ -84,6 +87,15 @@ class Capability:
         if self.greedy is None or self.best.temperatures == (0, 0):
             return ""
         return f"; greedily {self.greedy.change}"
+
+    @property
+    def beside(self) -> str:
+        """The difference to the baseline at its strongest temperature as a clause; empty if that is the chosen one, or there was no gain."""
+        where, _ = self.strongest.temperatures
+        if self.best.outcome != "gain" or where == self.best.temperatures[0]:
+            return ""
+        mean = 100 * self.strongest.means[0]
+        return f"; the first model passes more at another temperature ({temperature_name(where)}, {mean:.1f} %), beside which {self.strongest.change}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -112,6 +124,7 @@ def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
         before,
         after,
         best=compare(before.best, after.best),
+        strongest=compare(strongest(before), after.best),
         greedy=greedy,
         hot=compare(before.hot, after.hot),
         many=compare(before.many, after.many, k),
@@ -119,14 +132,24 @@ def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
     )
 
 
-def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Conclusion:
+def strongest(sweep: Sweep) -> Evaluation:
+    """Return the evaluation of the test tasks with the highest pass@1; of equals, that at the temperature chosen on dev tasks."""
+    measured = [sweep.best, *([sweep.greedy] if sweep.greedy else []), sweep.hot]
+    rates = [task_pass_at_k(evaluation.scores, 1) for evaluation in measured]
+    return measured[max(range(len(measured)), key=lambda at: sum(rates[at].values()) / max(1, len(rates[at])))]
+
+
+def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, strongest: Comparison | None = None) -> Conclusion:
     """Return what changed: the first of these cases that applies. A gain (loss) is a paired interval above (below) zero and p < 0.05.
 
     1. ``too few tasks``: fewer than 6 tasks have pass@1 in both evaluations.
     2. ``worse``: pass@1 at each model's own best temperature is a loss.
-    3. ``more capable``: pass@1 at each model's own best temperature is a gain, and greedy decoding is not a loss.
-    4. ``surer only``: it is neither gain nor loss there, but a gain at the highest temperature.
+    3. ``more capable``: pass@1 at each model's own best temperature is a gain, also beside the baseline at the temperature at which it passes
+       most of the test tasks (``strongest``), and greedy decoding is not a loss.
+    4. ``surer only``: it is no such gain, but one at the highest temperature, and greedy decoding does not veto a gain.
     5. ``no change``: all other cases, including a gain with a loss in greedy decoding.
+
+    A temperature chosen on few dev tasks may be a bad one for the baseline, which would look like a gain of the other model: hence ``strongest``.
 
     Greedy decoding blocks a gain only if its own interval lies below zero. One answer per task is so noisy (+-7 points on 104 tasks) that
     requiring proof of no fall would reject every true gain of less than 7 points.
@@ -135,8 +158,10 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison) -> Co
         return "too few tasks"
     if best.outcome == "loss":
         return "worse"
-    if best.outcome == "gain":
-        return "no change" if greedy and greedy.outcome == "loss" else "more capable"
+    if best.outcome == "gain" and greedy and greedy.outcome == "loss":
+        return "no change"
+    if best.outcome == "gain" and (strongest is None or strongest.outcome == "gain"):
+        return "more capable"
     return "surer only" if hot.outcome == "gain" else "no change"
 
 
