@@ -190,9 +190,8 @@ METHODS = {
     "own rft, all shuffled": Method("rft", SHUFFLED, start="sft half, shuffled", own=True, rate="continue"),
     "own rft twice, all shuffled": Method("rft", SHUFFLED, start="own rft, all shuffled", own=True, rate="continue"),
     "grpo": Method("grpo", start="sft half", rate="refine"),
-    "grpo, shuffled": Method(
-        "grpo", ("monitor.min_entropy=0", *SHUFFLED), start="sft half", rate="refine"
-    ),  # a seed ends at 0.01
+    # one seed's entropy falls to 0.01
+    "grpo, shuffled": Method("grpo", ("monitor.min_entropy=0", *SHUFFLED), start="sft half", rate="refine"),
     "sft more": Method("sft", ("optim.max_steps=150",), start="sft half", rate="continue", unseen=True),
     "sft more, shuffled": Method("sft", ("optim.max_steps=150", *SHUFFLED), start="sft half", rate="continue", unseen=True),
     "sft more, a tenth": Method("sft", ("optim.max_steps=15",), start="sft half", rate="continue", unseen=True),
