@@ -127,9 +127,8 @@ def test_the_norm_of_the_gradients_is_close_to_that_in_float64():
     gradients = [torch.randn(shape, generator=generator) * 1e-3 for shape in [(1000, 4000), (300, 7), (5,)]]
     gradients[1] = gradients[1].T  # not contiguous
     exact = math.sqrt(sum(float(each.double().square().sum()) for each in gradients))
-    assert float(gradient_norm(gradients)) == pytest.approx(
-        exact, rel=1e-4
-    )  # as CHANGELOG says; 3e-5 with one thread on an EPYC
+    # as CHANGELOG says; 3e-5 with one thread on an EPYC
+    assert float(gradient_norm(gradients)) == pytest.approx(exact, rel=1e-4)
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan])

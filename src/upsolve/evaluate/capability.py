@@ -134,9 +134,12 @@ def capability(before: Sweep, after: Sweep, k: int = 1) -> Capability:
 
 def strongest(sweep: Sweep) -> Evaluation:
     """Return the evaluation of the test tasks with the highest pass@1; of equals, that at the temperature chosen on dev tasks."""
-    measured = [sweep.best, *([sweep.greedy] if sweep.greedy else []), sweep.hot]
-    rates = [task_pass_at_k(evaluation.scores, 1) for evaluation in measured]
-    return measured[max(range(len(measured)), key=lambda at: sum(rates[at].values()) / max(1, len(rates[at])))]
+
+    def rate(evaluation: Evaluation) -> float:
+        passed = task_pass_at_k(evaluation.scores, 1).values()
+        return sum(passed) / max(1, len(passed))
+
+    return max([sweep.best, *([sweep.greedy] if sweep.greedy else []), sweep.hot], key=rate)
 
 
 def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, strongest: Comparison | None = None) -> Conclusion:
