@@ -11,9 +11,14 @@ from typing import Any
 from upsolve.types import Task
 from upsolve.verify.judge.memo import memo
 
-__all__ = ["BUILTINS", "called_names", "is_direct_call", "literal_call"]
+__all__ = ["BUILTINS", "called_names", "changes_process", "is_direct_call", "literal_call"]
 
 BUILTINS = frozenset(dir(builtins))
+PROCESS = frozenset(
+    "patch redirect_stdout redirect_stderr assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ putenv chdir "  # noqa: SIM905
+    "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp".split()
+)
+"""Names with which tests change or watch their own process or files, to see what a function of the attempt does there."""
 
 
 def called_names(task: Task) -> tuple[str, ...] | None:
@@ -38,6 +43,30 @@ def called_names(task: Task) -> tuple[str, ...] | None:
                     return None
                 free.add(node.id)
     return None if "*" in bound else tuple(sorted(free))
+
+
+def changes_process(task: Task) -> bool:
+    """Return whether tests, which parse, change or watch what only code of the same process shares: streams, patched names, warnings, files.
+
+    Such are ``PROCESS``, assignment to an attribute of ``sys``, and files that the tests write.
+    """
+    nodes = [node for source in (task.setup, *(test.input for test in task.tests)) for node in ast.walk(ast.parse(source))]
+    return any(map(is_of_process, nodes))
+
+
+def is_of_process(node: ast.AST) -> bool:
+    """Return whether a part of a test changes or watches its process (``changes_process``)."""
+    match node:
+        case ast.Name(id=name) | ast.alias(name=name):
+            return name in PROCESS
+        case ast.Attribute(value=ast.Name(id="sys"), ctx=ast.Store()):
+            return True
+        case ast.Attribute(attr=name):
+            return name in PROCESS
+        case ast.Call(func=ast.Name(id="open"), args=[_, ast.Constant(value=str(mode)), *_]):
+            return mode[:1] in "wax"
+        case _:
+            return False
 
 
 @memo

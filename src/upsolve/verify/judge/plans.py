@@ -15,7 +15,7 @@ from upsolve.archive.contest import Imports, with_imports
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.compare import literal, tolerance_of
-from upsolve.verify.judge.cross_process import BUILTINS, called_names, is_direct_call, literal_call
+from upsolve.verify.judge.cross_process import BUILTINS, called_names, changes_process, is_direct_call, literal_call
 from upsolve.verify.judge.kinds import merged, shares_of
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
@@ -277,13 +277,18 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: J
 
 
 def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the tests can run across processes: False if the reference passes in process but not across."""
+    """Return whether the tests can run across processes.
+
+    False if the reference passes in process but not across; without a reference, if the tests change or watch their process.
+    """
     key = (task, settings)
-    if task.reference and key not in crossing:
+    if not task.reference:
+        return not changes_process(task)
+    if key not in crossing:
         reference = Attempt(task.task_id, task.reference)
         across = yield from run_across(task, reference, names, settings)
         beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, settings))
         if len(crossing) >= MOST_CROSSING:
             crossing.clear()
         crossing[key] = beside is None or beside.status is not Status.PASSED
-    return crossing.get(key, True)
+    return crossing[key]

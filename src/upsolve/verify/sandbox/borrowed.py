@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from upsolve.verify.sandbox import replies, stand_ins, values
+    from upsolve.verify.sandbox import replies, stand_ins
     from upsolve.verify.sandbox.messages import next_request, report
+    from upsolve.verify.sandbox.shared import Shared
 else:
     import replies
     import stand_ins
-    import values
     from messages import next_request, report
 
 __all__ = ["Borrowed"]
@@ -37,8 +37,8 @@ class Borrowed:
     Only one thread at a time exchanges messages, and only while a request of the tester is being served.
     """
 
-    def __init__(self, serve: Callable[[Any], None], keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
-        self.serve, self.keep, self.held = serve, keep, held
+    def __init__(self, serve: Callable[[Any], None], shared: Shared) -> None:
+        self.serve, self.shared = serve, shared
         self.lock, self.process, self.serving = _thread.RLock(), os.getpid(), 0
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
@@ -62,8 +62,7 @@ class Borrowed:
             limit = sys.getrecursionlimit()
             sys.setrecursionlimit(limit + ROOM)
             try:
-                arguments = f'"args":{values.plain(list(args), 0, self.keep)},"named":{values.plain(named, 0, self.keep)}'
-                report(f'{{"ask":{number},"do":"{operation}",{arguments}}}')
+                report(f'{{"ask":{number},"do":"{operation}",{self.shared.request(args, named)}}}')
                 while type(request := next_request()) is tuple:
                     self.serve(request)
                 if request is None:  # the tester has exited
@@ -71,7 +70,7 @@ class Borrowed:
                 answer = json.loads(request)
             finally:
                 sys.setrecursionlimit(limit)
-        return replies.result_of(answer, args, named, held=self.held, own=True)
+            return replies.result_of(answer, self.shared, own=True)
 
 
 def named_object(_borrowed: Borrowed, _number: int, module: str, name: str) -> Any:

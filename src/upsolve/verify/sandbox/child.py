@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from upsolve.verify.sandbox.borrowed import Borrowed
     from upsolve.verify.sandbox.interpreter import feed, finish, new_module
     from upsolve.verify.sandbox.messages import next_request, report, report_error
-    from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, kind_of
+    from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, kind_of, outcome_of
     from upsolve.verify.sandbox.queries import run as query
-    from upsolve.verify.sandbox.values import plain, value_of
+    from upsolve.verify.sandbox.shared import Shared
+    from upsolve.verify.sandbox.values import plain
 else:
     import messages
     from borrowed import Borrowed
     from interpreter import feed, finish, new_module
     from messages import next_request, report, report_error
-    from operations import OPERATIONS, answer, describe, kind_of
+    from operations import OPERATIONS, answer, describe, kind_of, outcome_of
     from queries import run as query
-    from values import plain, value_of
+    from shared import Shared
+    from values import plain
 
 __all__ = ["TestTimeout", "alarm_clock", "report_value", "run"]
 
@@ -79,7 +81,7 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
     """Execute setup and attempt in a new namespace and return it; None after reporting an error."""
     sys.dont_write_bytecode = True
     try:
-        program = compile(job["code"], "<attempt>", "exec", dont_inherit=True)
+        program = compile(job["code"].removeprefix("\ufeff"), "<attempt>", "exec", dont_inherit=True)
     except BaseException as error:
         report_error(compile=[*describe(error)[:2], getattr(error, "lineno", None), getattr(error, "offset", None)])
         return None
@@ -189,8 +191,8 @@ def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
     A request is (target, args, kwargs): the target is a function's name, or an operation on a value kept here. Arguments that
-    ``marshal`` cannot encode are sent as (target, None, JSON text). The answer holds the value or the error, and the arguments
-    after the call, which may have changed them. Values that are not plain data are kept here; the tester gets their number.
+    are not numbers, text or the like are sent as (target, None, JSON text). The answer has the value or the exception, and the containers
+    that the call has changed. Values that are not plain data are kept here; the tester gets their number.
     """
     space = load(job, "attempt")
     if space is None:
@@ -212,17 +214,21 @@ def serve_calls(job: dict[str, Any]) -> None:
             report_lines()
             return
         if args is None:
-            args, named = value_of(json.loads(named), held=held)
+            args, named, scope = shared.arguments(json.loads(named))
+        else:
+            scope = ()
+            shared.settle(())
         borrowed.serving += 1
-        reply = answer(lambda: function_of(target)(*args, **named), args, named, keep=keep)
+        kind, outcome = outcome_of(lambda: function_of(target)(*args, **named))
         with borrowed.lock:  # another thread may be in an exchange with the tester
             borrowed.serving -= 1
-            report(reply)
+            report(answer(kind, outcome, shared, args, named, scope=scope, limited=not borrowed.serving))
 
     def function_of(target: Any) -> Any:
         return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], values_kept[target[1]])
 
-    borrowed = Borrowed(serve, keep, held)
+    shared = Shared(1, keep, held)
+    borrowed = Borrowed(serve, shared)
     report('{"ready":true}')
     while (request := next_request()) is not None:
         serve(request)
@@ -264,7 +270,9 @@ def run_command(job: dict[str, Any]) -> None:
     words = [word for word in job["argv"] if not (absent and folder in word)]
     own = {name: text for name, text in job["environment"].items() if not (absent and folder in text)}
     try:
-        os.execvpe(words[0], words, {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", **own})
+        os.execvpe(
+            words[0], words, {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", "ONLINE_JUDGE": "1", **own}
+        )
     except Exception as error:
         report_error(broken=f"{words[0]} cannot be run: {error!r}")
 

@@ -16,11 +16,11 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import operations, replies, values
+    from upsolve.verify.sandbox import operations, replies
+    from upsolve.verify.sandbox.shared import Shared
 else:
     import operations
     import replies
-    import values
 
 __all__ = ["Lent"]
 
@@ -125,21 +125,20 @@ class Lent:
         inner = [value for value in reached if type(value) is types.FunctionType and value.__globals__ is self.space]
         return any(self.reflective(function, seen) for function in inner)
 
-    def answer(self, said: dict[str, Any], held: Any, keep: Any) -> str:
+    def answer(self, said: dict[str, Any], shared: Shared) -> str:
         """Execute an operation that the attempt requests, and return the encoded answer."""
         self.depth += 1
         try:
-            args, named = tuple(values.value_of(said["args"], held=held)), values.value_of(said["named"], held=held)
+            args, named, scope = shared.arguments(said)
             value, allowed = self.objects[int(said["ask"])]
             if said["do"] not in allowed:
                 raise TypeError(f"not an operation of a {type(value).__name__}")
             if self.depth > MOST_NESTED:
                 raise RecursionError("maximum depth of calls between tests and attempt exceeded")
-            return operations.answer(
-                lambda: use(value, said["do"], args, named), args, named, keep=keep, number_of=self.number_of
-            )
+            kind, outcome = operations.outcome_of(lambda: use(value, said["do"], args, named))
+            return operations.answer(kind, outcome, shared, args, named, scope=scope, number_of=self.number_of)
         except replies.MALFORMED as error:
-            return f"{{{operations.raised(error, keep)}}}"
+            return f"{{{operations.raised(error, shared)}}}"
         finally:
             self.depth -= 1
 

@@ -11,16 +11,11 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.values import plain
+    from upsolve.verify.sandbox.shared import Shared, json_numbers
 else:
-    from values import plain
+    from shared import json_numbers
 
-__all__ = ["OPERATIONS", "SHOWN", "answer", "describe", "kind_of", "raised", "step"]
-
-SCALARS = (int, str, float, bool, type(None), bytes, complex)
-"""Immutable types of arguments."""
-CHANGING = (list, dict, set, bytearray)
-"""Types for which a test may check that a call returns the same object that it was given."""
+__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "kind_of", "outcome_of", "raised", "step"]
 
 
 class StopError(Exception):
@@ -70,11 +65,33 @@ SHOWN = (
     "__bool__",
     "__enter__",
     "__exit__",
+    "__reversed__",
+    *(f"__{name}__" for name in ("neg", "pos", "abs", "invert", "format")),
 )
 """Special methods that a stand-in has if its value has them."""
+PAIRWISE = (
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "add",
+    "sub",
+    "mul",
+    "matmul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+)
+"""Special methods for two values of the attempt."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
-    **{f"__{name}__": operation(f"__{name}__") for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "hash")},
+    **{f"__{name}__": operation(f"__{name}__") for name in (*PAIRWISE, "hash")},
     "__call__": call,
     "__iter__": iter,
     "__next__": step,
@@ -112,30 +129,51 @@ def describe(error: BaseException) -> list[Any]:
     return [type(error).__name__[:100], message, line]
 
 
-def raised(error: BaseException, keep: Any) -> str:
+def raised(error: BaseException, shared: Shared) -> str:
     """Return an exception as fields of an answer: type, message and line; module and name of its classes; arguments; attributes."""
     fields = f'"error":{json.dumps(describe(error))}'
     try:
         classes = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
-        return f'{fields},"classes":{json.dumps(classes)},"with":{plain([error.args, vars(error)], 0, keep)}'
+        return f'{fields},"classes":{json.dumps(classes)},"with":{shared.text((error.args, {**vars(error)}))}'
     except BaseException:  # exceptions of an attempt can raise anything
         return fields
 
 
-def answer(work: Any, args: Any, named: Any, *, keep: Any, number_of: Any = None) -> str:
-    """Do what a request asks for; return the value or exception, and the arguments afterwards, which may have changed.
+def outcome_of(work: Any) -> tuple[str, list[Any]]:
+    """Do what a request asks for; return ``value``, ``end`` (of an iterator) or ``error``, and a list that holds it."""
+    try:
+        return "value", [work()]
+    except StopError as end:
+        return "end", [end.value]
+    except BaseException as error:
+        return "error", [error]
 
-    ``number_of`` returns the number under which an exception is remembered, or None.
+
+def answer(kind: str, outcome: list[Any], shared: Shared, *arguments: Any, **options: Any) -> str:
+    """Return the answer to a request: what it changed, and its value or exception.
+
+    Args:
+        kind: what ``outcome`` holds: ``value``, ``end`` or ``error``.
+        outcome: a list of one item.
+        shared: encodes values.
+        arguments: positional and keyword arguments of the request, in containers.
+        options: ``scope``: containers in the arguments; ``limited``: see ``Shared.in_use``; ``number_of``: returns the number under which an
+            exception is remembered, or None.
     """
     try:
-        value = work()
-        same = [index for index, given in (*enumerate(args), *named.items()) if given is value and type(value) in CHANGING]
-        fields = f'"same":{json.dumps(same[0])}' if same else f'"value":{plain(value, 0, keep)}'
-    except StopError as end:
-        fields = f'"end":{plain(end.value, 0, keep)}'
-    except BaseException as error:
-        number = number_of(error) if number_of else None
-        fields = raised(error, keep) + (f',"number":{number}' if number is not None else "")
-    if all(type(given) in SCALARS for given in (*args, *named.values())):
-        return f"{{{fields}}}"
-    return f'{{{fields},"args":{plain(list(args), 0, keep)},"named":{plain(named, 0, keep)}}}'
+        changed = shared.changes(options["scope"])
+        fields = error_fields(outcome[0], shared, **options) if kind == "error" else f'"{kind}":{shared.text(outcome[0])}'
+        if not shared.objects:
+            return f"{{{fields}}}"
+        used = shared.in_use(*arguments, outcome, limited=options.get("limited", False))
+    except BaseException as error:  # values of an attempt can raise anything when they are read
+        shared.settle(())
+        return f"{{{raised(error, shared)}}}"
+    shared.settle(used)
+    return f'{{"changed":{changed},{fields},"used":{json_numbers(used)}}}'
+
+
+def error_fields(error: BaseException, shared: Shared, number_of: Any = None, **_options: Any) -> str:
+    """Return an exception as fields of an answer, with its number if it is remembered."""
+    number = number_of(error) if number_of else None
+    return raised(error, shared) + (f',"number":{number}' if number is not None else "")

@@ -38,12 +38,20 @@ STARTING = 20.0
 """Time a server may take to start, or to answer after the deadlines of its jobs, seconds."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """One thread per library: a server that forks must not have threads, and an attempt has one core."""
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", **ONE_THREAD}
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "MALLOC_ARENA_MAX": "1",
+    "ONLINE_JUDGE": "1",
+    **ONE_THREAD,
+}
 """Environment of a server and of the attempts that it forks."""
 MODULES = (
     "folders",
     "messages",
     "values",
+    "shared",
     "operations",
     "interpreter",
     "databases",

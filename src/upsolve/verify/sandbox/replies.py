@@ -1,4 +1,4 @@
-"""Answers to calls between the tester and the attempt, read on the side that asked: value, exception, and changes in place.
+"""Answers to calls between the tester and the attempt, read on the side that asked: changes, value and exception.
 
 Standard library only.
 """
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from upsolve.verify.sandbox import exceptions, stand_ins, values
+    from upsolve.verify.sandbox.shared import Shared
 else:
     import exceptions
     import stand_ins
@@ -24,34 +25,28 @@ ERROR_NUMBER = "_lent_error"
 """Attribute of an exception of the attempt that a function of the tests raised: its number in the tester."""
 
 
-def result_of(
-    reply: dict[str, Any], args: tuple[Any, ...], named: dict[str, Any], *, held: Callable[..., Any], own: bool = False
-) -> Any:
-    """Apply the changes to the arguments that an answer reports; return its value or raise its exception.
+def result_of(reply: dict[str, Any], shared: Shared, *, own: bool = False) -> Any:
+    """Apply the changes that an answer reports; return its value or raise its exception.
 
     Args:
         reply: the answer.
-        args: positional arguments of the call, as this side holds them.
-        named: keyword arguments of the call, as this side holds them.
-        held: returns values that are not plain data.
+        shared: decodes values.
         own: whether the answer is of the trusted tester: a StopIteration stays one, and an exception keeps its number.
     """
-
-    def value(data: Any) -> Any:
-        return values.value_of(data, held=held)
-
+    value, error = None, None
     try:
-        if "args" in reply:
-            merge(args, tuple(value(reply["args"])))
-            merge(named, value(reply["named"]))
-        if "same" in reply:
-            return named[reply["same"]] if isinstance(reply["same"], str) else args[reply["same"]]
+        for changed in reply.get("changed", ()):
+            shared.value(changed)
         if "value" in reply:
-            return value(reply["value"])
-        error: BaseException = stand_ins.EndedError(value(reply["end"])) if "end" in reply else exception(reply, value, own)
+            value = shared.value(reply["value"])
+        else:
+            error = stand_ins.EndedError(shared.value(reply["end"])) if "end" in reply else exception(reply, shared.value, own)
+        shared.settle(reply.get("used", ()))
     except MALFORMED:
         return values.Opaque()
-    raise error
+    if error:
+        raise error
+    return value
 
 
 def exception(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) -> BaseException:
@@ -65,31 +60,3 @@ def exception(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) -> 
         setattr(error, ERROR_NUMBER, reply["number"])
     error.attempt_line = line  # type: ignore[attr-defined]
     return error
-
-
-def merge(own: Any, changed: Any) -> Any:
-    """Copy the other side's changes to its copy of a value into our own lists, dicts and sets, as far as they match."""
-    if type(own) is not type(changed):
-        return changed
-    if isinstance(own, list):
-        own[:] = [*map(merge, own, changed), *changed[len(own) :]]
-    elif isinstance(own, dict):
-        merged = {key: merge(own[key], value) if key in own else value for key, value in changed.items()}
-        own.clear()
-        own.update(merged)
-    elif isinstance(own, set):
-        own.clear()
-        own.update(changed)
-    elif isinstance(own, bytearray):
-        own[:] = changed
-    elif type(own).__name__ == "ndarray" and own.shape == changed.shape:
-        own[...] = changed
-    elif type(own).__name__ == "deque":
-        own.clear()
-        own.extend(changed)
-    elif isinstance(own, tuple) and len(own) == len(changed):
-        for pair in zip(own, changed, strict=True):
-            merge(*pair)
-    else:
-        return changed
-    return own

@@ -10,9 +10,9 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.operations import SHOWN
+    from upsolve.verify.sandbox.operations import PAIRWISE, SHOWN
 else:
-    from operations import SHOWN
+    from operations import PAIRWISE, SHOWN
 
 __all__ = ["EndedError", "Remote", "number_of", "stand_in"]
 
@@ -87,7 +87,7 @@ def between_remotes(name: str) -> Any:
     return lambda value, other: operate(value, name, other) if isinstance(other, Remote) else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
 
 
-for special in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub"):
+for special in PAIRWISE:
     setattr(Remote, f"__{special}__", between_remotes(f"__{special}__"))
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
 METHODS = {name: method(name) for name in SHOWN} | {

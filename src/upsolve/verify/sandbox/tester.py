@@ -14,13 +14,14 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from upsolve.verify.sandbox import child, lent, messages, operations, replies, stand_ins, values, world_host
+    from upsolve.verify.sandbox import child, lent, messages, operations, replies, shared, stand_ins, values, world_host
 else:
     import child
     import lent
     import messages
     import operations
     import replies
+    import shared
     import stand_ins
     import values
     import world_host
@@ -63,6 +64,7 @@ class Channel:
     def __init__(self, space: dict[str, Any]) -> None:
         self.replies = open(REPLIES, "rb", closefd=False)
         self.lent = lent.Lent(space)
+        self.shared = shared.Shared(0, self.keep, self.held)
         self.stubs: dict[int, tuple[str, Any]] = {}
 
     def reply(self, max_bytes: int = REPLY_BYTES) -> dict[str, Any]:
@@ -99,14 +101,14 @@ class Channel:
         return self.reply().get("lines")
 
     def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
-        """Encode a request: as bytes, or as text if an argument is not plain data."""
+        """Encode a request: as bytes if all arguments are numbers, text or the like and no container is shared, else as text."""
+        if not self.shared.objects and all(type(given) in SCALARS for given in (*args, *named.values())):
+            return marshal.dumps((target, args, named))
         try:
-            if all(type(given) in MARSHALLED for given in (*args, *named.values())):
-                return marshal.dumps((target, args, named))
-        except ValueError:
-            pass
-        encoded = f'["tuple",{values.plain(list(args), 0, self.keep)},{values.plain(named, 0, self.keep)}]'
-        return marshal.dumps((target, None, encoded))
+            return marshal.dumps((target, None, f"{{{self.shared.request(args, named)}}}"))
+        except BaseException:
+            self.shared.settle(())
+            raise
 
     def keep(self, value: Any) -> str:
         """Encode a value that is not plain data: of the attempt, or lent to it.
@@ -133,9 +135,9 @@ class Channel:
         """
         self.ask(self.request(target, args, named))
         while "ask" in (reply := self.reply()):
-            self.ask(marshal.dumps(self.lent.answer(reply, self.held, self.keep)))
+            self.ask(marshal.dumps(self.lent.answer(reply, self.shared)))
         try:
-            return replies.result_of(reply, args, named, held=self.held)
+            return replies.result_of(reply, self.shared)
         except BaseException as error:
             if (own := self.lent.passed_on(error)) is error:
                 raise
@@ -148,8 +150,8 @@ class Channel:
         return stand_ins.stand_in(self, int(number), str(about[0]), [str(method) for method in about[1]])
 
 
-MARSHALLED = (str, int, float, list, tuple, dict, bool, type(None), set, frozenset, bytes, complex)
-"""Types that ``marshal`` preserves; it turns a bytearray into bytes."""
+SCALARS = (str, int, float, bool, type(None), bytes, complex)
+"""Immutable types that ``marshal`` preserves."""
 
 
 def run(job: dict[str, Any]) -> int:

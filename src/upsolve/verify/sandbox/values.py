@@ -33,16 +33,36 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
-HELD = ("kept", "remote", "lent", "own")
-"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name."""
+HELD = ("kept", "remote", "lent", "own", "@")
+"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name; and of a
+container that both sides hold (``shared``)."""
+CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "ndarray")
+"""Names of the types of containers that can be changed."""
+VIEWS = ("dict_keys", "dict_items")
+"""Views of dicts that are equal to sets; dict_values is equal to nothing."""
+SETS: dict[str, Any] = {
+    "set": set,
+    "frozenset": frozenset,
+    "dict_keys": lambda values: dict.fromkeys(values).keys(),  # pyright: ignore[reportUnknownLambdaType]
+    "dict_items": lambda values: dict(values).items(),  # pyright: ignore[reportUnknownLambdaType]
+}
+"""Tag -> function that returns a set, or a view that is equal to one, of its members."""
+ARRAYS = "biufc"
+"""Kinds of numpy's arrays of numbers."""
 PAIRED = ("Counter", "OrderedDict")
 """Subclasses of dict that keep their type."""
 
 
-def plain(value: Any, depth: int = 0, keep: Callable[[Any], str] | None = None) -> str:
+def plain(
+    value: Any,
+    depth: int = 0,
+    keep: Callable[[Any], str] | None = None,
+    share: Callable[[Any, Callable[[], str]], str] | None = None,
+) -> str:
     """Encode a value as JSON of tagged plain data.
 
     Subclasses of builtin types are written as these. Anything else is written by ``keep`` or, without it, becomes opaque, equal to nothing.
+    Containers that can be changed are written by ``share``, given the container and a function that encodes it.
     """
     kind = type(value)
     if depth > DEEPEST:
@@ -57,6 +77,25 @@ def plain(value: Any, depth: int = 0, keep: Callable[[Any], str] | None = None) 
         return "true" if value else "false"
     if kind is float and value - value == 0:  # finite
         return float.__repr__(value)
+    if share and can_change(value, kind):
+        return share(value, lambda: composite(value, depth, keep, share))
+    return composite(value, depth, keep, share)
+
+
+def can_change(value: Any, kind: type) -> bool:
+    """Return whether a value is a container of an exact type that can be changed and written."""
+    if kind.__name__ not in CHANGING or kind.__module__ not in ("builtins", "collections", "numpy"):
+        return False
+    return kind.__name__ != "ndarray" or value.dtype.kind in ARRAYS
+
+
+def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
+    """Encode a value that is no plain number, text or the like."""
+    kind = type(value)
+
+    def inner(item: Any) -> str:
+        return plain(item, depth + 1, keep, share)
+
     for base, tag, write in NUMBERS:
         if isinstance(value, base):
             return f'["{tag}","{write(value)}"]'
@@ -64,12 +103,11 @@ def plain(value: Any, depth: int = 0, keep: Callable[[Any], str] | None = None) 
         return quoted(str.__str__(value))
     for base in SEQUENCES:
         if isinstance(value, base):
-            items = [plain(item, depth + 1, keep) for item in base.__iter__(value)]
-            return tagged(*sequence_tag(value, base), *items)
+            return tagged(*sequence_tag(value, base), *map(inner, base.__iter__(value)))
     if isinstance(value, dict):
-        pairs = [f"[{plain(k, depth + 1, keep)},{plain(v, depth + 1, keep)}]" for k, v in dict.items(value)]
+        pairs = [f"[{inner(k)},{inner(v)}]" for k, v in dict.items(value)]
         return tagged(kind.__name__ if kind.__name__ in PAIRED and kind.__module__ == "collections" else "dict", *pairs)
-    return library_value(value, kind, depth, keep) or (keep(value) if keep else tagged("opaque", quoted(kind.__name__)))
+    return library_value(value, kind, inner) or (keep(value) if keep else tagged("opaque", quoted(kind.__name__)))
 
 
 def tagged(tag: str, *items: str) -> str:
@@ -85,7 +123,7 @@ def sequence_tag(value: Any, base: Any) -> tuple[str, ...]:
     return (base.__name__,)
 
 
-def library_value(value: Any, kind: type, depth: int, keep: Callable[[Any], str] | None) -> str:
+def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
     """Encode a value of an exact type of the standard library, or a number of numpy; return an empty string for any other."""
     name, module = kind.__name__, kind.__module__
     if kind is range:
@@ -95,11 +133,13 @@ def library_value(value: Any, kind: type, depth: int, keep: Callable[[Any], str]
     if module == "fractions" and name == "Fraction":
         return tagged("Fraction", quoted(f"{value.numerator:x}"), quoted(f"{value.denominator:x}"))
     if module == "datetime" and name in ISO:
-        return tagged(name, quoted(value.isoformat()))
+        return tagged(name, *moment_parts(value))
+    if module == "builtins" and name in VIEWS:
+        return tagged(name, *map(inner, value))
     if module == "datetime" and name == "timedelta":
         return tagged(name, *map(repr, (value.days, value.seconds, value.microseconds)))
     if module == "collections" and name == "deque":
-        return tagged(name, plain(value.maxlen), *(plain(item, depth + 1, keep) for item in value))
+        return tagged(name, plain(value.maxlen), *map(inner, value))
     if module == "numpy" and name == "ndarray" and (parts := array_parts(value)) is not None:
         return tagged(name, *parts)
     if module == "numpy" and getattr(value, "shape", None) == () and type(value.item()) in (bool, int, float, complex):
@@ -107,9 +147,29 @@ def library_value(value: Any, kind: type, depth: int, keep: Callable[[Any], str]
     return ""
 
 
+def moment_parts(value: Any) -> list[str]:
+    """Encode a date or time: in ISO format without its zone, whether it is the second of two equal ones, name of its zone; short if it has none."""
+    zone: Any = getattr(value, "tzinfo", None)
+    if type(zone).__module__ == "zoneinfo" and zone.key:
+        return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), quoted(zone.key)]
+    return [quoted(value.isoformat()), *([str(value.fold)] if getattr(value, "fold", 0) else [])]
+
+
+def moment(kind: Any, text: str, fold: int = 0, zone: str = "") -> Any:
+    """Decode a date or time (``moment_parts``)."""
+    value = kind.fromisoformat(text)
+    if fold:
+        value = value.replace(fold=fold)
+    if zone:
+        import zoneinfo
+
+        value = value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+    return value
+
+
 def array_parts(array: Any) -> tuple[str, ...] | None:
     """Encode an array of numbers by dtype, shape and bytes; None for other arrays."""
-    if array.dtype.kind not in "biufc":
+    if array.dtype.kind not in ARRAYS:
         return None
     return quoted(array.dtype.str), json.dumps(array.shape), quoted(array.tobytes().hex())
 
@@ -153,7 +213,7 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
         name, fields, *items = items
         values = [value_of(item, as_set, as_dict, held) for item in items]
         return tuple(values) if as_set else named_tuple(name, tuple(fields))(*values)
-    if tag in ("list", "tuple", "set", "frozenset", "deque"):
+    if tag in ("list", "tuple", "set", "frozenset", "deque", *VIEWS):
         values = [value_of(item, as_set, as_dict, held) for item in items]
         if tag == "list":
             return values
@@ -161,7 +221,7 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
             return tuple(values)
         if tag == "deque":
             return Opaque() if as_set else deque_of(values)
-        return as_set(values) if as_set else set(values) if tag == "set" else frozenset(values)
+        return as_set(values) if as_set else SETS[tag](values)
     if tag == "ndarray":
         return Opaque() if as_set else array_of(*items)
     if tag == "bytearray":
@@ -188,7 +248,7 @@ def library_value_of(tag: Any, items: list[Any]) -> Any:
 
         if tag == "timedelta":
             return datetime.timedelta(*items)
-        return getattr(datetime, tag).fromisoformat(items[0])
+        return moment(getattr(datetime, tag), *items)
     return Opaque()
 
 
@@ -212,7 +272,7 @@ def array_of(kind: str, shape: list[int], data: str) -> Any:
     """Decode an array of numbers; opaque if numpy is not loaded."""
     import sys
 
-    if "numpy" not in sys.modules or kind[1:2] not in "biufc":
+    if "numpy" not in sys.modules or kind[1:2] not in ARRAYS:
         return Opaque()
     numpy: Any = sys.modules["numpy"]
     return numpy.frombuffer(bytearray.fromhex(data), numpy.dtype(kind)).reshape(shape)

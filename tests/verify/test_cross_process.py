@@ -1,0 +1,68 @@
+"""Tests whose functions are called in the attempt's process: what crosses, and which tests have to run in that process."""
+
+import pytest
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.judge.plans import judge
+from upsolve.verify.limits import JudgeSettings, Limits
+
+FAST = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=4))
+ACROSS = {
+    "keys of a dict": ("def f(d): return d.keys()", "assert f({'a': 1}) == {'a'} and list(f({'b': 1})) == ['b']"),
+    "items of a dict": ("def f(d): return d.items()", "assert f({'a': 1}) == {('a', 1)} and f({}) != []"),
+    "time zone": (
+        "from datetime import timedelta\ndef f(d): return (d + timedelta(days=180)).utcoffset()",
+        "from datetime import datetime, timedelta\nfrom zoneinfo import ZoneInfo\n"
+        "assert f(datetime(2024, 1, 1, tzinfo=ZoneInfo('Europe/Berlin'))) == timedelta(hours=2)",
+    ),
+    "second of two equal hours": ("def f(t): return t.fold", "from datetime import time\nassert f(time(2, fold=1)) == 1 and f(time(2)) == 0"),
+    "number of the attempt": (
+        "class Mod:\n    def __init__(self, n): self.n = n\n    def __neg__(self): return Mod(-self.n)\n    def __abs__(self): return Mod(abs(self.n))\n"
+        "    def __mul__(self, other): return Mod(self.n * other.n)\ndef f(n): return Mod(n)",
+        "assert (-f(3)).n == -3 and abs(f(-3)).n == 3 and (f(2) * f(4)).n == 8",
+    ),
+    "text and order of the attempt": (
+        "class Path:\n    def __format__(self, spec): return spec + '!'\n    def __reversed__(self): return iter([2, 1])\ndef f(): return Path()",
+        "assert f'{f():x}' == 'x!' and list(reversed(f())) == [2, 1]",
+    ),
+}
+IN_PROCESS = {
+    "printed": (
+        "def f(x): print(x)",
+        "import io\nfrom contextlib import redirect_stdout\nwith redirect_stdout(io.StringIO()) as out:\n    f(3)\nassert out.getvalue() == '3\\n'",
+    ),
+    "stream of the tests": ("def f(): return input()", "import io, sys\nsys.stdin = io.StringIO('a\\n')\nassert f() == 'a'"),
+    "patched": (
+        "def f(): return input()",
+        "from unittest.mock import patch\nwith patch('builtins.input', return_value='b'):\n    assert f() == 'b'",
+    ),
+    "environment": ("import os\ndef f(): return os.environ['LEVEL']", "import os\nos.environ['LEVEL'] = '3'\nassert f() == '3'"),
+    "file of the tests": ("def f(path): return open(path).read()", "with open('a.txt', 'w') as file:\n    file.write('x')\nassert f('a.txt') == 'x'"),
+    "temporary folder": (
+        "from pathlib import Path\ndef f(path): Path(path, 'a').write_text('x')",
+        "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    f(folder)\n    assert os.listdir(folder) == ['a']",
+    ),
+    "warning": (
+        "import warnings\ndef f(): warnings.warn('old')",
+        "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    warnings.simplefilter('always')\n    f()\nassert len(seen) == 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "test", "label"),
+    [
+        pytest.param(code, test, label, id=name)
+        for label, cases in (("across", ACROSS), ("in_process", IN_PROCESS))
+        for name, (code, test) in cases.items()
+    ],
+)
+def test_honest_programs_pass(code, test, label):
+    verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
+    assert (verdict.status, verdict.isolation.split(",")[-1].strip()) == (Status.PASSED, label), verdict.error_message
+
+
+def test_a_reference_that_passes_across_keeps_the_tests_apart():
+    test = "import os\nos.environ['LEVEL'] = '3'\nassert f(2) == 4"
+    task = Task("t", "", (TestCase(TestKind.CODE, test),), reference="def f(x): return x * x")
+    assert judge(task, Attempt("t", "def f(x): return x + x"), FAST).isolation.endswith("across")
