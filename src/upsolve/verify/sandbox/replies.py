@@ -43,6 +43,7 @@ def result_of(reply: dict[str, Any], shared: Shared, *, own: bool = False) -> An
             error = stand_ins.EndedError(shared.value(reply["end"])) if "end" in reply else exception(reply, shared.value, own)
         shared.settle(reply.get("used", ()))
     except MALFORMED:
+        shared.settle(())
         return values.Opaque()
     if error:
         raise error
