@@ -15,7 +15,10 @@ ACROSS = {
         "from datetime import datetime, timedelta\nfrom zoneinfo import ZoneInfo\n"
         "assert f(datetime(2024, 1, 1, tzinfo=ZoneInfo('Europe/Berlin'))) == timedelta(hours=2)",
     ),
-    "second of two equal hours": ("def f(t): return t.fold", "from datetime import time\nassert f(time(2, fold=1)) == 1 and f(time(2)) == 0"),
+    "second of two equal hours": (
+        "def f(t): return t.fold",
+        "from datetime import time\nassert f(time(2, fold=1)) == 1 and f(time(2)) == 0",
+    ),
     "number of the attempt": (
         "class Mod:\n    def __init__(self, n): self.n = n\n    def __neg__(self): return Mod(-self.n)\n    def __abs__(self): return Mod(abs(self.n))\n"
         "    def __mul__(self, other): return Mod(self.n * other.n)\ndef f(n): return Mod(n)",
@@ -24,6 +27,52 @@ ACROSS = {
     "text and order of the attempt": (
         "class Path:\n    def __format__(self, spec): return spec + '!'\n    def __reversed__(self): return iter([2, 1])\ndef f(): return Path()",
         "assert f'{f():x}' == 'x!' and list(reversed(f())) == [2, 1]",
+    ),
+    "subclass of list": (
+        "class Stack(list):\n    def push(self, x): self.append(x)\n    @property\n    def top(self): return self[-1]\ndef f(): return Stack([1])",
+        "s = f()\ns.push(2)\nassert s == [1, 2] and s.top == 2 and len(s) == 2 and isinstance(s, list) and type(s) is not list\n"
+        "s.append(3)\nassert s.top == 3 and s[1:] == [2, 3]\nimport copy\nt = copy.deepcopy(s)\nt.append(4)\nassert s == [1, 2, 3]",
+    ),
+    "named tuple with a method": (
+        "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\n    def norm(self): return self.x + self.y\ndef f(a, b): return P(a, b)",
+        "p = f(1, 2)\nassert p == (1, 2) and p.norm() == 3 and p.y == 2 and p._replace(x=5).x == 5",
+    ),
+    "named tuple": (
+        "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(a, b): return P(a, b)",
+        "assert f(1, 2).y == 2 and f(1, 2) == (1, 2)",
+    ),
+    "member of an enumeration": (
+        "from enum import IntEnum\nclass Color(IntEnum):\n    RED = 3\ndef f(): return Color.RED\ndef g(c): return c is Color.RED",
+        "assert f() == 3 and f().name == 'RED' and g(f()) and f() + 1 == 4",
+    ),
+    "part of a library": (
+        "from urllib.parse import urlparse\ndef f(url): return urlparse(url)",
+        "assert f('http://a.b/c').hostname == 'a.b' and f('http://a.b/c').path == '/c'",
+    ),
+    "dict with attributes": (
+        "class D(dict):\n    def __getattr__(self, name): return self[name]\ndef f(): return D(a=1)",
+        "d = f()\nassert d.a == 1 and d == {'a': 1}\nd['b'] = 2\nassert d.b == 2",
+    ),
+    "dict with defaults": (
+        "from collections import defaultdict\ndef f(): return defaultdict(list), defaultdict(lambda: 7)\ndef g(d): d[5].append(1)",
+        "from collections import defaultdict\na, b = f()\nassert a[1] == [] and a == {1: []} and isinstance(b, defaultdict) and b[2] == 7 and b == {2: 7}\n"
+        "c = defaultdict(list)\ng(c)\nassert c == {5: [1]} and c[6] == []",
+    ),
+    "text of the attempt's type": (
+        "class T(str):\n    def __str__(self): return 'shown'\ndef f(): return T('a')",
+        "assert f() == 'a' and str(f()) == 'shown'",
+    ),
+}
+WRONG = {
+    "type of a list": ("class L(list): pass\ndef f(): return L([1])", "assert type(f()) is list"),
+    "type of a number": ("class I(int): pass\ndef f(): return I(1)", "assert type(f()) is int"),
+    "equal to all": (
+        "class I(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\ndef f(): return I(1)",
+        "assert f() == 2",
+    ),
+    "equal list": (
+        "class L(list):\n    def __eq__(self, other): return True\n    def __iter__(self): return iter([2])\ndef f(): return L([1])",
+        "assert f() == [2] or list(f()) == [2]",
     ),
 }
 IN_PROCESS = {
@@ -36,8 +85,14 @@ IN_PROCESS = {
         "def f(): return input()",
         "from unittest.mock import patch\nwith patch('builtins.input', return_value='b'):\n    assert f() == 'b'",
     ),
-    "environment": ("import os\ndef f(): return os.environ['LEVEL']", "import os\nos.environ['LEVEL'] = '3'\nassert f() == '3'"),
-    "file of the tests": ("def f(path): return open(path).read()", "with open('a.txt', 'w') as file:\n    file.write('x')\nassert f('a.txt') == 'x'"),
+    "environment": (
+        "import os\ndef f(): return os.environ['LEVEL']",
+        "import os\nos.environ['LEVEL'] = '3'\nassert f() == '3'",
+    ),
+    "file of the tests": (
+        "def f(path): return open(path).read()",
+        "with open('a.txt', 'w') as file:\n    file.write('x')\nassert f('a.txt') == 'x'",
+    ),
     "temporary folder": (
         "from pathlib import Path\ndef f(path): Path(path, 'a').write_text('x')",
         "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    f(folder)\n    assert os.listdir(folder) == ['a']",
@@ -60,6 +115,12 @@ IN_PROCESS = {
 def test_honest_programs_pass(code, test, label):
     verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
     assert (verdict.status, verdict.isolation.split(",")[-1].strip()) == (Status.PASSED, label), verdict.error_message
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_subclass_does_not_decide(name):
+    code, test = WRONG[name]
+    assert judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST).status is Status.FAILED
 
 
 def test_a_reference_that_passes_across_keeps_the_tests_apart():

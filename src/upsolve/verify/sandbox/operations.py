@@ -11,9 +11,7 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox.shared import Shared, json_numbers
-else:
-    from shared import json_numbers
+    from upsolve.verify.sandbox.shared import Shared
 
 __all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "kind_of", "outcome_of", "raised", "step"]
 
@@ -170,7 +168,7 @@ def answer(kind: str, outcome: list[Any], shared: Shared, *arguments: Any, **opt
         shared.settle(())
         return f"{{{raised(error, shared)}}}"
     shared.settle(used)
-    return f'{{"changed":{changed},{fields},"used":{json_numbers(used)}}}'
+    return f'{{"changed":{changed},{fields},"used":{json.dumps(used)}}}'
 
 
 def error_fields(error: BaseException, shared: Shared, number_of: Any = None, **_options: Any) -> str:

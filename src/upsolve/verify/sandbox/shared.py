@@ -6,21 +6,33 @@ the other, and two names of one list stay names of one list. Standard library on
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
-from gc import get_referents
-from operator import is_
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from upsolve.verify.sandbox import values
+    from upsolve.verify.sandbox import stand_ins, values
+    from upsolve.verify.sandbox.containers import (
+        ATOMS,
+        COPIED,
+        is_extended,
+        items_of,
+        overridden,
+        parts_of,
+        references,
+        replace,
+        same,
+    )
 else:
+    import stand_ins
     import values
+    from containers import ATOMS, COPIED, is_extended, items_of, overridden, parts_of, references, replace, same
 
-__all__ = ["Shared", "json_numbers"]
+__all__ = ["Shared"]
 
 MOST = 4096
 """Most items of the containers that remain shared between calls. Others become copies, since every call compares all items."""
@@ -29,10 +41,6 @@ FRAMES = 6
 EXAMPLE: dict[int, Any] = {0: []}
 ONLY_HERE = sys.getrefcount(EXAMPLE[0])
 """What ``sys.getrefcount`` returns for a container to which only a table refers."""
-ATOMS = frozenset((int, str, float, bool, type(None), bytes, complex))
-"""Types of values that contain nothing."""
-COPIED = (list, dict, set, bytearray)
-"""Bases of types that are sent as copies: subclasses."""
 
 
 class Shared:
@@ -66,7 +74,28 @@ class Shared:
         """Decode a value; raises on malformed data."""
         return deeper(values.value_of, data, None, None, self.value_held)
 
-    def container_text(self, value: Any, content: Callable[[], str]) -> str:
+    def container_text(self, value: Any, kind: type, content: Callable[[], str]) -> str:
+        """Encode a container by its number, with its content if the other side does not have that, or an instance of a subclass.
+
+        Return an empty string for other values.
+        """
+        if not values.can_change(value, kind):
+            if not is_extended(value, kind):
+                return ""
+            if stand_ins.is_like(value):
+                if id(value) not in self.numbers:
+                    return f'["kept",{stand_ins.number_of(value)}]'
+            elif not self.next % 2:  # of the tests: sent as a copy
+                return ""
+            else:
+                described = json.dumps([kind.__name__, overridden(kind)])
+                plain, kept = content, self.keep
+                content = lambda: f'["sub",{kept(value)},{described},{plain()}]'  # noqa: E731
+                if not isinstance(value, COPIED):
+                    return content()
+        return self.numbered(value, content)
+
+    def numbered(self, value: Any, content: Callable[[], str]) -> str:
         """Encode a container by its number, with its content if the other side does not have that."""
         number = self.numbers.get(id(value))
         if number is None:
@@ -78,10 +107,14 @@ class Shared:
         self.note(number, value)
         return f'["@",{number},{content()}]'
 
-    def value_held(self, tag: str, number: Any, content: Any = None) -> Any:
+    def value_held(self, tag: str, number: Any, *more: Any) -> Any:
         """Decode a container, or another value that is not plain data."""
+        if tag == "sub":
+            about, data = more
+            return stand_ins.like(self.value_held(*number), values.value_of(data, held=self.value_held), *about)
         if tag != "@":
-            return self.held(tag, number, content)
+            return self.held(tag, number, *more)
+        content = more[0] if more else None
         self.read.add(number)
         if content is None:
             return self.objects[number]
@@ -101,11 +134,12 @@ class Shared:
     def put(self, number: int, value: Any) -> None:
         """Add a container to those that both processes hold."""
         self.objects[number], self.numbers[id(value)] = value, number
-        self.size += len(value)
 
     def note(self, number: int, value: Any) -> None:
         """Note the items of a container, which the other side now has."""
+        before = len(self.known.get(number, ()))
         self.known[number] = items = items_of(value)
+        self.size += len(items) - before
         flat = type(items) is bytes or ATOMS.issuperset(map(type, items))
         (self.nested.discard if flat else self.nested.add)(number)
 
@@ -139,7 +173,7 @@ class Shared:
             waiting += inner & self.nested
         return found
 
-    def in_use(self, *given: Any, limited: bool = False) -> set[int] | None:
+    def in_use(self, *given: Any, limited: bool = False) -> list[int] | None:
         """Return the containers that code of this process can reach; None if they have too many items to find out.
 
         Args:
@@ -156,30 +190,28 @@ class Shared:
         for number in self.objects:
             if number not in used and sys.getrefcount(self.objects[number]) > ONLY_HERE + inside[id(self.objects[number])]:
                 more = self.reached((number,)) - used
-                size += sum(len(self.objects[one]) for one in more)
-                if size > MOST and limited:
-                    size -= sum(len(self.objects[one]) for one in more)
-                else:
+                items = sum(len(self.known[one]) for one in more)
+                if size + items <= MOST or not limited:
                     used |= more
-        return used
+                    size += items
+        return [*used]
 
     def settle(self, numbers: Iterable[int] | None) -> None:
         """Forget all containers but these; with None, none."""
         if numbers is None or not self.objects:
             return
         kept = {number: self.objects[number] for number in numbers if number in self.objects}
-        self.known = {number: self.known[number] for number in kept if number in self.known}
+        self.known = {number: self.known[number] for number in kept}
         self.nested.intersection_update(kept)
-        self.objects, self.numbers, self.size = {}, {}, 0
-        for number, value in kept.items():
-            self.put(number, value)
+        self.objects, self.numbers = kept, {id(value): number for number, value in kept.items()}
+        self.size = sum(map(len, self.known.values()))
 
     def request(self, args: Iterable[Any], named: dict[str, Any]) -> str:
         """Return the fields of a request with these arguments."""
         changes, used = self.changes(), self.in_use()
         self.settle(used)
         texts = [*map(self.text, args)], [self.text([*pair]) for pair in named.items()]
-        return f'"changed":{changes},"used":{json_numbers(used)},"args":[{",".join(texts[0])}],"named":[{",".join(texts[1])}]'
+        return f'"changed":{changes},"used":{json.dumps(used)},"args":[{",".join(texts[0])}],"named":[{",".join(texts[1])}]'
 
     def arguments(self, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], set[int]]:
         """Return the arguments of a request of the other side, and the containers in them."""
@@ -202,61 +234,3 @@ def deeper(function: Any, *args: Any) -> Any:
         return function(*args)
     finally:
         sys.setrecursionlimit(limit)
-
-
-def json_numbers(numbers: Iterable[int] | None) -> str:
-    """Return numbers in JSON."""
-    return "null" if numbers is None else f"[{','.join(map(str, numbers))}]"
-
-
-def items_of(value: Any) -> Any:
-    """Return the items of a container, as a tuple or bytes."""
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, dict):
-        return (*value.keys(), *value.values())  # pyright: ignore[reportUnknownVariableType]
-    return value.tobytes() if type(value).__name__ == "ndarray" else tuple(value)
-
-
-def parts_of(value: Any) -> list[Any]:
-    """Return the items of a container that may contain something, also those in its tuples and frozen sets."""
-    parts: list[Any] = []
-    waiting = [value]
-    while waiting:
-        items = [item for item in items_of(waiting.pop()) if type(item) not in ATOMS]
-        parts += items
-        waiting += [item for item in items if isinstance(item, tuple | frozenset)]
-    return parts
-
-
-def references(holders: list[Any]) -> list[Any]:
-    """Return what these objects, and tuples and frozen sets in them, refer to: once for each reference."""
-    found: list[Any] = []
-    seen: set[int] = set()
-    while holders:
-        items = [item for item in get_referents(holders.pop()) if type(item) not in ATOMS]
-        found += items
-        inner = [item for item in items if isinstance(item, tuple | frozenset) and id(item) not in seen]
-        seen.update(map(id, inner))
-        holders += {id(item): item for item in inner}.values()
-    return found
-
-
-def same(items: Any, known: Any) -> bool:
-    """Return whether a container has the same items: the same objects, since comparing them may run code of the attempt."""
-    if type(items) is bytes:
-        return items == known
-    return len(items) == len(known) and all(map(is_, items, known))
-
-
-def replace(own: Any, value: Any) -> None:
-    """Give a container the items of another of its type; ValueError if the types differ."""
-    if type(own) is not type(value):
-        raise ValueError(f"a {type(own).__name__} has become a {type(value).__name__}")
-    if isinstance(own, list | bytearray):
-        own[:] = value
-    elif type(own).__name__ == "ndarray":
-        own[...] = value
-    else:
-        own.clear()
-        own.extend(value) if type(own).__name__ == "deque" else own.update(value)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     from operations import PAIRWISE, SHOWN
 
-__all__ = ["EndedError", "Remote", "number_of", "stand_in"]
+__all__ = ["EndedError", "Remote", "is_like", "like", "number_of", "stand_in"]
 
 
 class EndedError(Exception):
@@ -94,6 +94,12 @@ METHODS = {name: method(name) for name in SHOWN} | {
     "__next__": next_of,
     "__exit__": lambda value, *_: operate(value, "__exit__", None, None, None),  # pyright: ignore[reportUnknownLambdaType]
 }
+SUBCLASS_METHODS: dict[str, Any] = {
+    "__str__": Remote.__str__,
+    "__repr__": Remote.__repr__,
+    "__call__": method("__call__"),
+    "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
+}
 kinds: dict[tuple[str, ...], Any] = {}
 """Stand-in types, by the name of the original type and its special methods."""
 
@@ -114,6 +120,44 @@ def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
         shown = {special: METHODS[special] for special in methods if special in METHODS}
         kinds[key] = type(name, (Remote,), {"__doc__": DOC, **shown})
     return kinds[key](channel, number)
+
+
+def like(remote: Any, value: Any, name: str, methods: list[str]) -> Any:
+    """Return the stand-in for an instance of a subclass of a builtin type: it has the value, and asks the attempt's process for other attributes.
+
+    Operators and comparisons are those of the builtin type.
+    """
+    kind = base_of(name, type(value))
+    key = (name, kind.__name__, *methods, "like")
+    if key not in kinds:
+        shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
+        copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
+        own = {"__getattr__": Remote.__getattr__, "__setattr__": Remote.__setattr__, "__reduce_ex__": copied}
+        kinds[key] = type(name, (kind,), {**own, **shown})
+    made = same_value(kinds[key], value)
+    object.__setattr__(made, "_remote", object.__getattribute__(remote, "_remote"))
+    return made
+
+
+def is_like(value: Any) -> bool:
+    """Return whether a value is a stand-in made by ``like``."""
+    return type(value).__dict__.get("__getattr__") is Remote.__getattr__
+
+
+def base_of(name: str, kind: type) -> type:
+    """Return the type of which the stand-in is a subclass."""
+    if kind is dict and name == "defaultdict":
+        from collections import defaultdict
+
+        return defaultdict
+    return kind
+
+
+def same_value(kind: Any, value: Any) -> Any:
+    """Return an instance of a type with the value of another one."""
+    if isinstance(value, tuple) and hasattr(kind, "_make"):
+        return kind._make(value)
+    return kind(None, value) if hasattr(kind, "default_factory") else kind(value)
 
 
 def generator(remote: Remote) -> Any:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["DEEPEST", "Opaque", "plain", "value_of"]
+__all__ = ["DEEPEST", "PAIRED", "Opaque", "can_change", "plain", "value_of"]
 
 quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
@@ -33,11 +33,13 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
-HELD = ("kept", "remote", "lent", "own", "@")
+HELD = ("kept", "remote", "lent", "own", "@", "sub")
 """Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name; and of a
-container that both sides hold (``shared``)."""
-CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "ndarray")
+container that both sides hold and an instance of a subclass of a builtin type (``shared``)."""
+CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
 """Names of the types of containers that can be changed."""
+FACTORIES: tuple[Any, ...] = (None, int, float, str, list, set, dict, tuple, bool)
+"""Factories of a defaultdict that keeps its type."""
 VIEWS = ("dict_keys", "dict_items")
 """Views of dicts that are equal to sets; dict_values is equal to nothing."""
 SETS: dict[str, Any] = {
@@ -57,12 +59,13 @@ def plain(
     value: Any,
     depth: int = 0,
     keep: Callable[[Any], str] | None = None,
-    share: Callable[[Any, Callable[[], str]], str] | None = None,
+    share: Callable[[Any, type, Callable[[], str]], str] | None = None,
 ) -> str:
     """Encode a value as JSON of tagged plain data.
 
     Subclasses of builtin types are written as these. Anything else is written by ``keep`` or, without it, becomes opaque, equal to nothing.
-    Containers that can be changed are written by ``share``, given the container and a function that encodes it.
+    Containers that can be changed and instances of subclasses are written by ``share``, given the value, its type and a function that encodes it;
+    it returns an empty string for other values.
     """
     kind = type(value)
     if depth > DEEPEST:
@@ -77,15 +80,16 @@ def plain(
         return "true" if value else "false"
     if kind is float and value - value == 0:  # finite
         return float.__repr__(value)
-    if share and can_change(value, kind):
-        return share(value, lambda: composite(value, depth, keep, share))
-    return composite(value, depth, keep, share)
+    shared = share and share(value, kind, lambda: composite(value, depth, keep, share))
+    return shared or composite(value, depth, keep, share)
 
 
-def can_change(value: Any, kind: type) -> bool:
+def can_change(value: Any, kind: Any) -> bool:
     """Return whether a value is a container of an exact type that can be changed and written."""
     if kind.__name__ not in CHANGING or kind.__module__ not in ("builtins", "collections", "numpy"):
         return False
+    if kind.__name__ == "defaultdict":
+        return value.default_factory in FACTORIES
     return kind.__name__ != "ndarray" or value.dtype.kind in ARRAYS
 
 
@@ -106,6 +110,9 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
             return tagged(*sequence_tag(value, base), *map(inner, base.__iter__(value)))
     if isinstance(value, dict):
         pairs = [f"[{inner(k)},{inner(v)}]" for k, v in dict.items(value)]
+        if kind.__name__ == "defaultdict" and can_change(value, kind):
+            factory: Any = getattr(value, "default_factory", None)
+            return tagged("defaultdict", str(FACTORIES.index(factory)), *pairs)
         return tagged(kind.__name__ if kind.__name__ in PAIRED and kind.__module__ == "collections" else "dict", *pairs)
     return library_value(value, kind, inner) or (keep(value) if keep else tagged("opaque", quoted(kind.__name__)))
 
@@ -206,9 +213,10 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
         return SIMPLE[tag](items[0])
     if tag in HELD:
         return held(tag, *items) if held else Opaque()
-    if tag == "dict" or tag in PAIRED:
+    if tag == "dict" or tag in PAIRED or tag == "defaultdict":
+        factory = FACTORIES[items.pop(0)] if tag == "defaultdict" else None
         pairs = [(value_of(k, as_set, as_dict, held), value_of(v, as_set, as_dict, held)) for k, v in items]
-        return as_dict(pairs) if as_dict else dict_of(tag, pairs)
+        return as_dict(pairs) if as_dict else dict_of(tag, pairs, factory)
     if tag == "named":
         name, fields, *items = items
         values = [value_of(item, as_set, as_dict, held) for item in items]
@@ -252,13 +260,13 @@ def library_value_of(tag: Any, items: list[Any]) -> Any:
     return Opaque()
 
 
-def dict_of(tag: str, pairs: list[tuple[Any, Any]]) -> Any:
+def dict_of(tag: str, pairs: list[tuple[Any, Any]], factory: Any) -> Any:
     """Decode a dict of one of these subclasses."""
     if tag == "dict":
         return dict(pairs)
     import collections
 
-    return getattr(collections, tag)(dict(pairs))
+    return collections.defaultdict(factory, pairs) if tag == "defaultdict" else getattr(collections, tag)(dict(pairs))
 
 
 def deque_of(values: list[Any]) -> Any:
