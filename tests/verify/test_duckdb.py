@@ -17,6 +17,7 @@ ROWS = "INSERT INTO t VALUES (1, 'Ann', 2.50, '2024-01-31'), (2, 'Bo', NULL, '20
 HONEST = [
     ("SELECT name FROM t WHERE price > 3", '["Cy"]\n'),
     ("from t select id order by id desc;", "[1]\n[2]\n[3]\n"),
+    ("SELECT 1;; -- a\n;", "[1]\n"),
     ("SELECT sum(price), avg(price), count(*) FROM t", "[6.5, 3.25, 3]\n"),
     ("SELECT day + INTERVAL 1 DAY, month(day) FROM t WHERE id = 1", '["2024-02-01 00:00:00", 1]\n'),
     ("SELECT name, rank() OVER (ORDER BY price NULLS LAST) FROM t QUALIFY rank() OVER (ORDER BY id) = 1", '["Ann", 1]\n'),

@@ -54,6 +54,31 @@ def test_what_does_not_compile(code, line):
     assert line is None or verdict.error_line == line
 
 
+@pytest.mark.parametrize("kind", [TestKind.CALL, TestKind.CODE, TestKind.STDIO])
+def test_a_byte_order_mark_and_a_question_for_the_judge(kind):
+    """Python skips a byte order mark, and contests define ONLINE_JUDGE."""
+    code = "\ufeffimport os, sys\nif 'ONLINE_JUDGE' not in os.environ: sys.stdin = open('input.txt')\ndef f(x): return x * 2\n"
+    code += "print(f(int(input())))\n" if kind is TestKind.STDIO else ""
+    given = {TestKind.CALL: "f(2)", TestKind.CODE: "assert f(2) == 4", TestKind.STDIO: "2\n"}[kind]
+    verdict = judge(Task("t", "", (TestCase(kind, given, "4"),), "f"), Attempt("t", code), FAST)
+    assert verdict.status is Status.PASSED, verdict
+    broken = judge(Task("t", "", (TestCase(kind, given, "4"),), "f"), Attempt("t", "\ufeffx = = 1\n"), FAST)
+    assert (broken.error_line, broken.findings[0].line) == (1, 1)
+
+
+@pytest.mark.parametrize("decorator", ["", "@__import__('contextlib').contextmanager\n"])
+@pytest.mark.parametrize(
+    "body",
+    ["try: yield 1\n    finally: print('bye')", "try: yield 1\n    except GeneratorExit: print('bye')", "with A(): yield 1"],
+)
+def test_generators_are_closed_at_exit(decorator, body):
+    code = "class A:\n    def __enter__(self): pass\n    def __exit__(self, *error): print('bye')\n" if "A()" in body else ""
+    step = "x.__enter__()" if decorator else "next(x)"
+    code += f"{decorator}def g():\n    {body}\nx = g()\nprint({step})\n"
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", "1\nbye\n"),))
+    assert judge(task, Attempt("t", code), FAST).status is Status.PASSED
+
+
 MIXED = Task(
     "m",
     "",
@@ -232,3 +257,8 @@ def test_a_call_that_holds_its_answer_is_judged_outside_of_the_attempt():
 )
 def test_a_direct_call_holds_no_answer(source, direct):
     assert is_direct_call(source, "class Node: pass\ndef same(a, b): return a == b\n") is direct
+
+
+def test_lines_of_programs_with_line_ends_of_an_old_mac():
+    verdict = judge(DOUBLE, Attempt("t", "def f(x):\r    y = 1\r    return x / 0\r"), FAST)
+    assert (verdict.error_type, verdict.error_line) == ("ZeroDivisionError", 3)

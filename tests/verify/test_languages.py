@@ -16,7 +16,8 @@ from upsolve.verify.limits import JudgeSettings, Limits
 SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 SUM = Task("sum", "", tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20))))
 CASES = json.loads((Path(__file__).parent / "languages.json").read_text())
-"""By language: a right program, a wrong one, one that does not compile and its line, one that fails while it runs."""
+"""By language: a right program, a wrong one, one that does not compile and its line, one that fails while it runs; ``honest``: further
+right programs; ``full``: programs that need more memory than they may use."""
 
 
 def run(name, code, task=SUM, settings=SETTINGS):
@@ -36,6 +37,74 @@ def test_a_language(name):
     assert fails.status is Status.RUNTIME_ERROR, fails
     assert fails.error_line == case.get("fails_line"), fails
     assert run(name, case["endless"], settings=JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1))).status is Status.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "code"),
+    [
+        pytest.param(name, key, code, marks=[pytest.mark.languages] if name != "bash" else [], id=f"{name}-{key}-{number}")
+        for name, case in CASES.items()
+        for key in ("honest", "full")
+        for number, code in enumerate(case.get(key, []))
+    ],
+)
+def test_honest_programs_pass_and_full_memory_is_said(name, key, code):
+    verdict = run(name, code)
+    wanted = (Status.PASSED, "") if key == "honest" else (Status.MEMORY_LIMIT, "OutOfMemory")
+    assert (verdict.status, verdict.error_type) == wanted, verdict
+
+
+def test_words_about_memory_make_no_wrong_answer_better():
+    assert run("bash", "echo 4; echo 'cannot allocate 9 bytes' >&2").status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "test", "status", "line"),
+    [
+        ("bash", "a=1\nset -u; echo $undefined", "", "runtime_error", 2),
+        ("bash", "a=1\nfi", "", "compile_error", 2),
+        ("bash", "a=1", "\nfi", "compile_error", None),
+        ("bash", "f() {\nset -u; echo $undefined\n}", "f", "runtime_error", 2),
+        ("bash", "a=1", "set -u; echo $undefined", "runtime_error", None),
+        ("bash", "a=1\nkill -6 $$", "", "runtime_error", None),
+        pytest.param("javascript", "let a = 1;\nfoo();", "", "runtime_error", 2, marks=pytest.mark.languages),
+        pytest.param("cpp", "int f() {\n  retur 1; }", "int main() {}", "compile_error", 2, marks=pytest.mark.languages),
+        pytest.param("cpp", "int f();", "int main() { g(); }", "compile_error", None, marks=pytest.mark.languages),
+        pytest.param("java", "package a.b;\nclass A {\n  int x = 1.5;\n}", "", "compile_error", 3, marks=pytest.mark.languages),
+    ],
+)
+def test_lines_are_those_of_the_attempt(name, code, test, status, line):
+    """The setup precedes the attempt in the program, and the test follows it."""
+    setup = "" if name == "java" else "// one\n// two" if name != "bash" else "# one\n# two"
+    verdict = run(name, code, Task("t", "", (TestCase(TestKind.CODE, test),), setup=setup))
+    assert (verdict.status.value, verdict.error_line) == (status, line), verdict
+    assert {finding.line for finding in verdict.findings} == ({line} if line else set())
+    assert verdict.error_message
+
+
+@pytest.mark.languages
+@pytest.mark.parametrize(
+    ("name", "code", "status", "line"),
+    [
+        (
+            "cpp",
+            "#include <algorithm>\nstruct S { int a; };\nint main() {\n  S v[2];\n  std::sort(v, v + 2);\n}",
+            "compile_error",
+            5,
+        ),
+        (
+            "java",
+            'package a.b;\npublic class Sol {\n  public static void main(String[] a) {\n    new java.util.Scanner("").next();\n  }\n}',
+            "runtime_error",
+            4,
+        ),
+        ("java", "public class A { }\npublic class B { }\n", "compile_error", 1),
+    ],
+)
+def test_lines_that_a_library_reports(name, code, status, line):
+    """An error in a template or a method of the library is at the line that uses it."""
+    verdict = run(name, code)
+    assert (verdict.status.value, verdict.error_line) == (status, line), verdict
 
 
 def test_every_language_has_a_case():

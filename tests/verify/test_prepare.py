@@ -120,11 +120,14 @@ def test_no_attempt_changes_what_is_prepared(noted, name):
 @pytest.mark.slow
 def test_a_compiler_takes_the_headers_that_were_made(prepared_here):
     folder = prepared_here("cpp")
-    (folder / "mine.h").write_text("#define MINE 3\n", encoding="utf-8")
+    for standard in ("23", "17", "14"):
+        (folder / standard / "mine.h").write_text(f"#define MINE {standard}\n", encoding="utf-8")
     code = '#include <{}>\n#include <cstdio>\n{}\nint main() {{ std::printf("%d", 3); }}\n'
     task = Task("t", "", (TestCase(TestKind.STDIO, "", "3"),), language="cpp")
     for header in ("bits/stdc++.h", "iostream", "mine.h"):  # the last shows that the folder is searched
         assert judge(task, Attempt("t", code.format(header, ""), "cpp"), LONG).status is Status.PASSED
+    old = "using namespace std; int data[3]; void f() throw(int) { data[0] = 1; }"  # not in the newest standard
+    assert judge(task, Attempt("t", code.format("bits/stdc++.h", old), "cpp"), LONG).status is Status.PASSED
     # a header brings no more names than it does from its source
     assert judge(task, Attempt("t", code.format("cstdio", "std::vector<int> x;"), "cpp"), LONG).status is Status.COMPILE_ERROR
 

@@ -161,6 +161,11 @@ HONEST = [
     ("SELECT b.* FROM (SELECT 1 AS one, NULL AS two) b", [[1, None]]),
     ("SELECT title FROM books WHERE (author_id, year) IN (VALUES (1, 1999), (2, 2020))", [["Alpha"], ["O'Hara; the end"]]),
     ("SELECT sqlite_version() <> ''", [[1]]),
+    ("SELECT value FROM JSON_EACH('[1, 2]')", [[1], [2]]),
+    ("SELECT e.key, t.fullkey FROM json_each('{\"a\": 1}') e, json_tree('[]') t", [["a", "$"]]),
+    ("SELECT 1;;", [[1]]),
+    ("; /* a; */ SELECT ';' -- b; c\n; -- d; e\n ;; /* f", [[";"]]),
+    ("\ufeffSELECT 1", [[1]]),
     ("SELECT title FROM books WHERE year > 3000", []),
     ("SELECT max(price) FROM books WHERE year > 3000", [[None]]),
 ]
@@ -250,6 +255,9 @@ def test_a_syntax_error_is_a_compile_error_with_its_place(query, line, column, w
         ("-- nothing", "not a query"),
         (";", "not a query"),
         ("SELECT 1; SELECT 2", "more than one statement"),
+        ("SELECT 1;; SELECT 2", "more than one statement"),
+        ("SELECT 1; -- a\nSELECT 2", "more than one statement"),
+        (";; -- a", "not a query"),
         ("SELECT 1; DROP TABLE books", "more than one statement"),
         ("SELECT 1\x00", "null character"),
         ("SELECT '\ud800'", "surrogates not allowed"),
@@ -299,6 +307,9 @@ def test_a_wrong_name_is_a_runtime_error_that_names_it(query, kind, words, line)
         "PRAGMA table_info(books)",
         "PRAGMA writable_schema = ON",
         "SELECT * FROM pragma_table_info('books')",
+        "SELECT * FROM pragma_module_list",
+        "SELECT * FROM dbstat",
+        "SELECT value FROM json_each((SELECT 1 FROM pragma_table_info('books')))",
         "ATTACH 'other.db' AS other",
         "DETACH main",
         "VACUUM",
@@ -318,6 +329,11 @@ def test_what_is_no_reading_is_refused(query):
     verdict = run(query, [])
     assert verdict.status is Status.RUNTIME_ERROR, verdict
     assert verdict.error_type == "Refused" and "is refused: a query m" in verdict.error_message
+
+
+def test_a_table_may_have_the_name_of_a_function():
+    given = task([[7]], setup=f"{SCHEMA}CREATE TABLE json_each (x); INSERT INTO json_each VALUES (7);")
+    assert judge(given, Attempt("library", "SELECT x FROM json_each", "sql")).status is Status.PASSED
 
 
 def test_every_test_has_a_database_of_its_own():

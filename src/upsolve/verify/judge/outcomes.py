@@ -193,7 +193,8 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
     outcomes, errors = result
     status = next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
     name, message, line = (*errors[0][:3], None, None, None)[:3] if errors else ("", "", None)
-    line = line if isinstance(line, int) and 1 <= line <= attempt.code.count("\n") + 1 else None
+    lines = attempt.code.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+    line = line if isinstance(line, int) and 1 <= line <= lines else None
     kind = "syntax" if status is Status.COMPILE_ERROR else "traceback"
     return Verdict(
         attempt_id=attempt.attempt_id,
@@ -212,7 +213,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         stdout_head=ends[-1].stdout[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
         stderr_head=ends[-1].stderr[: 4 * HEAD].decode("utf-8", "replace")[:HEAD],
         findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
-        executed_lines=executed(ends, attempt.code.count("\n") + 1),
+        executed_lines=executed(ends, lines),
     )
 
 

@@ -3,8 +3,9 @@
 import math
 import re
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from upsolve.errors import JudgeError
@@ -137,7 +138,7 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     if absent := (yield from missing_package(task, tools)):
         return unscored(task, attempt, absent)
     code = [test.input for test in task.tests if test.kind is TestKind.CODE]
-    source = "\n".join([*([task.setup] if task.setup else []), attempt.code, *code]) if code or task.setup else attempt.code
+    source = "\n".join([*([task.setup] if task.setup else []), attempt.code.removeprefix("\ufeff"), *code])
     files = {name: encode_text(text) for name, text in {**tools.files, tools.file: source}.items()}
     if tools.compile:
         built = yield build_job(tools, files)
@@ -149,9 +150,16 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
         for test in build_task.tests
     ]
     (outcomes, errors), ends = yield from within_budget(build_task, jobs, settings)
-    outcomes, errors = explain_first_error(tools, outcomes, errors, ends)
+    lines = partial(own_line, task, attempt)
+    outcomes, errors = explain_first_error(tools, (outcomes, errors), ends, lines)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
+
+
+def own_line(task: Task, attempt: Attempt, line: int) -> int | None:
+    """Return the attempt's line for a line of the program, in which setup precedes and tests follow it; None outside the attempt."""
+    line -= task.setup.count("\n") + 1 if task.setup else 0
+    return line if 1 <= line <= attempt.code.count("\n") + 1 else None
 
 
 def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
@@ -197,17 +205,20 @@ def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> d
 
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:
-    """Return the verdict of a program that the compiler rejects, with a finding per reported error."""
+    """Return the verdict of a program that the compiler rejects, with a finding per error that it reports in the attempt."""
     output = (built.stderr + b"\n" + built.stdout).decode("utf-8", "replace")
     matches = [*re.finditer(tools.error, output, re.MULTILINE)] if tools.error else []
     reasons = [*re.finditer(tools.reason, output, re.MULTILINE)] if tools.reason else matches
     findings = [
-        Finding("syntax", "compile", message_of(reasons, index), int(match["line"]), int(match.groupdict().get("column") or 1))
-        for index, match in enumerate(matches[:MOST_FINDINGS])
-    ]
-    status, error = how_it_ended(built) if built.timed_out or built.signal else (Status.COMPILE_ERROR, None)
+        Finding("syntax", "compile", message_of(reasons, index), line, int(match.groupdict().get("column") or 1))
+        for index, match in enumerate(matches)
+        if (line := own_line(task, attempt, int(match["line"])))
+    ][:MOST_FINDINGS]
+    stopped = built.returncode is None or built.cpu_seconds > COMPILE_SECONDS
+    status, error = how_it_ended(built) if stopped else (Status.COMPILE_ERROR, None)
     first = findings[0] if findings else None
-    error = error or ["CompileError", first.message if first else output.strip()[:500], first.line if first else None]
+    message = first.message if first else message_of(reasons, 0) or output.strip()[:500]
+    error = error or ["CompileError", message, first.line if first else None]
     outcomes = [Status.COMPILE_ERROR if status is Status.COMPILE_ERROR else Status.UNSCORED] * len(task.tests)
     if status is not Status.COMPILE_ERROR:  # a compiler that exceeds time or memory counts against the program
         outcomes[0] = status
@@ -220,16 +231,25 @@ def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:
 
 
 def explain_first_error(
-    tools: Language, outcomes: list[Status], errors: list[list[object]], ends: Sequence[Exit]
-) -> tuple[list[Status], list[list[object]]]:
-    """Add the line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT."""
-    failed = [index for index, end in enumerate(ends) if end.returncode not in (0, None)]
-    words = ends[failed[0]].stderr.decode("utf-8", "replace") if failed else ""
+    tools: Language, result: Outcomes, ends: Sequence[Exit], lines: Callable[[int], int | None]
+) -> Outcomes:
+    """Add the line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT.
+
+    ``lines``: line of the program -> line of the attempt, None outside it.
+    """
+    outcomes, errors = result
+    said = {
+        index: end.stderr.decode("utf-8", "replace")
+        for index, end in enumerate(ends)
+        if outcomes[index] is Status.RUNTIME_ERROR
+    }
     full = {
-        i for i in failed if tools.out_of_memory and re.search(tools.out_of_memory, ends[i].stderr.decode("utf-8", "replace"))
+        index for index, words in said.items() if tools.out_of_memory and re.search(tools.out_of_memory, words, re.MULTILINE)
     }
     outcomes = [Status.MEMORY_LIMIT if index in full else outcome for index, outcome in enumerate(outcomes)]
-    match = re.search(tools.trace, words, re.MULTILINE) if tools.trace else None
-    if errors and failed and errors[0][0] == "ExitCode":
-        errors[0] = ["ExitCode", f"{errors[0][1]}: {words.strip()[:400]}", int(match["line"]) if match else None]
+    if errors and str(errors[0][0]).startswith(("ExitCode", "Signal")):
+        first, words = next(iter(said.items()))
+        places = re.finditer(tools.trace, words, re.MULTILINE) if tools.trace else ()
+        line = next((line for place in places if (line := lines(int(place["line"])))), None)
+        errors[0] = ["OutOfMemory" if first in full else errors[0][0], f"{errors[0][1]}: {words.strip()[:400]}", line]
     return outcomes, errors

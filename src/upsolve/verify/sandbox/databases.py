@@ -5,6 +5,7 @@ Standard library only, except for the engine. Runs in the attempt's process.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 
@@ -27,6 +28,14 @@ REFUSED = {
     ),
 }
 """Refused function -> reason."""
+FIRST_USES = ("SELECT 1 FROM json_each('[]')", "SELECT 1 FROM json_tree('[]')")
+"""Uses of table-valued functions before the authorizer is set: it is asked about the first one as about a change of the schema."""
+QUERY = re.compile(
+    r"""(?P<query> (?:[\s;]|--[^\n]*|/\*.*?\*/)*+ (?:'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[^;])++ ;)
+    (?:[\s;]|--[^\n]*|/\*.*?(?:\*/|\Z))*+""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A statement and the empty statements after it: semicolons, white space and comments."""
 KINDS = (
     ("no such column", "NoSuchColumn"),
     ("no such table", "NoSuchTable"),
@@ -78,6 +87,9 @@ class Sqlite:
         if self.base.in_transaction:
             self.base.commit()
         self.denied = ""
+        for query in FIRST_USES:
+            with contextlib.suppress(sqlite3.Error):  # the script has a table of that name
+                self.base.execute(query).close()
         self.base.set_authorizer(self.allow)
 
     def allow(self, action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
@@ -104,7 +116,8 @@ class Sqlite:
             deadline = time.monotonic() + seconds
             self.base.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
         try:
-            cursor = self.base.execute(code)
+            match = QUERY.fullmatch(code)
+            cursor = self.base.execute(match["query"] if match else code)
             if cursor.description is None:
                 raise SyntaxFaultError("not a query: it has no columns", None)
             while chunk := cursor.fetchmany(CHUNK):

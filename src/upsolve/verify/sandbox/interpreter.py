@@ -19,6 +19,8 @@ __all__ = ["feed", "finish", "flush", "new_module", "site_names"]
 
 UNSEEN = ("__del__", "open", "io", "finalize")
 """Words of programs whose objects may act when they are finalised; other programs skip that part of the shutdown."""
+CLOSED = ("finally", "__exit__", "GeneratorExit")
+"""Words of programs with ``yield`` whose generators may act when they are closed."""
 
 
 def site_names() -> None:
@@ -101,7 +103,7 @@ def finish(space: dict[str, Any], code: str) -> None:
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-    if not any(word in code for word in UNSEEN):
+    if not any(word in code for word in (*UNSEEN, *(CLOSED if "yield" in code else ()))):
         return
     flush()
     for name in sorted(space, key=lambda name: not name.startswith("_")):

@@ -202,7 +202,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
         oom = running.group.out_of_memory() and any(map(killed, ends))  # always read: it counts since it was last read
         sure = len(jobs) if len(jobs) == 1 or not oom else next(number for number, end in enumerate(ends) if killed(end))
         collected = [
-            collect(running, number, end, limits, out_of_memory=oom, contended=contended)
+            collect(running, number, end, limits, job=jobs[number], oom=oom, contended=contended)
             for number, end in enumerate(ends[:sure])
         ]
         if not lasts:
@@ -245,8 +245,8 @@ def killed(end: Sequence[float]) -> bool:
     return os.WIFSIGNALED(int(end[0])) and os.WTERMSIG(int(end[0])) == 9
 
 
-def collect(running: Server, number: int, end: list[float], limits: Limits, *, out_of_memory: bool, contended: bool) -> Exit:
-    """Return the Exit of the job in a slot, from the six numbers of ``Server.run`` and the memory files."""
+def collect(running: Server, number: int, end: list[float], limits: Limits, *, job: Job, oom: bool, contended: bool) -> Exit:
+    """Return the Exit of a job in a slot, from the six numbers of ``Server.run`` and the memory files."""
     out, err, results, _, _ = running.slot(number)
     code, timed_out, cpu_seconds, memory_bytes, wall_seconds, waited_seconds = end
     code = int(code)
@@ -255,8 +255,8 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, o
     return Exit(
         returncode=None if signalled else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if signalled else 0,
-        timed_out=bool(timed_out) or cpu_seconds > limits.cpu_seconds,
-        out_of_memory=out_of_memory and killed(end),
+        timed_out=bool(timed_out) or cpu_seconds > job.attempt.get("seconds", limits.cpu_seconds),
+        out_of_memory=oom and killed(end),
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
