@@ -92,7 +92,9 @@ def test_ingest_verify_look_and_export(archive, here, tmp_path):
     assert row("mixed tasks", "1") in plain(here("archive", "info", archive))
     said = here("archive", "query", archive, "select status, passed from verdicts order by status")
     assert "failed" in said and "passed" in said
-    assert "5 rows" in here("archive", "export", archive, tmp_path / "out.jsonl")
+    twice = "select a.code, b.code, 1 as code_1 from attempts a join attempts b using (attempt_id)"
+    assert {*json.loads(here("archive", "query", archive, twice, "--json"))["rows"][0]} == {"code", "code_1", "code_2"}
+    assert "7 rows" in here("archive", "export", archive, tmp_path / "out.jsonl")  # every verdict of both runs
     how = ["--recipe", "sft", "--set", "data.train=0.98", "--set", "data.dev=0.01", "--form", "plain"]
     assert "1 rows of train" in here("archive", "export", archive, tmp_path / "sft", "--as", "sft", *how)
     card = (tmp_path / "sft" / "README.md").read_text()

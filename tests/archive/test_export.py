@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from upsolve.advantage.group import leave_one_out
+from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
@@ -288,6 +289,17 @@ def test_jsonl_is_read_back(archive, tmp_path):
     ingest(again, "jsonl", done.path)
     assert (again.tasks(), again.attempts(), again.verdicts()) == (archive.tasks(), archive.attempts(), archive.verdicts())
     assert done.text() == f"65 rows: {done.path}"
+
+
+def test_verdicts_that_contradict_each_other_are_read_back(tmp_path):
+    archive, attempt = Archive.create(tmp_path / "one"), Attempt("t", "x")
+    statuses = (Status.FAILED, Status.PASSED)
+    archive.append(tasks=[Task("t", "p")], attempts=[attempt])
+    archive.append(verdicts=[Verdict(attempt.attempt_id, status, judge="recorded:a") for status in statuses])
+    again = Archive.create(tmp_path / "again")
+    ingest(again, "jsonl", export_archive(archive, tmp_path / "out.jsonl").path)
+    assert archive_info(again).contradicting == archive_info(archive).contradicting == 1
+    assert again.verdicts() == archive.verdicts()
 
 
 def lines(path):

@@ -41,23 +41,25 @@ def archive(tmp_path):
 def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path):
     attempt = {"kind": "attempt", "task_id": "a", "code": "x"}
     odd = [{**attempt, "code": None}, {**attempt, "author": 17}, "{broken", "[]", {"kind": "song"}]
-    other = {**TASK, "prompt": "triple"}
+    other = [{**TASK, "task_id": "c", "prompt": prompt} for prompt in ("double", "triple")]
     test = {**TASK, "task_id": "b", "tests": [{"kind": "call", "input": "f()", "expected": 4}]}
-    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", [TASK, TASK, other, test, attempt, attempt, *odd]))
+    report = ingest(
+        archive, "jsonl", lines(tmp_path / "in.jsonl", [TASK, TASK, other[0], test, attempt, attempt, *odd, other[1]])
+    )
     assert (report.read, report.added["tasks"], report.added["attempts"], report.added["repeated"], report.bad) == (
-        11,
-        1,
+        12,
+        2,
         1,
         2,
         7,
     )
-    assert report.read == 2 + 2 + 7 and report.too_many
+    assert report.read == 3 + 2 + 7 and report.too_many
     reasons = {
         (row["line"], row["reason"].partition(":")[0]) for row in map(json.loads, report.rejected.read_text().splitlines())
     }
     assert {(4, "tests.0.expected"), (7, "code is missing"), (8, "author")} <= reasons
     assert any("different content" in reason for _, reason in reasons)
-    assert "11 records read = 2 stored (1 tasks, 1 attempts, 0 verdicts) + 2 repeated + 7 set aside" in report.text()
+    assert "12 records read = 3 stored (2 tasks, 1 attempts, 0 verdicts) + 2 repeated + 7 set aside" in report.text()
     assert f"{tmp_path / 'in.jsonl'}, line 4: tests.0.expected: Input should be a valid string, not '4'" in report.text()
 
 
@@ -341,3 +343,27 @@ def test_a_column_named_answer_is_no_response_unless_it_is_named(archive, tmp_pa
     assert archive.attempts()[0].answer == "" and json.loads(archive.attempts()[0].extra) == {"answer": "1"}
     assert ingest(archive, "table", path, code="answer").added["attempts"] == 2
     assert [(a.code, a.answer) for a in archive.attempts()[1:]] == [("1", ""), ("2", "")]
+
+
+def test_a_name_of_several_different_attempts_is_refused_where_it_is_used(archive, tmp_path):
+    attempts = [{"kind": "attempt", "task_id": "a", "code": code, "id": 1} for code in ("x", "x", "y")]
+    verdict = {"kind": "verdict", "attempt_id": 1, "status": "AC"}
+    repair = {"kind": "attempt", "task_id": "a", "code": "z", "parent_id": 1.0}
+    rows = [TASK, *attempts[:2], verdict, attempts[2], verdict, repair]
+    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows), max_rejected=1)
+    assert [row.line for row in report.reasons] == [6, 7]
+    assert "the id 1 is that of several different attempts in this file" in report.reasons[0].reason
+    assert [verdict.attempt_id for verdict in archive.verdicts()] == [archive.attempts()[0].attempt_id]
+
+
+def test_lines_keep_ids_and_refuse_outcomes_that_cannot_be(archive, tmp_path):
+    attempt = {"kind": "attempt", "task_id": "a", "code": "x", "id": "sub-991", "status": float("nan")}
+    verdict = {"kind": "verdict", "attempt_id": "sub-991", "passed": 1, "total": 3}
+    rows = [TASK, attempt, {**verdict, "status": "AC"}, {**verdict, "status": "WA"}]
+    report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows), max_rejected=1)
+    assert [(row.line, row.reason) for row in report.reasons] == [(3, "status says passed, but 1 of 3 tests passed")]
+    assert archive.column("attempts", "extra") == ['{"id": "sub-991"}']
+    assert [(one.status, one.passed, one.total) for one in archive.verdicts()] == [(Status.FAILED, 1, 3)]
+    own = {**attempt, "attempt_id": archive.attempts()[0].attempt_id, "id": "sub-992"}
+    ingest(archive, "jsonl", lines(tmp_path / "other.jsonl", [own]))
+    assert archive.column("attempts", "extra")[1] == '{"id": "sub-992"}'

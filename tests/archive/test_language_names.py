@@ -12,13 +12,36 @@ from upsolve.errors import SourceError
 from upsolve.types import Attempt
 
 WORDS = {
-    "cpp": ["C++17 (GCC 9.2.1)", "GNU C++20 (64)", "c++", "GNU G++17 7.3.0", "Visual C++ 2017", "Clang++17 Diagnostics", "cpp"],
-    "c": ["C (gcc)", "GNU C11", "C99", "c"],
-    "python": ["PyPy 3-64", "Python 3.8.10", "python3", "PyPy3 (2.4.0)", "py", "PYTHON", "CPython 3.11", "PyPy"],
-    "python2": ["Python (2.7.6)", "PyPy2 (5.6.0)", "Python 2", "python2", "PyPy 2-64"],
+    "cpp": [
+        "C++17 (GCC 9.2.1)",
+        "GNU C++20 (64)",
+        "c++",
+        "GNU G++17 7.3.0",
+        "Visual C++ 2017",
+        "Clang++17 Diagnostics",
+        "cpp",
+        "GCC C++",
+        "clang 17 c++",
+        "C/C++",
+        "g++ 11",
+    ],
+    "c": ["C (gcc)", "GNU C11", "C99", "c", "clang 17", "GCC"],
+    "python": [
+        "PyPy 3-64",
+        "Python 3.8.10",
+        "python3",
+        "PyPy3 (2.4.0)",
+        "py",
+        "PYTHON",
+        "CPython 3.11",
+        "PyPy",
+        "Python v3.2",
+        "Python 3 (PyPy 2.7)",
+    ],
+    "python2": ["Python (2.7.6)", "PyPy2 (5.6.0)", "Python 2", "python2", "PyPy 2-64", "Python v2.7", "Python_2"],
     "java": ["Java 11", "OpenJDK 17", "java"],
     "javascript": ["JavaScript (Node.js 12)", "Node.js", "js"],
-    "c#": ["C#", "Mono C# 6.0", "MS C#", "C# 8, .NET Core 3.1"],
+    "c#": ["C#", "Mono C# 6.0", "MS C#", "C# 8, .NET Core 3.1", ".NET Core C#", "C Sharp", "C-Sharp", "csharp", "cs"],
     "go": ["Go 1.19", "golang"],
     "kotlin": ["Kotlin 1.7", "kotlin"],
     "haskell": ["Haskell (GHC 8.8)"],
@@ -26,6 +49,7 @@ WORDS = {
     "sql": ["sqlite3", "SQL"],
     "mysql": ["MySQL 8"],
     "objective-c": ["Objective-C"],
+    "objective-c++": ["Objective-C++"],
     "pascalabc.net": ["PascalABC.NET"],
     "visual basic": ["Visual Basic"],
     "": [""],
@@ -164,7 +188,7 @@ def test_lines_of_json_name_languages_as_tables_do(tmp_path):
     assert group.task.language == "cpp" and {attempt.language for attempt in group.attempts} == {"cpp"}
     assert [verdict.status for verdict in group.verdicts] == ["passed", "failed"]
     assert [json.loads(attempt.extra) for attempt in group.attempts] == [
-        {"language": "C++17 (GCC 9.2.1)"},
+        {"id": 1, "language": "C++17 (GCC 9.2.1)"},
         {"when": 3, "team": "ann"},
     ]
     assert group.attempts[1].parent_id == group.attempts[0].attempt_id

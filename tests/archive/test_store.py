@@ -86,6 +86,12 @@ def test_an_attempt_seen_again_is_counted(tmp_path):
     assert (info.seen, info.attempts, info.programs) == (5, 4, 3)
 
 
+def test_an_attempt_without_a_task_may_have_a_verdict(tmp_path):
+    archive, attempts = Archive.create(tmp_path), [Attempt("gone", code) for code in ("x", "y")]
+    archive.append(attempts=attempts, verdicts=[Verdict(attempts[0].attempt_id, Status.PASSED, judge="recorded:a")])
+    assert (archive_info(archive).unjudged, archive_info(archive).statuses) == (1, {})
+
+
 def test_equal_code_of_another_author_keeps_who_when_after_what_and_its_tokens(tmp_path):
     archive = Archive.create(tmp_path)
     one = Attempt("t/1", "x", author="student", created="2020-01-01T00:00:00+00:00", parent_id=BAD.attempt_id)

@@ -12,6 +12,7 @@ from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive, open_archive
 from upsolve.errors import ArchiveError
 from upsolve.export.exporting import export_archive
+from upsolve.records import from_row
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
 
@@ -20,7 +21,8 @@ def streamed(archive):
 
 
 def whole(archive):
-    return [*archive.tasks(), *archive.attempts(), *archive.verdicts()]
+    verdicts = archive.table("verdicts").to_pylist()  # every one: of several by a judge, ``Archive.verdicts`` has the last one
+    return [*archive.tasks(), *archive.attempts(), *(from_row(Verdict, row) for row in verdicts)]
 
 
 TASKS = [

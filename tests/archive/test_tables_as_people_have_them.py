@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import math
+import re
 import sqlite3
 
 import pytest
@@ -169,6 +171,13 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
         ({"task_id": 1, "Statement": "Add two and two.", "Source Code": "x"}, "--prompt Statement --code 'Source Code'"),
         ({"prompt": "add", "code": "x", "meta": {"model_name": "m", "Language": "C++"}}, "--author meta.model_name"),
         ({"prompt": "add", "code": "x", "lang": "C++", "time": "2026-01-01", "time_ms": 3}, "--language lang --created time"),
+        ({"prompt": "add", "code": "x", "correct": 0}, "--status correct"),
+        ({"prompt": "add", "code": "x", "result": 0}, None),
+        (
+            {"prompt": "add", "code": "x", "returncode": 2},
+            "--map FILE with `columns: {status: returncode}` and `statuses: {0: passed, 1: failed}`",
+        ),
+        ({"prompt": "add", "code": "x", "status": "AC", "exit_code": 0}, None),
     ],
 )
 def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, row, options, recwarn):
@@ -176,8 +185,16 @@ def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, ro
     ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1)
     said = [str(warning.message) for warning in recwarn]
     begin = "log: columns that no field has are stored in extra, and some look like fields: to use them, import into a new archive with "
-    unjudged = "; without --status, no attempt has an outcome" if options and "status" in options else ""
+    unjudged = "; without --status, no attempt has an outcome" if options and "--status" in options else ""
     assert said == ([f"{begin}{options}{unjudged}"] if options else [])
+
+
+def test_a_column_of_0_and_1_may_be_an_outcome(tmp_path, recwarn):
+    rows = [
+        {"prompt": "add", "code": f"x{n}", "result": result, "exit_code": 0} for n, result in enumerate(("1.0", 0, math.nan))
+    ]
+    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows))
+    assert "--status result; without --status" in str(recwarn.pop().message)
 
 
 def test_unknown_fields_of_json_lines_that_look_like_known_ones_are_named(tmp_path, recwarn):
@@ -214,6 +231,18 @@ def test_a_table_without_prompts_says_which_columns_may_have_what(tmp_path):
     options = "--task_id problem --language lang --author user --created submitted --status verdict"
     with pytest.raises(SourceError, match=f"which column holds the prompt.* code, submitted, score; perhaps {options}"):
         ingest(Archive.create(tmp_path / "a"), "table", file)
+
+
+@pytest.mark.parametrize("tests", ["12", "12.0", "True", "'all'", "small", '["assert f(1) == 2", "3"]'])
+def test_what_is_no_test_is_not_taken_for_one(tmp_path, tests):
+    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": tests}])
+    (row,) = ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1).reasons
+    assert re.match("tests: .* tests nothing: a test is an assert", row.reason)
+
+
+def test_comments_between_asserts_are_kept(tmp_path):
+    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", "tests": "# small\nassert f(1) == 2"}])
+    assert not ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1).reasons
 
 
 def test_columns_with_one_name_are_refused_and_those_without_are_numbered(tmp_path):
@@ -425,3 +454,138 @@ def test_a_table_of_outcomes_without_programs_is_named(tmp_path):
     with pytest.warns(UserWarning, match="log: rows have status and no program, so they are tasks alone; --code COLUMN"):
         ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
     assert [json.loads(task.extra) for task in archive.tasks()] == [{"solution": "x", "status": "AC"}] * 2
+
+
+GOOD = "\n".join(f"{n},Print {n}.,AC,print({n})" for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.csv", f'task_id,prompt,status,code\nA,Print a.,AC,"print(1)\n{GOOD}\n', 2),
+        ("b.csv", f'task_id,prompt,status,code\n{GOOD}\nA,Print a.,AC,"print(1)\nB,Print b.,AC,"print(2)"\n', 22),
+        ("c.tsv", 'prompt\tcode\tstatus\nadd\tx\tAC\n"Hello" must be printed\t"".join(["Hel","lo"])\tAC\n', 3),
+    ],
+)
+def test_a_quote_in_the_wrong_place_is_an_error_with_its_line(tmp_path, name, text, line):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SourceError, match=f"{name}: the row that begins in line {line} cannot be read.*--quotes none"):
+        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / name)
+
+
+def test_a_file_without_quoting_is_read_as_it_stands(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "log.tsv").write_text('prompt\tcode\n"Hello" must be printed\t"".join(["Hel","lo"])\n')
+    for number, path in enumerate((tmp_path / "in" / "log.tsv", tmp_path / "in")):
+        archive = Archive.create(tmp_path / str(number))
+        assert ingest(archive, "table", path, quotes="none").bad == 0
+        assert archive.tasks()[0].prompt == '"Hello" must be printed'
+        assert archive.attempts()[0].code == '"".join(["Hel","lo"])'
+    with pytest.raises(SourceError, match="option quotes: only .csv"):
+        ingest(archive, "table", write(tmp_path / "log.jsonl", [{"prompt": "add"}]), quotes="none")
+
+
+def test_empty_rows_are_left_out_and_counted(tmp_path):
+    (tmp_path / "log.csv").write_text("prompt;code\nadd;x\n;\n\n;;;\nadd;y\n")
+    with pytest.warns(UserWarning, match="log.csv: 2 empty rows are left out"):
+        report = ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.csv")
+    assert (report.bad, report.added["attempts"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [("task_id,prompt,Code,Status", "--code Code --status Status"), ("Task ID,prompt,code,Author", "--author Author")],
+)
+def test_fields_in_capitals_are_named_with_their_options(tmp_path, header, options):
+    (tmp_path / "log.csv").write_text(f"{header}\nA,Add two numbers.,x,AC\n")
+    with pytest.warns(UserWarning, match=f"some look like fields: .* {options}"):
+        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text("Prompt,Code\nadd,x\n")
+    with pytest.raises(SourceError, match="perhaps --prompt Prompt --code Code"):
+        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize("given", [{}, {"encoding": "latin-1"}])
+def test_a_program_in_a_file_of_another_encoding(tmp_path, homework, given):
+    (tmp_path / "work" / "ann" / "1.py").write_bytes("x = 'é'\r\n".encode("latin-1"))
+    archive = Archive.create(tmp_path / "a")
+    report = ingest(archive, "table", homework("add.md,ann/1.py,passed,ann"), max_rejected=1, **FILES, **given)
+    assert archive.column("attempts", "code") == (["x = 'é'\n"] if given else [])
+    said = "file ann/1.py: 'utf-8' codec can't decode"
+    assert given or (said in report.text() and "--encoding latin-1" in report.text())
+
+
+def test_pairs_of_answers_have_a_source_of_their_own(tmp_path):
+    with pytest.warns(UserWarning, match="chosen and rejected are not read .* upsolve ingest openrlhf"):
+        rows = [{"prompt": "add", "chosen": "x", "rejected": "y"}]
+        ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows))
+
+
+def test_an_id_stays_with_its_attempt(tmp_path, database):
+    rows = [{"prompt": "add", "code": f"x = {n}", "id": f"HumanEval/{n}"} for n in range(2)]
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
+    assert [json.loads(attempt.extra) for attempt in archive.attempts()] == [{"id": "HumanEval/0"}, {"id": "HumanEval/1"}]
+    archive = Archive.create(tmp_path / "other")
+    query = "select s.*, rowid as number from submission s"
+    ingest(
+        archive,
+        "table",
+        database,
+        query=query,
+        id="number",
+        **{**COLUMNS, "prompt": "frage", "code": "code", "status": "urteil"},
+    )
+    assert [json.loads(attempt.extra)["number"] for attempt in archive.attempts()] == [1, 2]
+
+
+def test_a_parent_that_two_different_attempts_may_be_is_refused(tmp_path):
+    rows = [
+        {"task_id": "a", "prompt": "add", "code": "x", "id": 1},
+        {"task_id": "a", "prompt": "add", "code": "x", "id": 1, "author": "ann"},
+        {"task_id": "a", "code": "y", "parent": 1},
+        {"task_id": "b", "prompt": "sub", "code": "z", "id": 1},
+        {"task_id": "a", "code": "w", "parent": 1},
+    ]
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", write(tmp_path / "log.jsonl", rows), max_rejected=1)
+    assert [(row.line, row.reason.partition(" in this file")[0]) for row in report.reasons] == [
+        (5, "the id 1 is that of several different attempts")
+    ]
+    parents = {attempt.code: attempt.parent_id for attempt in archive.attempts()}
+    assert parents == {"x": "", "z": "", "y": archive.attempts()[0].attempt_id}
+
+
+def test_numbers_as_pandas_writes_columns_with_gaps(tmp_path):
+    rows = [
+        {"task_id": 1.0, "prompt": "add", "code": "x", "id": 1, "parent": float("nan"), "author": 7.0, "points": float("nan")},
+        {"task_id": 1.0, "prompt": "add", "code": "y", "id": 2.0, "parent": 1.0, "author": 7.0, "points": 0.5},
+        {"task_id": float("nan"), "prompt": "sub", "code": "z", "id": 3, "parent": "2.0", "language": float("nan")},
+    ]
+    archive = Archive.create(tmp_path / "archive")
+    assert ingest(archive, "table", write(tmp_path / "log.jsonl", rows)).bad == 0
+    first, second, third = archive.attempts()
+    assert (first.task_id, first.author, first.extra) == ("log/1", "7", '{"id": 1}')
+    assert (second.parent_id, second.extra) == (first.attempt_id, '{"points": 0.5, "id": 2}')
+    assert third.parent_id == second.attempt_id
+
+
+def test_a_language_that_is_missing_is_none_of_several(tmp_path):
+    rows = [
+        {"prompt": "add", "code": f"x = {n}", "language": word} for n, word in enumerate(["python", float("nan"), "", None])
+    ]
+    archive = Archive.create(tmp_path / "archive")
+    ingest(archive, "table", write(tmp_path / "log.jsonl", rows))
+    assert archive.tasks()[0].language == "python"
+
+
+def test_an_exit_code_needs_a_map(tmp_path):
+    file = write(tmp_path / "log.jsonl", [{"prompt": "add", "code": f"x{code}", "exit_code": code} for code in (0, 1)])
+    with pytest.raises(
+        SourceError, match="--map FILE with `columns: {status: exit_code}` and `statuses: {0: passed, 1: failed}`"
+    ):
+        ingest(Archive.create(tmp_path / "a"), "table", file, status="exit_code")
+    (tmp_path / "map.yaml").write_text("columns: {status: exit_code}\nstatuses: {0: passed, 1: failed}\n")
+    archive = Archive.create(tmp_path / "b")
+    ingest(archive, "table", file, map=str(tmp_path / "map.yaml"))
+    assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED]

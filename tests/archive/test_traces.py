@@ -262,7 +262,7 @@ def test_traces_of_verifiers(tmp_path):
         episode(trace("", None, error="no model")),
         episode(errors=[{"type": "EnvError", "message": "no trace"}], ok=False),
     )
-    archive, report = imported(tmp_path, "verifiers", tmp_path / "run")
+    archive, report = imported(tmp_path, "verifiers", tmp_path / "run", passed_at=1)
     assert [(task.task_id, task.prompt) for task in archive.tasks()] == [("verifiers/double/double-0", "Double x.")]
     assert json.loads(archive.tasks()[0].extra)["answer"] == "4"
     assert [attempt.code for attempt in archive.attempts()] == [CODE, "x", "y"]
@@ -324,7 +324,7 @@ def test_a_conversation_of_verifiers_is_kept(tmp_path):
     several["nodes"] += [node("user", "Again.", 2), node("assistant", None, 3), node("assistant", "second", 4)]
     several["task"]["data"]["prompt"] = None
     several["task"]["key"] = several["task"]["hash"]
-    archive, _ = imported(tmp_path, "verifiers", lines(tmp_path / "traces.jsonl", episode(several)))
+    archive, _ = imported(tmp_path, "verifiers", lines(tmp_path / "traces.jsonl", episode(several)), passed_at=1)
     (attempt,) = archive.attempts()
     assert attempt.code == "second" and len(json.loads(attempt.extra)["messages"]) == 6 and not attempt.truncated
     assert (archive.tasks()[0].task_id, archive.tasks()[0].prompt) == ("verifiers/double/aaaaaaaaaaaa", "Double x.")

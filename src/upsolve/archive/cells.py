@@ -4,42 +4,59 @@ import codecs
 import csv
 import gzip
 import sqlite3
+import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from enum import StrEnum
 from io import TextIOWrapper
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rows import DATA_SUFFIXES, BadRow, rows_of_file
 from upsolve.errors import SourceError
 
-__all__ = ["TABLES", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
+__all__ = ["TABLES", "Quotes", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DATABASES = (".db", ".sqlite", ".sqlite3")
 TABLES = (*CSV, *DATABASES, *DATA_SUFFIXES)
 """Endings of the names of files that ``table_rows`` reads."""
+QUOTING = """a cell that begins with a quote must end with one, and quotes in it are doubled: "say ""hi\"""; if no cell is quoted, --quotes none"""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+
+
+class Quotes(StrEnum):
+    """What quotes in CSV files mean."""
+
+    DOUBLE = "double"
+    """A cell may stand between quotes; quotes in it are doubled."""
+    NONE = "none"
+    """No cell is quoted: quotes are text like any other, and a cell has no newline."""
+
+
 HEAD, HEAD_SIZE = 1000, 1 << 20
 """Most rows that are looked at before any is read, and about how many characters they may have."""
 Numbered = tuple[int, dict[str, Any] | BadRow]
 
 
-def table_rows(path: Path, *, encoding: str = "", query: str = "") -> Iterable[Numbered]:
+def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quotes = Quotes.DOUBLE) -> Iterable[Numbered]:
     """Return the rows of a file with their numbers.
 
     Args:
         path: a file whose name ends as one of ``TABLES``.
         encoding: of a CSV file; empty: UTF-8, or UTF-16 if it starts with such a byte order mark.
         query: SQL whose rows are read; a SQLite file needs one.
+        quotes: whether cells of a CSV file may be quoted.
 
     Raises:
         SourceError: the file cannot be read, its ending is unknown, or an argument does not fit it.
     """
     if encoding and not path.name.endswith(CSV):
         raise SourceError(f"{path}: option encoding: only {', '.join(CSV)} files have one; JSON is UTF-8")
+    if quotes is not Quotes.DOUBLE and not path.name.endswith(CSV):
+        raise SourceError(f"{path}: option quotes: only {', '.join(CSV)} files have quotes")
     if bool(query) != path.name.endswith(DATABASES):
         needs = (
             "is a database: --query 'select ...' says which rows to read" if not query else "option query is for SQLite files"
@@ -49,7 +66,7 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "") -> Iterable[N
         return sqlite_rows(path, query)
     if not path.name.endswith(TABLES):
         raise SourceError(f"{path}: a table's name must end in one of {', '.join(TABLES)}")
-    return csv_rows(path, encoding) if path.name.endswith(CSV) else rows_of_file(path)
+    return csv_rows(path, encoding, quotes) if path.name.endswith(CSV) else rows_of_file(path)
 
 
 def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
@@ -76,30 +93,41 @@ def emptied(rows: deque[Any]) -> Iterator[Any]:
         yield rows.popleft()
 
 
-def csv_rows(path: Path, encoding: str) -> Iterator[Numbered]:
-    """Yield the rows of a CSV file; one in another encoding, or with too many or too few cells, is a ``BadRow``."""
+def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
+    """Yield the rows of a CSV file; one in another encoding, or with too many or too few cells, is a ``BadRow``, and one without values is left out."""
     csv.field_size_limit(2**27)
+    empty, end, quoting = 0, 0, csv.QUOTE_NONE if quotes is Quotes.NONE else csv.QUOTE_MINIMAL
     try:
         with opened(path, encoding) as text:
             delimiter = delimiter_of(text, tabs=".tsv" in path.suffixes)
             text.seek(0)
-            table = csv.DictReader(text, delimiter=delimiter)
+            table = csv.DictReader(text, delimiter=delimiter, strict=True, quoting=quoting)
             table.fieldnames = names_of(table.fieldnames or (), f"{path}: the header")
+            end = table.line_num
             for row in table:
-                if None in row or None in row.values():
-                    yield (
-                        table.line_num,
-                        BadRow(str(path), table.line_num, cells_of(row, DELIMITERS[delimiter]), ascii(row)[:500]),
-                    )
-                    continue
-                try:
-                    "".join(map(str, row.values())).encode()
-                    yield table.line_num, row
-                except UnicodeEncodeError:
-                    reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
-                    yield table.line_num, BadRow(str(path), table.line_num, reason, ascii(row)[:500])
-    except (OSError, EOFError, csv.Error, LookupError, UnicodeError) as error:
+                end = table.line_num
+                if any(chain.from_iterable(filter(None, row.values()))):  # texts, and a list of what the header has no name for
+                    yield end, checked_row(path, end, row, encoding, delimiter)
+                else:
+                    empty += 1
+    except csv.Error as error:
+        raise SourceError(f"{path}: the row that begins in line {end + 1} cannot be read: {error}; {QUOTING}") from error
+    except (OSError, EOFError, LookupError, UnicodeError) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
+    if empty:
+        warnings.warn(f"{path}: {empty} empty rows are left out", stacklevel=2)
+
+
+def checked_row(path: Path, number: int, row: dict[Any, Any], encoding: str, delimiter: str) -> dict[str, Any] | BadRow:
+    """Return a row of a CSV file; a ``BadRow`` for one that has not the cells of the header, or is in another encoding."""
+    if None in row or None in row.values():
+        return BadRow(str(path), number, cells_of(row, DELIMITERS[delimiter]), ascii(row)[:500])
+    try:
+        "".join(map(str, row.values())).encode()
+    except UnicodeEncodeError:
+        reason = f"not {encoding or 'UTF-8; name its encoding, such as --encoding latin-1'}"
+        return BadRow(str(path), number, reason, ascii(row)[:500])
+    return row
 
 
 def names_of(names: Sequence[str], what: str) -> list[str]:

@@ -2,7 +2,7 @@
 
     imports/<tag>/00003.json            what share 3 has stored, replaced after each batch
     imports/<tag>/00003.00001.jsonl     rows of its batch 1 that were set aside
-    imports/<tag>/00003.00001.tasks.json     file and line of each of its tasks
+    imports/<tag>/00003.00001.places.json     files, and lines of tasks, of its records
     attempts/00000042-00003.00001-<tag>.parquet      its attempts; 42 is the number of the import
 
 A part's name is that of its share and batch, so the order of the parts is that of the source, whichever worker wrote them when. A share that
@@ -10,27 +10,27 @@ was stopped reads its units again from their start, passes over the rows that th
 """
 
 import json
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from upsolve.archive.parts import write_records
+from upsolve.archive.references import languages_from
 from upsolve.archive.rows import NOWHERE, BadRow, Row, place_of_row
 from upsolve.archive.schema import TABLES
 from upsolve.archive.source import Source, Unit
-from upsolve.archive.store import Archive
+from upsolve.archive.statements import Place, Places, content_in, other_content, repeats
 from upsolve.files import write_text
 from upsolve.plugins import find
 from upsolve.progress import OnProgress, no_progress
 from upsolve.records import are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
-__all__ = ["Job", "Journal", "content_in", "import_share", "other_content", "places_of_tasks", "repeats"]
+__all__ = ["Job", "Journal", "import_share"]
 
 BATCH, BATCH_CHARACTERS = 20_000, 1 << 26
 """Most records, and characters of tests and programs, that are written together and until then held in memory."""
@@ -108,15 +108,16 @@ def import_share(
     if journal.done:
         return journal
     writer = Writer(job, share, journal, units[0].path)
-    rows = rows_of(job, units, on_progress)
-    if not writer.skip(rows):
-        writer, rows = Writer(job, share, Journal(), units[0].path), rows_of(job, units, on_progress)
-    writer.drop_unrecorded()
-    while batch := writer.take(rows):
-        writer.store(batch)
-        write_text(file, json.dumps(asdict(writer.journal)))
-        if on_rows:
-            on_rows(writer.journal.read)
+    with languages_from(lambda task_id: writer.language_of(task_id)):
+        rows = rows_of(job, units, on_progress)
+        if not writer.skip(rows):
+            writer, rows = Writer(job, share, Journal(), units[0].path), rows_of(job, units, on_progress)
+        writer.drop_unrecorded()
+        while batch := writer.take(rows):
+            writer.store(batch)
+            write_text(file, json.dumps(asdict(writer.journal)))
+            if on_rows:
+                on_rows(writer.journal.read)
     writer.journal.done = True
     write_text(file, json.dumps(asdict(writer.journal)))
     return writer.journal
@@ -151,35 +152,6 @@ def characters_of(row: Row) -> int:
         return 0
 
 
-def content_in(task: Task) -> tuple[str, str]:
-    """Return the content id of a task but for its language, and the language: tasks that differ in it alone are one task, of any language."""
-    return Archive.content_of(replace(task, language="")), sys.intern(task.language)
-
-
-def repeats(content: tuple[str, str], stored: tuple[str, str]) -> bool:
-    """Return whether a task (``content_in``) is a stored one again, which may be of any language."""
-    return stored in (content, (content[0], ""))
-
-
-def other_content(file: str, line: int, task: Task, stored: tuple[str, str]) -> BadRow:
-    """Return a task that is stored with different content (``content_in``), set aside."""
-    content, language = stored
-    reason = f"task {task.task_id} is stored with different content; give one of the two a new id"
-    if content == content_in(task)[0]:
-        reason = (
-            f"task {task.task_id} is stored in {language}, and here in {task.language or 'any language'}; import both at once (as a folder; "
-            "CodeNet: --language all) into a new archive, so that it accepts any language, or give one of the two a new id"
-        )
-    return BadRow(file, line, reason, str(task)[:500])
-
-
-def places_of_tasks(job: Job, part: Path) -> dict[str, tuple[str, int]]:
-    """Return file and line of the tasks in a part; those whose reader does not say them are missing."""
-    file = job.folder / f"{part.stem.split('-')[1]}.tasks.json"
-    places: dict[str, list[Any]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return {task_id: (place[0], place[1]) for task_id, place in places.items()}
-
-
 class Writer:
     """Stores the records of a share."""
 
@@ -188,14 +160,19 @@ class Writer:
         self.job, self.share, self.journal, self.path = job, share, journal, path
         self.tasks = dict[str, tuple[str, str]]()
         self.bad: list[BadRow] = []
-        self.places = dict[int, tuple[str, int]]()
-        """``id`` of each task of the batch -> file and line."""
+        self.places = dict[int, Place]()
+        """``id`` of each record of the batch -> file and line."""
+        self.found = Places()
+        """Where its records stand."""
+        self.languages, self.assumed = dict[str, str](), set[str]()
+        """Languages, but for Python, of the tasks of the share; tasks at which attempts without a language were taken for Python."""
 
     def skip(self, rows: Iterator[Row]) -> bool:
         """Pass over the rows that are stored; return whether they are the same as when they were stored."""
         checksum, read = 0, 0
         for row in islice(rows, self.journal.read):
             checksum, read = checksum_of(checksum, row), read + 1
+            self.note_language(row)
             if isinstance(row, Task) and self.is_usable(row):
                 self.tasks.setdefault(row.task_id, content_in(row))
         return (checksum, read) == (self.journal.checksum, self.journal.read)
@@ -207,7 +184,7 @@ class Writer:
             for part in (self.job.archive / name).glob(f"{start}*-{self.job.tag}.*"):
                 if part.suffix == ".tmp" or int(part.name[len(start) :][:5]) >= self.journal.batches:
                     part.unlink()
-        for file in self.job.folder.glob(f"{self.share:05d}.*.jsonl"):
+        for file in self.job.folder.glob(f"{self.share:05d}.*.*"):
             if int(file.name[6:11]) >= self.journal.batches:
                 file.unlink()
 
@@ -217,8 +194,8 @@ class Writer:
         self.places.clear()
         for row in rows:
             batch.append(row)
-            if isinstance(row, Task):
-                self.places[id(row)] = place_of_row()
+            self.places[id(row)] = place_of_row()
+            self.note_language(row)
             size += characters_of(row)
             if len(batch) >= BATCH or size >= BATCH_CHARACTERS:
                 break
@@ -226,7 +203,7 @@ class Writer:
 
     def store(self, batch: Sequence[Row]) -> None:
         """Write a batch, without tasks that are stored already, and count it in the journal."""
-        self.bad = [row for row in batch if isinstance(row, BadRow)]
+        self.bad, self.found = [row for row in batch if isinstance(row, BadRow)], Places()
         tasks = self.usable([row for row in batch if isinstance(row, Task)])
         attempts = self.usable([row for row in batch if isinstance(row, Attempt)])
         verdicts = self.usable([row for row in batch if isinstance(row, Verdict)])
@@ -237,9 +214,9 @@ class Writer:
             if records:
                 write_records(self.job.archive / name / f"{stem}.parquet", records)
         self.bad.sort(key=lambda row: (row.file, row.line))
-        places = {task.task_id: self.places[id(task)] for task in fresh if self.places[id(task)] != NOWHERE}
-        if places:
-            write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.tasks.json", json.dumps(places))
+        self.found.attempts, self.found.verdicts = self.files_of(attempts), self.files_of(verdicts)
+        self.found.assumed = sorted(self.assumed)
+        self.found.write(self.job.folder / f"{self.share:05d}.{old.batches:05d}.places.json")
         if self.bad:
             lines = (json.dumps(asdict(row)) + "\n" for row in self.bad)
             write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.jsonl", "".join(lines))
@@ -274,6 +251,8 @@ class Writer:
         content = content_in(task)
         stored = self.job.stored.get(task.task_id) or self.tasks.get(task.task_id)
         self.tasks.setdefault(task.task_id, content)
+        found = self.found.others if stored and stored[0] != content[0] else self.found.tasks
+        found.setdefault(task.task_id, []).append(self.places[id(task)])
         if stored is None or (stored[0] == content[0] and not repeats(content, stored) and task.task_id not in self.job.stored):
             return True
         if repeats(content, stored):
@@ -286,3 +265,19 @@ class Writer:
         """Return file and line of a record of the batch: those of its reader, or else the path and 0."""
         file, line = self.places.get(id(record), NOWHERE)
         return file or str(self.path), line
+
+    def note_language(self, row: Row) -> None:
+        """Remember the language of a task if it is not Python."""
+        if isinstance(row, Task) and row.language not in ("", "python"):
+            self.languages.setdefault(row.task_id, row.language)
+
+    def language_of(self, task_id: str) -> str:
+        """Return the language of a task, which another import or the share has; empty for any, and for Python or one that is not known."""
+        stored = self.job.stored.get(task_id)
+        if stored is None and task_id not in self.languages:
+            self.assumed.add(task_id)
+        return stored[1] if stored else self.languages.get(task_id, "")
+
+    def files_of(self, records: Sequence[Row]) -> list[tuple[str, int]]:
+        """Return the files of records in their order, each with how many records are of it."""
+        return [(file, sum(1 for _ in same)) for file, same in groupby(self.places[id(record)][0] for record in records)]

@@ -32,7 +32,7 @@ class ArchiveInfo:
     mixed_tasks: int
     """Tasks with an attempt that passed and a scored one that did not."""
     statuses: dict[str, int]
-    """Attempts by status (as in ``groups()``)."""
+    """Attempts by status (as in ``groups()``, so without those whose task is missing)."""
     judges: dict[str, int]
     """Verdicts by judge."""
     sources: dict[str, int]
@@ -60,7 +60,7 @@ COUNTS = """
 select (select count(distinct task_id) from tasks) as tasks, (select count(*) from entries) as attempts,
     (select count(distinct attempt_id) from entries) as programs, (select coalesce(sum(seen), 0)::bigint from entries) as seen,
     (select count(distinct (attempt_id, judge)) from verdicts) as verdicts,
-    (select count(*) from entries) - (select coalesce(sum(n), 0)::bigint from judged) as unjudged,
+    (select count(*) from entries anti join verdicts using (attempt_id)) as unjudged,
     (select count(*) from (select task_id from judged where status <> 'unscored' group by task_id
         having bool_or(status = 'passed') and not bool_and(status = 'passed'))) as mixed_tasks
 """

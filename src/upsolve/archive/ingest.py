@@ -16,7 +16,7 @@ from typing import Any
 from upsolve import __version__
 from upsolve.archive.cells import TABLES as TABLE_ENDINGS
 from upsolve.archive.census import census
-from upsolve.archive.importing import Job, Journal, content_in
+from upsolve.archive.importing import Job, Journal
 from upsolve.archive.parts import read_part
 from upsolve.archive.places import download, fresh, is_url, listing, locked, remove_folder
 from upsolve.archive.rows import BadRow
@@ -24,6 +24,7 @@ from upsolve.archive.schema import TABLES
 from upsolve.archive.settling import Settled, settle
 from upsolve.archive.shares import import_shares, shares_of
 from upsolve.archive.source import Source, parse_options
+from upsolve.archive.statements import content_in
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError, SourceError
 from upsolve.files import commit_file, is_remote, write_text
@@ -256,10 +257,10 @@ def report_of(archive: Archive, job: Job, journals: Sequence[Journal], settled: 
     added = Counter(
         tasks=sum(journal.tasks for journal in journals) - settled.repeated - settled.bad,
         attempts=counted.new,
-        verdicts=sum(journal.verdicts for journal in journals),
+        verdicts=sum(journal.verdicts for journal in journals) - settled.verdicts,
         repeated=sum(journal.repeated for journal in journals) + settled.repeated + counted.attempts - counted.new,
     )
-    bad = sum(journal.bad for journal in journals) + settled.bad
+    bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
     return IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans, missing=counted.missing)
 
 

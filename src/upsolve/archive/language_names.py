@@ -11,18 +11,18 @@ __all__ = ["asking_for", "language_in", "same_language"]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
-    "g++": "cpp",
-    "clang++": "cpp",
     "clang": "c",
     "gcc": "c",
     "py3": "python",
     "pypy": "python",
     "cpython": "python",
-    "csharp": "c#",
+    "cs": "c#",
     "openjdk": "java",
 }
 """Names that are no aliases of a language here, because tasks do not use them."""
-PYTHON_2 = re.compile(r"^(?:c?python|pypy|py)[ (-]*2")
+INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
+"""Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
+PYTHON_2 = re.compile(r"^(?:c?python|pypy|py)[ (:_-]*v?2")
 VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
 
 
@@ -47,6 +47,8 @@ def language_in(word: str) -> str:
     python = load("upsolve.verify.languages:PYTHON")
     if PYTHON_2.search(name):
         return "python2"
+    if inside := next((language for language, form in INSIDE.items() if form.search(name)), ""):
+        return inside
     while (shorter := MAKERS.sub("", name)) != name:
         name = shorter
     first = re.match(r"[a-z#+]+", name)

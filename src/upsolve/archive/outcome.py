@@ -9,12 +9,22 @@ from upsolve.archive.preference import is_recorded
 from upsolve.records import from_row, refuse_impossible
 from upsolve.types import Status, Verdict
 
-__all__ = ["OUTCOME_FIELDS", "WORDS", "are_statuses", "judge_name", "recorded_verdict", "status_of", "words_of"]
+__all__ = [
+    "OUTCOME_FIELDS",
+    "WORDS",
+    "are_statuses",
+    "check_counts",
+    "judge_name",
+    "number_in",
+    "recorded_verdict",
+    "status_of",
+    "words_of",
+]
 
 BY_STATUS: Mapping[Status, str] = {
-    Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes, 1",
+    Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes",
     Status.FAILED: "failed, fail, failure, wa, wrong answer, wrong, incorrect, pe, presentation error, rejected, partially correct, "
-    "partial, challenged, hacked, false, no, 0",
+    "partial, challenged, hacked, false, no",
     Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, idleness limit exceeded, to",
     Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory",
     Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded",
@@ -24,8 +34,14 @@ BY_STATUS: Mapping[Status, str] = {
 }
 WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
 """Status as written by other judges, in lower case with spaces -> ours."""
-WHERE = re.compile(r"(?<=\w)[ ,]*(on (pre|sample )?test ?(case )?#?\d+|\([^()]*\))$")
-"""What judges write after a status: ``on test 3``, ``(SIGSEGV)``."""
+BITS: Mapping[str, Status] = {"1": Status.PASSED, "0": Status.FAILED}
+"""Numbers that are words, too, unless a map names numbers: those are codes, and 0 is often that of a success."""
+WHERE = re.compile(r"(?<=\w)(?:[ ,]*(?:on (?:pre|sample )?test ?(?:case )?#?\d+|\([^()]*\)))+$")
+"""What judges write after a status: ``on test 3``, ``(SIGSEGV)``; after one that says passed only what ``HARMLESS`` or ``SHARE`` is."""
+HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|seconds?|[kmg]i?b|bytes?)")
+"""All points, or a time or memory."""
+SHARE = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|(?:out )?of) ?(\d+(?:\.\d+)?)(?: (?:tests?|test ?cases?|cases))?(?: passed)?")
+"""How many tests passed of how many: ``30/100``, ``3 of 5 tests``."""
 
 OUTCOME_FIELDS: Mapping[str, str] = {
     "status": "outcome: AC, Wrong Answer, passed, 1, true, ...",
@@ -43,17 +59,48 @@ OUTCOME_FIELDS: Mapping[str, str] = {
 
 
 def status_of(value: Any, words: Mapping[str, Status] = WORDS) -> Status:
-    """Return the status for a word, a number or a bool; ValueError if it is unknown."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    """Return the status for a word, a number or a bool; ValueError if it is unknown.
+
+    0 and 1 are failed and passed, unless ``words`` has other numbers. ``passed (3 of 5)`` is failed.
+    """
+    return read_status(value, words)[0]
+
+
+def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mapping[str, int]]:
+    """Return ``status_of`` a value and, if it says passed of fewer than all tests, their numbers: ``passed`` and ``total``."""
     word = str(value).strip().lower()
-    if word in words:
-        return words[word]
-    plain = word.replace("_", " ").replace("-", " ")
-    for spelled in (plain, WHERE.sub("", plain)):
+    number, plain = number_in(word), word.replace("_", " ").replace("-", " ")
+    for spelled in (word, number, plain):
         if spelled in words:
-            return words[spelled]
-    raise ValueError(f"unknown status {str(value)[:60]!r}: add it to `statuses` in the map")
+            return words[spelled], {}
+    if number in BITS and not any(number_in(one) for one in words if one[-1:].isdigit()):
+        return BITS[number], {}
+    where = WHERE.search(plain)
+    status = words.get(plain[: where.start()]) if where else None
+    counts: Mapping[str, int] = {}
+    if where and status is Status.PASSED:
+        status, counts = read_where(where[0])
+    if status:
+        return status, counts
+    add = "name each number of the column, also 0 and 1, in" if number else "add it to"
+    raise ValueError(f"unknown status {str(value)[:60]!r}: {add} `statuses` in the map")
+
+
+def read_where(where: str) -> tuple[Status | None, Mapping[str, int]]:
+    """Return the status of an attempt that passed as ``where`` says, and numbers of tests: None for a restriction that is not understood."""
+    parts = [part for part in re.split(r" *[(),;] *", where) if part]
+    share = next(filter(None, map(SHARE.fullmatch, parts)), None)
+    passed, total = map(float, share.groups()) if share else (1.0, 1.0)
+    if passed < total:
+        whole = passed.is_integer() and total.is_integer()
+        return Status.FAILED, {"passed": int(passed), "total": int(total)} if whole else {}
+    known = all(HARMLESS.fullmatch(part) or SHARE.fullmatch(part) for part in parts)
+    return Status.PASSED if known and passed == total > 0 else None, {}
+
+
+def number_in(word: str) -> str:
+    """Return the number that a word is, as a map names it: ``1`` for ``1.0``; empty for other words."""
+    return re.sub(r"\.0+$", "", word) if re.fullmatch(r"-?\d+(\.\d+)?", word) else ""
 
 
 def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> bool:
@@ -63,7 +110,13 @@ def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> 
         known = [status_of(value, words) for value in given]
     except ValueError:
         return False
-    return bool(known) and not all(re.fullmatch(r"[\d.]+", str(value)) for value in given)
+    return bool(known) and not all(number_in(str(value).strip()) for value in given)
+
+
+def check_counts(status: Status, passed: int, total: int) -> None:
+    """Raise ValueError if an attempt is said to have passed, and not all of its tests did; a total of 0 is an unknown one."""
+    if status is Status.PASSED and passed < total:
+        raise ValueError(f"status says passed, but {passed} of {total} tests passed")
 
 
 def recorded_verdict(
@@ -76,57 +129,97 @@ def recorded_verdict(
 
     Args:
         attempt_id: the attempt.
-        row: values by the names of ``OUTCOME_FIELDS``; null and empty text mean that nothing is recorded.
+        row: values by the names of ``OUTCOME_FIELDS``; null, NaN and empty text mean that nothing is recorded.
         judge: name of the judge when the row names none.
         words: word of a status -> status.
 
     Raises:
         ValueError: a status is unknown, a value has another type or cannot be, or two values contradict each other.
     """
-    values = {name: value for name, value in row.items() if name in OUTCOME_FIELDS and value not in (None, "")}
+    given = {name: value for name, value in row.items() if name in OUTCOME_FIELDS}
+    values = {name: value for name, value in given.items() if value not in (None, "") and value == value}
     named = {"judge": judge_name(values.pop("judge", judge))}
     if not values:
         return None
     outcomes = [status_of(value, words) for value in words_of(values.pop("outcomes", ()))]
-    status = status_in(values, outcomes, words)
-    counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)} if outcomes else {}
+    status, counts = status_in(values, outcomes, words)
+    if outcomes:
+        counts = {"passed": outcomes.count(Status.PASSED), "total": len(outcomes)}
+    elif "total" in values:
+        counts = {"passed": values["total"]} if status is Status.PASSED else {}
     message = str(values.pop("error", ""))[:500]
     values |= {"error_type": str(values["error_type"])} if "error_type" in values else {}  # or a number, such as an exit code
     fields = {**named, **counts, **values, "status": status, "outcomes": outcomes, "error_message": message}
     verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id}))
-    if verdict.status is Status.PASSED and verdict.passed < verdict.total and "passed" in values:
-        raise ValueError(f"status says passed, but {verdict.passed} of {verdict.total} tests passed")
+    check_outcomes(verdict)
+    check_counts(verdict.status, verdict.passed, verdict.total)
     return verdict
 
 
-def status_in(values: dict[str, Any], outcomes: Sequence[Status], words: Mapping[str, Status]) -> Status:
-    """Return the status that values record, and remove ``status`` from them, and ``passed`` where it is no number of tests."""
-    given = status_of(values.pop("status"), words) if "status" in values else None
+def check_outcomes(verdict: Verdict) -> None:
+    """Raise ValueError if the outcomes of single tests contradict the outcome of all, or their number; a judge may stop at the first failure."""
+    found, passed, total = len(verdict.outcomes), verdict.outcomes.count(Status.PASSED), verdict.total
+    if not found:
+        return
+    if found > total or (found == total and verdict.passed != passed):
+        raise ValueError(f"{passed} of {found} outcomes are passed, but passed is {verdict.passed} and total {total}")
+    if passed == found < total and verdict.status is Status.PASSED:
+        raise ValueError(f"total is {total}, and outcomes has {found}: whether the others passed is not known")
+    if passed == total and verdict.status not in (Status.PASSED, Status.UNSCORED):
+        raise ValueError(
+            f"status says {verdict.status.value}, but all {found} outcomes are passed; if there are more tests, total must say so"
+        )
+
+
+def status_in(
+    values: dict[str, Any], outcomes: Sequence[Status], words: Mapping[str, Status]
+) -> tuple[Status, Mapping[str, int]]:
+    """Return the status that values record, and numbers of tests in its words; remove ``status``, and ``passed`` if it is no number of tests."""
+    given, counts = read_status(values.pop("status"), words) if "status" in values else (None, {})
     told = None
-    if "passed" in values and not is_count(values["passed"], counted=given is not None or outcomes or "total" in values):
-        told = status_of(values.pop("passed"), words)
+    if "passed" in values and not is_count(values, outcomes, judged=given is not None):
+        told, more = read_status(values.pop("passed"), words)
+        counts = counts or more
     if given and told and (given is Status.PASSED) != (told is Status.PASSED):
         raise ValueError(f"status says {given.value}, passed says {told.value}")
-    if given or told:
-        return given or told or Status.UNSCORED
-    if outcomes:
-        return next((outcome for outcome in outcomes if outcome is not Status.PASSED), Status.PASSED)
+    found = status_over(outcomes)
+    counted = Status.UNSCORED
     if "passed" in values and float(values.get("total", 0)) > 0:
-        return Status.PASSED if float(values["passed"]) == float(values["total"]) else Status.FAILED
-    return Status.UNSCORED
+        counted = Status.PASSED if float(values["passed"]) == float(values["total"]) else Status.FAILED
+    sure = None if told is Status.PASSED or found in (Status.PASSED, Status.UNSCORED) else found
+    return given or sure or told or found or counted, counts
 
 
-def is_count(value: Any, *, counted: object) -> bool:
+def status_over(outcomes: Sequence[Status]) -> Status | None:
+    """Return the first outcome of a test that failed; else ``UNSCORED`` if one is, or ``PASSED``; None without outcomes."""
+    rest = [outcome for outcome in outcomes if outcome is not Status.PASSED]
+    failed = (outcome for outcome in rest if outcome is not Status.UNSCORED)
+    return next(failed, rest[0] if rest else Status.PASSED if outcomes else None)
+
+
+def is_count(values: Mapping[str, Any], outcomes: Sequence[Status], *, judged: bool) -> bool:
     """Return whether ``passed`` is a number of tests; without the number of all, 0 and 1 are words.
+
+    Args:
+        values: of a row.
+        outcomes: of its tests; without ``total``, 0 and 1 are a number of tests only if as many passed.
+        judged: whether the row has a ``status``.
 
     Raises:
         ValueError: it is another number, and the number of all tests is not known.
     """
-    if isinstance(value, bool) or not str(value).replace(".", "", 1).strip().isdigit():
+    passed = values["passed"]
+    if isinstance(passed, bool) or not number_in(str(passed).strip()):
         return False
-    if not counted and float(value) not in (0, 1):
-        raise ValueError(f"passed is {value}: a number of tests needs their total")
-    return bool(counted)
+    if "total" in values:
+        return True
+    if float(passed) in (0, 1):
+        return float(passed) == outcomes.count(Status.PASSED) if outcomes else judged
+    if not outcomes and not judged:
+        raise ValueError(
+            f"passed is {passed}: a number of tests needs their total; without it, rows of the same column with 1 count as passed"
+        )
+    return True
 
 
 def words_of(value: Any) -> Sequence[Any]:

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from upsolve.archive.database import connect
-from upsolve.archive.parts import ROWS
-from upsolve.archive.preference import RANK
+from upsolve.archive.parts import ROWS, rows_of
 from upsolve.archive.schema import TABLES
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict
@@ -22,17 +21,11 @@ select {COLUMNS["attempts"]}, total as "count" from attempts join (
     select min(place) as place, sum("count")::bigint as total from attempts group by attempt_id, hash({COLUMNS["attempts"]})
 ) using (place) order by place
 """  # noqa: S608
-VERDICTS = f"""
-select {COLUMNS["verdicts"]} from verdicts join (
-    select max_by(place, {RANK}) as place, min(place) as first
-    from verdicts group by attempt_id, judge
-) using (place) order by first
-"""  # noqa: S608
 """Only numbers are aggregated, since DuckDB keeps what it aggregates in memory; what it sorts it can write to disk."""
 
 
 def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attempt | Verdict]:
-    """Yield what ``Archive.tasks``, ``attempts`` and ``verdicts`` return, in this order.
+    """Yield what ``Archive.tasks`` and ``attempts`` return, then all verdicts as written: earlier ones show what labels contradict each other.
 
     Args:
         parts: name of a table -> its files, oldest first.
@@ -41,6 +34,7 @@ def stored_records(parts: Mapping[str, Iterable[Path]]) -> Iterator[Task | Attem
         ArchiveError: a part is damaged.
     """
     with connect(parts, places=True) as connection:
-        for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS), (Verdict, VERDICTS)):
+        for kind, sql in ((Task, TASKS), (Attempt, ATTEMPTS)):
             for batch in connection.sql(sql).to_arrow_reader(ROWS):
                 yield from (from_row(kind, row) for row in batch.to_pylist())
+    yield from (from_row(Verdict, row) for row in rows_of(parts["verdicts"]))

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ class Rollouts:
         self,
         source: str,
         *,
-        passed_at: float = 1.0,
+        passed_at: float | None = None,
         tasks: str = "",
         statement: str = "",
         language: str = "python",
@@ -81,7 +82,7 @@ class Rollouts:
 
         Args:
             source: name of the source, the first part of the tasks' ids.
-            passed_at: score from which on an attempt counts as passed.
+            passed_at: score from which on an attempt counts as passed; None: 1, with a warning if a score is above it.
             tasks: tasks that rollouts may belong to (``upsolve.archive.known.read_known``).
             statement: regular expression whose first group is the statement in a prompt.
             language: language of the programs.
@@ -90,7 +91,8 @@ class Rollouts:
         Raises:
             SourceError: the tasks cannot be read, or the expression is invalid or has no group.
         """
-        self.source, self.passed_at, self.language, self.author = source, passed_at, language, author
+        self.source, self.language, self.author = source, language, author
+        self.passed_at, self.is_sure = 1.0 if passed_at is None else passed_at, passed_at is not None
         self.known = read_known(tasks)
         try:
             self.statement = re.compile(statement, re.DOTALL)
@@ -169,6 +171,13 @@ class Rollouts:
         if rollout.score is None or math.isnan(rollout.score):
             reason = rollout.reason or "no score is recorded"
             return Verdict(attempt.attempt_id, Status.UNSCORED, judge=judge, error_message=reason[:500])
+        if rollout.score > 1 and not self.is_sure:
+            self.is_sure = True
+            warnings.warn(
+                f"{self.source}: scores above 1 occur, such as {rollout.score:g}, and each from 1 on counts as passed; if only the "
+                "highest score is a pass, import into a new archive with --passed-at SCORE",
+                stacklevel=2,
+            )
         status = Status.PASSED if rollout.score >= self.passed_at else Status.FAILED
         return Verdict(attempt.attempt_id, status, judge=judge)
 

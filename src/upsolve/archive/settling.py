@@ -1,6 +1,7 @@
 """Tasks that an import has several times: the first one stays, as if its shares had been imported in turn.
 
-One that is there in several languages, and else with the same content, becomes a task of any language.
+One that is there in several languages, and else with the same content, becomes a task of any language. Of one with other content the attempts
+are set aside, too (``archive.contested``).
 """
 
 import json
@@ -11,10 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsolve.archive.importing import Job, content_in, other_content, places_of_tasks, repeats
+from upsolve.archive.contested import Contested, contested_tasks, drop_contested, set_aside
+from upsolve.archive.importing import Job
 from upsolve.archive.parts import read_part, write_part
 from upsolve.archive.places import fresh
-from upsolve.archive.rows import BadRow
+from upsolve.archive.rows import NOWHERE, BadRow
+from upsolve.archive.statements import content_in, other_content, places_of_part, repeats
 from upsolve.files import write_text
 from upsolve.records import from_row
 from upsolve.types import Task
@@ -34,6 +37,12 @@ class Settled:
     """Those with the same content as the first one, but perhaps for the language."""
     bad: int = 0
     """Those with different content."""
+    contested: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Id of each task whose attempts are set aside -> fields of ``Contested``."""
+    attempts: int = 0
+    """Attempts that are set aside."""
+    verdicts: int = 0
+    """Their verdicts, which are set aside, too."""
 
 
 def settle(job: Job, path: Path) -> Settled:
@@ -49,27 +58,42 @@ def settle(job: Job, path: Path) -> Settled:
     if record.exists():
         settled = Settled(**json.loads(record.read_text(encoding="utf-8")))
     else:
-        settled, bad = find_repeated(job, path)
+        settled, bad, lost = find_repeated(job, path)
         if bad:
-            write_text(job.folder / "settled.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in bad))
+            write_text(job.folder / "settled.0.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in bad))
+        contested = contested_tasks(job, lost, languages_of(job, settled))
+        settled.attempts, settled.verdicts = set_aside(job, path, contested)
+        settled.contested = {task_id: asdict(task) for task_id, task in contested.items()}
         write_text(record, json.dumps(asdict(settled)))
     for name in {**settled.drops, **settled.opened}:
         rewrite(job.archive / "tasks" / name, settled.drops.get(name, ()), settled.opened.get(name, ()))
+    drop_contested(job, {task_id: Contested(**task) for task_id, task in settled.contested.items()})
     return settled
 
 
-def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow]]:
-    """Return the tasks that are there several times, and those of them that are to be set aside."""
+def languages_of(job: Job, settled: Settled) -> dict[str, str]:
+    """Return the languages of the import's tasks, but for those of Python and of any language."""
+    languages: dict[str, str] = {}
+    for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet")):
+        rows: list[dict[str, str]] = read_part(part, ["task_id", "language"]).to_pylist()
+        others = {row["task_id"]: row["language"] for row in rows if row["language"] not in ("", "python")}
+        languages = others | languages
+    opened = {task_id for task_ids in settled.opened.values() for task_id in task_ids}
+    return {task_id: language for task_id, language in languages.items() if task_id not in opened}
+
+
+def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow], dict[str, set[str]]]:
+    """Return the tasks that are there several times, those of them that are to be set aside, and the shares that have these, by id."""
     ids = {
         part: read_part(part, ["task_id"]).column(0).to_pylist()
         for part in sorted((fresh(job.archive) / "tasks").glob(f"*-{job.tag}.parquet"))
     }
     seen = set[str]()
     repeated = {task_id for of_part in ids.values() for task_id in of_part if task_id in seen or seen.add(task_id)}
-    settled, bad = Settled(), list[BadRow]()
+    settled, bad, lost = Settled(), list[BadRow](), dict[str, set[str]]()
     first: dict[str, tuple[str, tuple[str, str]]] = {}
     for part in (part for part, of_part in ids.items() if not repeated.isdisjoint(of_part)):
-        table, places = read_part(part), places_of_tasks(job, part)
+        table, places = read_part(part), places_of_part(job.folder, part).tasks
         for row in rows_among(table, repeated).to_pylist():
             task = from_row(Task, row)
             content = content_in(task)
@@ -80,14 +104,16 @@ def find_repeated(job: Job, path: Path) -> tuple[Settled, list[BadRow]]:
             if part.name != home:
                 settled.drops.setdefault(part.name, []).append(task.task_id)
             if content[0] != stored[0]:
-                bad.append(other_content(*places.get(task.task_id, (str(path), 0)), task, stored))
+                (file, line), *_ = places.get(task.task_id, [NOWHERE])
+                bad.append(other_content(file or str(path), line, task, stored))
+                lost.setdefault(task.task_id, set()).add(part.stem.split("-")[1].partition(".")[0])
                 continue
             settled.repeated += 1
             if not repeats(content, stored):
                 settled.opened.setdefault(home, []).append(task.task_id)
                 first[task.task_id] = home, (content[0], "")
     settled.bad = len(bad)
-    return settled, bad
+    return settled, bad, lost
 
 
 def rows_among(table: Any, task_ids: Container[str]) -> Any:

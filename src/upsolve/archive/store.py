@@ -277,8 +277,8 @@ class Archive:
 
     @staticmethod
     def content_of(task: Task) -> str:
-        """Return a content id of a task: of all fields but ``official`` and ``extra``."""
-        return content_id(repr(replace(task, official=False, extra="")))
+        """Return a content id of a task: of all fields but ``source``, ``official`` and ``extra``."""
+        return content_id(repr(replace(task, source="", official=False, extra="")))
 
 
 def create_archive(path: str | Path) -> Archive:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from upsolve.archive.cells import nested_columns, nested_value
-from upsolve.archive.outcome import are_statuses
+from upsolve.archive.outcome import are_statuses, number_in
+from upsolve.errors import SourceError
 
-__all__ = ["likely_fields", "options_for"]
+__all__ = ["likely_fields", "options_for", "refuse_exit_codes"]
 
 RESPONSES = ("response", "completion", "generation", "output")
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -33,16 +34,22 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "success",
         "solved",
     ),
+    "exit_code": ("exitcode", "returncode"),
 }
-"""Field -> names of columns, in small letters without signs, that often hold it; the likeliest first."""
+"""Field -> names of columns, in small letters without signs, that often hold it; the likeliest first. ``exit_code`` is ``status`` by a map."""
 STANDS_FOR: Mapping[str, tuple[str, ...]] = {
     "task_id": ("prompt", "prompt_file"),
     "prompt": ("prompt_file",),
     "answer": ("code", "code_file"),
     "code": ("answer", "code_file"),
     "status": ("passed", "outcomes"),
+    "exit_code": ("status", "passed", "outcomes"),
 }
 """Field -> other fields with which it is not needed."""
+RIGHT = ("correct", "accepted", "success", "solved")
+"""Ends of names of columns in which 1 is good."""
+MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
+"""How an exit code is read."""
 WORDS = 4
 """A text of as many words is a statement, one of fewer the name of a task."""
 
@@ -63,7 +70,9 @@ def likely_fields(
     for field in fields:
         if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
             continue  # a named column may be in a list
-        columns = [name for name in by_name(NAMES[field], free) if fits(field, values_of(rows, name))]
+        if field == "exit_code" and "status" in likely:
+            continue
+        columns = [name for name in by_name(NAMES[field], free) if fits(field, name, values_of(rows, name))]
         if field == "status":
             columns += [name for name in free if holds_words(values_of(rows, name))]
         if columns:
@@ -79,20 +88,29 @@ def by_name(names: Iterable[str], columns: Collection[str]) -> list[str]:
 
 
 def values_of(rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
-    """Return the values of a column that are not null or empty text."""
+    """Return the values of a column that are not null, NaN or empty text."""
     values = (row[column] if column in row else nested_value(row, column.split(".")) for row in rows)
-    return [value for value in values if value not in (None, "")]
+    return [value for value in values if value not in (None, "") and value == value]
 
 
-def fits(field: str, values: Sequence[Any]) -> bool:
-    """Return whether the values can be those of a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence."""
+def fits(field: str, column: str, values: Sequence[Any]) -> bool:
+    """Return whether the values can be those of a field: text or numbers; words for outcomes; names, and not statements, of tasks; code in a fence.
+
+    Numbers can be outcomes only if 0 and 1 are all that occur: both, unless the name of the column says that 1 is good.
+    """
     if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
     if field in ("task_id", "prompt"):
         return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
     if field == "answer":
         return any("```" in str(value) for value in values)
-    return field != "status" or any(are_statuses([value]) for value in values)
+    if field not in ("status", "exit_code"):
+        return True
+    numbers = {number_in(str(value).strip()) for value in values}
+    if field == "exit_code":
+        return "" not in numbers
+    good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
+    return good or any(are_statuses([value]) for value in values)
 
 
 def holds_words(values: Sequence[Any]) -> bool:
@@ -101,5 +119,16 @@ def holds_words(values: Sequence[Any]) -> bool:
 
 
 def options_for(likely: Mapping[str, str]) -> str:
-    """Return the options of the command line that name these columns."""
-    return " ".join(f"--{field} {shlex.quote(column)}" for field, column in likely.items())
+    """Return the options of the command line that name these columns; of an exit code what a map must say, since 0 is no success elsewhere."""
+    code = likely.get("exit_code")
+    named = [f"--{field} {shlex.quote(column)}" for field, column in likely.items() if field != "exit_code"]
+    return " ".join([*named, MAPPED.format(code)] if code else named)
+
+
+def refuse_exit_codes(named: Mapping[str, str], statuses: Iterable[Any]) -> None:
+    """Raise SourceError if an outcome is an exit code and the map names no numbers: 0 is a success there, and a failure elsewhere."""
+    codes = by_name(NAMES["exit_code"], [named[field] for field in ("status", "passed") if field in named])
+    if codes and not any(number_in(str(word)) for word in statuses):
+        raise SourceError(
+            f"{codes[0]}: of an exit code, 0 is a success, and of other columns a failure: {MAPPED.format(codes[0])}"
+        )

@@ -14,6 +14,7 @@ from typing import Any
 from upsolve.archive.cells import nested_value, without
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
+from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
 from upsolve.archive.rows import Row, code_in
 from upsolve.archive.table_tests import fields_of_tests
 from upsolve.records import from_row
@@ -64,6 +65,8 @@ NAMES = ("task_id", "prompt", "prompt_file")
 PROGRAMS = ("code", "answer", "code_file")
 AS_JSON = json.JSONEncoder(default=str).encode
 """``json.dumps`` of the columns that no field has, without a new encoder for every row."""
+REFERENCES = ("task_id", "id", "parent", "author")
+"""Fields with names that are often numbers, of which pandas makes 1.0 in a column with gaps."""
 KEYS = (*NAMES, *PROGRAMS, "status", "passed")
 """Fields whose columns, if named, the first rows of JSON must have."""
 
@@ -82,12 +85,16 @@ class Reader:
     """Word of a language, in lower case -> language."""
     root: Path | None = None
     """Folder of the files that rows name."""
+    encoding: str = ""
+    """Encoding of those that are not UTF-8."""
     any_language: bool = False
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
     """Hashes (``hashes_of``), language and hash of ``extra`` of the tasks yielded so far, by id: a table may have more tasks than fit in memory."""
     built: dict[str, Task] = field(default_factory=dict[str, Task])
     """The task of the last row by its cells: rows of a task often follow one another."""
+    contested: set[str] = field(default_factory=set[str])
+    """Ids of tasks of which rows have different prompts."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
     """Name of an attempt in the table (``id``) -> ``attempt_id``."""
     used: set[str] = field(default_factory=set[str])
@@ -134,11 +141,13 @@ class Reader:
         for column, value in chain(row.items(), ((column, nested_value(row, path)) for column, path in nested.items())):
             if value is None or value == "":
                 continue
+            if value != value:
+                continue
             if column not in self.fields:
                 rest[column] = value
-            elif value == value:
+            else:
                 for name in self.fields[column]:
-                    cells[name] = value
+                    cells[name] = whole(value) if name in REFERENCES else value
         self.used |= cells.keys()
         cells |= {key.removesuffix("_file"): self.text(cells[key]) for key in FILE_FIELDS if key in cells}
         for path in nested.values():
@@ -160,6 +169,7 @@ class Reader:
         old, _, other = self.tasks[task.task_id]
         new = hashes_of(task) if given else old
         if differs := [name for name, span in SPANS.items() if old != new and name in given and old[span] != new[span]]:
+            self.contested |= {task.task_id} if "prompt" in differs else set()
             raise ValueError(f"task {task.task_id} has different content in an earlier row: {', '.join(differs)}")
         if extra and other != hash(extra):
             raise ValueError(f"no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost")
@@ -181,9 +191,11 @@ class Reader:
         if not file.is_relative_to(self.root):
             raise ValueError(f"file {name}: outside of {self.root}")
         try:
-            return file.read_text(encoding="utf-8-sig")
+            return decoded(file.read_bytes(), self.encoding)
         except OSError as error:
             raise ValueError(f"file {name}: {error.strerror}") from error
+        except UnicodeError as error:
+            raise ValueError(f"file {name}: {error}; name the encoding, such as --encoding latin-1") from error
 
     def task(self, cells: Mapping[str, Any]) -> Task:
         """Return the task of a row; of one with an id and no prompt, its id, and its language if an earlier row has it.
@@ -197,11 +209,17 @@ class Reader:
                 raise ValueError(
                     f"neither a prompt ({self.columns['prompt']!r}) nor the id of a task ({self.columns['task_id']!r})"
                 )
-            return Task(full, "", language=self.tasks[full][1] if full in self.tasks else "")
+            if full in self.contested:
+                raise ValueError(
+                    f"no prompt, and earlier rows have different prompts of the task {full}: give one of the two a new id"
+                )
+            return Task(full, "", language="" if self.language(cells) else self.language_of(full))
         fields = {key: cells[key] for key in TASK_FIELDS if key in cells and key != "tests"}
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
-        language = "" if self.any_language else self.language(cells) or ("python" if attempted else "")
+        language = (
+            "" if self.any_language else self.language(cells) or self.language_of(full) or ("python" if attempted else "")
+        )
         about = {"task_id": full, "source": self.name, "language": language}
         return from_row(Task, {**fields, **fields_of_tests(cells), **about})
 
@@ -210,12 +228,17 @@ class Reader:
         word = str(cells.get("language", "")).strip()
         return self.languages.get(word.lower()) or language_in(word)
 
+    def language_of(self, task_id: str) -> str:
+        """Return the language of a task that an earlier row, another file or another import has; empty if none is known, or it may be any."""
+        return self.tasks[task_id][1] if task_id in self.tasks else language_of_task(task_id)
+
     def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether a task has rows in several languages."""
         found: dict[str, set[str]] = {}
         columns = {name: self.columns.get(name, name) for name in (*NAMES, "language")}
         for row in rows:
-            if word := self.value(row, columns["language"]):
+            word = self.value(row, columns["language"])
+            if word and word == word:
                 names = [self.value(row, columns[name]) for name in NAMES]
                 found.setdefault(repr(names), set()).add(self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
@@ -229,18 +252,40 @@ class Reader:
         if "answer" in fields:
             fields.setdefault("code", code_in(fields["answer"], fields["language"]))
         fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
-        parent = str(cells.get("parent", ""))
-        if parent and parent not in self.attempts:
-            raise ValueError(f"no earlier row has the attempt {parent!r}, the parent of this one")
+        if "id" in cells:
+            rest = {**rest, self.columns["id"]: cells["id"]}
         extra = AS_JSON(rest) if rest else ""
-        columns = {**fields, "task_id": task.task_id, "parent_id": self.attempts.get(parent, ""), "extra": extra}
+        columns = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
         attempt = from_row(Attempt, columns)
         verdict = recorded_verdict(attempt.attempt_id, cells, f"recorded:{self.name}", self.words)
         if "id" in cells:
-            self.attempts[str(cells["id"])] = attempt.attempt_id
+            name_attempt(self.attempts, str(cells["id"]), attempt.attempt_id)
         yield attempt
         if verdict:
             yield verdict
+
+    def parent(self, cells: Mapping[str, Any]) -> str:
+        """Return the ``attempt_id`` of the attempt that a row repairs; empty if it names none.
+
+        Raises:
+            ValueError: no earlier row has it, or different ones have it.
+        """
+        name = str(cells.get("parent", ""))
+        found = named_attempt(self.attempts, name) or named_attempt(
+            self.attempts, name.removesuffix(".0")
+        )  # as pandas writes CSV
+        if name and not found:
+            raise ValueError(f"no earlier row has the attempt {name!r}, the parent of this one")
+        return found or ""
+
+
+def decoded(data: bytes, encoding: str) -> str:
+    """Return the text of a file: UTF-8, or else in an encoding that the user names; lines end as ``open`` reads them."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode(encoding or "utf-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def hashes_of(task: Task) -> bytes:

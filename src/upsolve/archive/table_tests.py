@@ -1,10 +1,11 @@
 """Tests as they stand in a cell of a table -> tests of a task."""
 
+import ast
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from upsolve.archive.asserts import Names, parse_asserts
+from upsolve.archive.asserts import Names, constant, parse_asserts
 from upsolve.archive.sources.problems import of_outputs
 
 __all__ = ["fields_of_tests"]
@@ -39,12 +40,24 @@ def fields_of_tests(cells: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"tests: {value!r}: {FORMS}")
     asserts = [test for test in value if isinstance(test, str)]
+    if bare := next(filter(is_bare, asserts), ""):
+        raise ValueError(f"tests: {bare[:60]!r} tests nothing: {FORMS}; a column of something else needs another name")
     names = Names(frozenset({str(cells.get("entry_point", ""))}))
     parsed = [
         {name: getattr(test, name) for name in ("kind", "input", "expected", "hidden")}
         for test in parse_asserts(asserts, names=names)
     ]
     return {"tests": [*parsed, *(as_test(test) for test in value if not isinstance(test, str))]}
+
+
+def is_bare(code: str) -> bool:
+    """Return whether statements are values or names alone, such as a number of tests: every attempt would pass them, or fail them."""
+    try:
+        body = ast.parse(code.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    values = [node.value for node in body if isinstance(node, ast.Expr)]
+    return 0 < len(body) == len(values) and all(isinstance(value, ast.Name) or constant(value) for value in values)
 
 
 def as_test(test: Any) -> Any:

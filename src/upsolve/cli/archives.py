@@ -224,6 +224,7 @@ def query(
     from upsolve.report.tables import Table
 
     answer = open_archive(archive).query(sql)
+    answer = answer.rename_columns(told_apart(answer.column_names))
     if as_json:
         print_json({"rows": answer.to_pylist()})
         return
@@ -232,3 +233,12 @@ def query(
     show_rows(Table(f"{answer.num_rows:,} rows", tuple(answer.column_names), cells))
     if len(cells) < answer.num_rows:
         typer.echo(f"the first {len(cells):,} of {answer.num_rows:,} rows; --rows 0 prints all")
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Return the names of columns, each once: of two columns ``code`` the second one is ``code_1``."""
+    apart: list[str] = []
+    for name in names:
+        others = (f"{name}_{number}" for number in range(1, 2 + len(names)))
+        apart.append(name if name not in apart else next(other for other in others if other not in (*apart, *names)))
+    return apart

