@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from upsolve.advantage.group import asymre, awr, centred, exponential, leave_one_out, passed, soft_values, standardised
 from upsolve.advantage.table import ADVANTAGES, advantage
 from upsolve.advantage.tokens import gae, subtract_kl, whiten
-from upsolve.config import AdvantageConfig
+from upsolve.config import AdvantageConfig, load_recipe
 
 rewards = st.lists(st.floats(-10, 10).map(lambda x: round(x, 3)), min_size=2, max_size=12).map(np.array)
 ONE_IN_FOUR = np.array([1.0, 0.0, 0.0, 0.0])
@@ -16,6 +16,12 @@ TABLE = np.array([1.0, -0.1, -0.6, -0.1])
 def test_leave_one_out_by_hand():
     # the first against the mean of the others (-0.1 - 0.6 - 0.1) / 3 = -0.26667; the second against (1 - 0.6 - 0.1) / 3 = 0.1
     assert leave_one_out(TABLE) == pytest.approx([1.2666667, -0.2, -0.8666667, -0.2])
+
+
+@pytest.mark.parametrize("equal", [[0.1] * 3, [0.7] * 7, [-0.1] * 6, [1 / 3] * 6])
+def test_equal_rewards_give_exactly_zero(equal):
+    for estimate in (centred, leave_one_out, standardised, lambda r: standardised(r, ddof=0, epsilon=0)):
+        assert estimate(np.array(equal)).tolist() == [0.0] * len(equal)
 
 
 def test_standardised_names_its_deviation():
@@ -154,3 +160,10 @@ def test_soft_values_by_hand():
     # beta 1: log((e^1 + e^0) / 2) = log(1.8591409) = 0.6201145
     assert soft_values(np.array([1.0, 0.0]), beta=1.0) == pytest.approx([0.3798855, -0.6201145])
     assert soft_values(np.array([1.0, 0.0]), beta=100.0) == pytest.approx([0.5, -0.5], abs=2e-3)
+
+
+def test_the_sign_says_to_nft_which_attempts_passed():
+    """``centred`` took 0.75 for a pass where nothing passed, and left out failed attempts at the mean."""
+    config = load_recipe("nft").advantage
+    assert advantage(np.array([0.75, 0, 0, 0]), config).tolist() == [0, 0, 0, 0]
+    assert np.sign(advantage(np.array([1, 0.5, 0.5, 0]), config)).tolist() == [1, -1, -1, -1]

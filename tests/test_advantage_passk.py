@@ -93,8 +93,14 @@ def test_max_at_k_is_the_gain_over_the_best_of_the_others(r, k):
     wanted = []
     for i in range(len(r)):
         others = [*combinations(np.delete(r, i), size)]
-        wanted.append(k * np.mean([max(0.0, r[i] - max(subset)) for subset in others]))
+        wanted.append(min(k, len(r)) * np.mean([max(0.0, r[i] - max(subset)) for subset in others]))
     assert max_at_k(r, k=k) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_max_at_k_takes_no_more_than_the_group_and_no_less_than_two():
+    assert max_at_k([1.0, 0.0], k=4).tolist() == max_at_k([1.0, 0.0], k=2).tolist() == [2.0, 0.0]
+    with pytest.raises(ValueError, match="k is at least 2, not 1"):
+        max_at_k([1.0, 0.0], k=1)
 
 
 def test_unlikeliness_pays_the_rare_pass_best():

@@ -43,6 +43,16 @@ def test_the_published_outcome_table_is_the_default():
         ("advantage: {kind: magic}", r"advantage\.kind"),
         ("- a list", "mapping of stages"),
         ("a: [", "cannot be read as YAML"),
+        ("optim: {lr: 1}\ndata: {}\noptim: {epochs: 2}", "line 3: optim is in line 1, too"),
+        ("objective: {clip: {low: 0.1, high: 0.2, low: 0.3}}", "line 1: low is in line 1, too"),
+        ("optim: {lr: true}", r"optim\.lr: true and false are not numbers"),
+        ("optim: {max_steps: false}", r"optim\.max_steps: true and false are not numbers"),
+        ("reward: {outcomes: {passed: true}}", r"reward\.outcomes: true and false are not numbers"),
+        ("evaluate: {temperatures: [0, true]}", r"evaluate\.temperatures: true and false are not numbers"),
+        (
+            "base: rloo\nobjective: {clip: {high: 0.3}}",
+            "objective.clip.high has no effect without objective.kind ppo_clip or gspo",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, text, message):
@@ -85,7 +95,12 @@ CONTRADICTIONS = {
     ),
     "data.group_size: 1 has nothing to compare: reward.verdicts": ("ppo", ["data.group_size=1", "reward.verdicts=shuffled"]),
     "data: train 0.9 and dev 0.1": ("rloo", ["data.train=0.9", "data.dev=0.1"]),
-    "advantage.options.k: 0: at least 1": ("rspo", ["advantage.options.k=0"]),
+    "advantage.options.k: 0: at least 1": ("passk", ["advantage.options.k=0"]),
+    "advantage.options.k: 1: at least 2": ("rspo", ["advantage.options.k=1"]),
+    "advantage.kind passed: objective.kind nft reads the sign .*set advantage.kind: maxrl": ("nft", ["advantage.kind=passed"]),
+    "advantage.kind exponential: objective.kind nft reads": ("nft", ["advantage.kind=exponential"]),
+    "advantage.kind centred: objective.kind nft reads": ("nft", ["advantage.kind=centred"]),
+    "advantage.kind exponential: objective.kind kto reads the sign .*: passed": ("kto", ["advantage.kind=exponential"]),
     "advantage.options_end.k: 8: at least 1, and below the 8 attempts": ("pkpo", ["advantage.options_end.k=8"]),
     "monitor.keep: best needs held-out": ("rloo", ["monitor.keep=best", "monitor.heldout=0"]),
 }
@@ -120,6 +135,60 @@ def test_the_recipes_do_not_contradict_themselves(name):
 def test_a_setting_without_effect_is_refused(override, message):
     with pytest.raises(ConfigError, match=message):
         load_recipe(None, [override])
+
+
+UNREAD = [
+    *("objective.clip.low=0.1", "objective.clip.cap=3", "objective.beta_dro=0.5", "objective.beta_policy=0.5"),
+    *("objective.preference.beta=0.5", "objective.preference.focal=true", "objective.preference.pairs=edit"),
+    *("objective.kl.estimator=k1", "objective.correction.cap=9", "objective.value.lr=0.1", "objective.length=77"),
+    *("advantage.beta=3", "advantage.delta=-0.5", "advantage.ddof=0", "advantage.max_weight=3", "advantage.gae.decay=0.5"),
+    *("source.groups=99", "source.mix={archive: 1}", "source.oversample=3", "source.hints=0.5", "source.order=easy_first"),
+    *(
+        "model.lora_alpha=64",
+        "reward.severity.error=0.9",
+        "reward.length=[10, 20]",
+        "reward.complexity=3",
+        "advantage={delta: 0}",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override"),
+    [
+        *(("rloo", override) for override in UNREAD),
+        ("rlvr_tests", "reward.outcomes.failed=-0.9"),
+        *((name, "advantage.kind=standardised") for name in ("dpo", "oapl", "rank")),
+        ("kto", "objective.preference.label_smoothing=0.1"),
+    ],
+)
+def test_a_setting_that_is_not_read_is_refused(recipe, override):
+    with pytest.raises(ConfigError, match=f"{override.partition('=')[0]}.* has no effect without .*; leave it out"):
+        load_recipe(recipe, [override])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides"),
+    [
+        ("rloo", ["objective.clip.high=0.2"]),  # the default
+        ("grpo", ["objective.kind=reinforce"]),  # the clip is the recipe's
+        ("grpo", ["source.rounds=0", "source.groups=8"]),  # offline by choice
+        ("rloo", ["source.rollout.max_tokens=9"]),
+        ("rloo", ["objective.kl.coefficient=0.1", "objective.kl.estimator=k1"]),
+        ("oapl", ["advantage.kind=passed"]),  # draws groups in which all passed
+    ],
+)
+def test_settings_that_are_read_or_not_the_users_are_accepted(recipe, overrides, tmp_path):
+    loaded = load_recipe(recipe, overrides)
+    dump_recipe(loaded, tmp_path / "recipe.yaml")
+    assert load_recipe(tmp_path / "recipe.yaml") == loaded, "a resolved recipe names all keys"
+
+
+def test_gspo_has_a_narrow_clip_of_its_own():
+    for overrides in (["objective.kind=gspo"], ["objective={kind: gspo, clip: {cap: 5}}"]):
+        clip = load_recipe("rloo", overrides).objective.clip
+        assert (clip.low, clip.high) == (3e-4, 4e-4)
+    assert load_recipe("rloo", ["objective.kind=gspo", "objective.clip.low=0.1"]).objective.clip.low == 0.1
 
 
 def test_options_change_linearly_to_those_of_the_last_round():

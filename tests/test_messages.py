@@ -187,7 +187,9 @@ IMPORTS = [
     mistake("ingest table rows.csv new --map list.yaml", "list.yaml", "`columns`"),
     mistake("ingest table rows.csv new --map broken.yaml", "broken.yaml", "line 2, column 1"),
     mistake("ingest table rows.csv new --map none.yaml", "none.yaml", "no such file"),
-    mistake("ingest table quote.csv new", "quote.csv, line 2", "1 cells, and the header has 3", "quote"),
+    mistake(
+        "ingest table quote.csv new", "quote.csv", "begins in line 2", "begins with a quote must end with one", "--quotes none"
+    ),
     mistake("ingest table long.csv new", "long.csv, line 2", "4 cells, and the header has 2", "comma"),
     mistake("ingest table no_table.parquet new", "no_table.parquet", "parquet"),
     mistake("ingest codenet folder new", "folder", "metadata/problem_list.csv"),

@@ -67,6 +67,13 @@ def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_mode
     assert "beside which" not in capability(BASE, sweep("trained", greedy=MORE, hot=COLD)).sentence
 
 
+def test_the_temperature_for_pass_at_k_is_a_candidate_for_the_strongest():
+    """The baseline passes most at T 0.6, which was chosen for its pass@k alone."""
+    base = replace(BASE, best=BASE.hot, many=replace(BASE.hot, temperature=0.6, scores=evaluation([8] * 40).scores))
+    found = capability(base, sweep("trained", greedy=MORE, hot=WARM))
+    assert found.strongest.temperatures[0] == 0.6 and found.conclusion != "more capable"
+
+
 def test_the_sentence_has_the_figures_that_decide():
     better = capability(BASE, sweep("trained", greedy=MORE, hot=WARM))
     # 12 of 40 tasks up, none down: +30 points
@@ -108,6 +115,23 @@ def test_tasks_solved_by_one_and_not_by_the_other():
     found = solved(evaluation([0, 0, 3, 8, 1, 0]), evaluation([1, 8, 0, 8, 1, 0]))
     assert (found.before, found.after, found.gained, found.lost, found.samples) == (3, 4, 2, 1, 8)
     assert found.p_value == 1.0, "2 * (1 + 3) / 8"
+
+
+def test_tasks_solved_are_compared_in_equally_many_samples():
+    """One sample in 64 solves 30 of 40 tasks in 64 samples, and about one in 64 of them in a single sample."""
+    one, many = evaluation([1] * 4 + [0] * 36, samples=1), evaluation([1] * 30 + [0] * 10, samples=64)
+    found = solved(one, many)
+    assert (found.before, found.samples) == (4, 1) and found.after <= 3 and found.p_value > 0.05
+    assert solved(many, one).before == found.after, "the draw is the same in each call"
+    assert solved(one, evaluation([64] * 40, samples=64)).after == 40
+
+
+def test_other_settings_of_sampling_are_a_warning():
+    trained = sweep("trained", greedy=MORE, hot=WARM)
+    assert capability(BASE, trained).warnings == ()
+    other = {name: replace(getattr(trained, name), max_tokens=4096, top_p=0.5) for name in ("best", "many", "hot", "greedy")}
+    (warning,) = capability(BASE, replace(trained, **other)).warnings
+    assert "max_tokens (100 and 4096) and top_p (1 and 0.5)" in warning
 
 
 def test_a_fall_of_pass_at_k_is_a_warning():

@@ -15,7 +15,7 @@ from upsolve.errors import ConfigError
 from upsolve.objective import losses
 from upsolve.objective.inputs import LossInputs
 from upsolve.objective.losses import token_losses
-from upsolve.objective.table import OBJECTIVES
+from upsolve.objective.table import OBJECTIVES, Objective
 
 ONE_FILE = '''
 import torch
@@ -55,6 +55,16 @@ def test_an_objective_is_one_file():
     assert token_losses(logp, data, config).tolist() == [0.5, 0.0]
     wider = ObjectiveConfig(kind="my_objective:HINGE", options={"margin": 3})
     assert token_losses(logp, data, wider).tolist() == [2.5, 2.0]
+
+
+@pytest.mark.parametrize("shape", ["scalar", "attempts"])
+def test_a_loss_of_another_shape_is_refused(shape):
+    """``token_mean`` took a scalar silently, and ``sequence_mean`` died of it."""
+    wrong = Objective(lambda logp_T, *_: logp_T.sum() if shape == "scalar" else logp_T[:1])
+    logp_T = torch.zeros(2, requires_grad=True)
+    inputs = LossInputs(torch.zeros(2, dtype=torch.int64), torch.ones(2), torch.zeros(1), None, None)
+    with pytest.raises(ValueError, match=r"expected one loss per token, of shape \[2\], got a tensor of shape"):
+        losses.token_losses(logp_T, inputs, ObjectiveConfig(kind=wrong))
 
 
 def test_an_advantage_is_one_file():
@@ -109,7 +119,7 @@ def test_names_are_checked_without_torch():
 
     probe = (
         "import sys; from upsolve.config import load_recipe;"
-        "r = load_recipe('grpo', ['objective.kind=kto', 'advantage.kind=awr']);"
+        "r = load_recipe('grpo', ['objective.kind=kto', 'advantage.kind=passed']);"
         "assert r.objective.needs_reference and r.objective.needs_statistic;"
         "print([m for m in ('torch', 'transformers', 'pyarrow') if m in sys.modules])"
     )

@@ -13,13 +13,13 @@ import pytest
 from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
-from upsolve.config import DataConfig, ModelConfig, Recipe, RewardConfig, SampleConfig
+from upsolve.config import DataConfig, ModelConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.evaluate.intervals import Estimate
 from upsolve.plan.advice import FEW_GROUPS, advice_of
 from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, share
-from upsolve.plan.planning import plan_archive
+from upsolve.plan.planning import imitates, plan_archive
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
-from upsolve.plan.stored import leaks_of, quiet_split, reason_of
+from upsolve.plan.stored import leaks_of, outcomes_of, quiet_split
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 NOTHING = Loaded(None, None)
@@ -82,19 +82,33 @@ def test_every_task_without_a_group_has_its_reason():
         (f, u): "one attempt",
         (u, None): "no scored attempt",
     }
-    assert {s: reason_of(group(s), data, config, left_out=left_out) for s in reasons} == reasons
+    assert {s: outcomes_of(group(s), data, config, left_out=left_out)[0] for s in reasons} == reasons
     twice = group((p, f))
     twice = replace(twice, attempts=tuple(replace(attempt, count=2) for attempt in twice.attempts))
-    assert reason_of(twice, data, config, left_out=left_out) == ""
-    assert reason_of(group(()), data, config, left_out=left_out) == "no attempt"
+    assert outcomes_of(twice, data, config, left_out=left_out) == ("", 1)
+    assert outcomes_of(group(()), data, config, left_out=left_out) == ("no attempt", 0)
     assert (
-        reason_of(group((p, f), author="b"), data, config, left_out=left_out)
+        outcomes_of(group((p, f), author="b"), data, config, left_out=left_out)[0]
         == "no attempt by data.authors in the language of the task"
     )
     assert left_out == {"no reward for unscored": 1}
     mine = group((p, f))
     beside = replace(mine, verdicts=tuple(replace(v, isolation="in_process") for v in mine.verdicts))
-    assert reason_of(beside, data, config, left_out=left_out) == "filtered by reward"
+    assert outcomes_of(beside, data, config, left_out=left_out) == ("filtered by reward", 0)
+
+
+def test_attempts_without_a_test_are_not_sent_to_the_judge():
+    untested = group((Status.UNSCORED, None))
+    untested = replace(untested, task=replace(untested.task, tests=()))
+    assert outcomes_of(untested, DataConfig(authors=("a",)), RewardConfig(), left_out=Counter()) == ("no tests", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("sft", True), ("dft", True), ("rft", True), ("ssd", True), ("kto", False), ("rloo", False)]
+)
+def test_recipes_that_train_on_passed_attempts_alone_imitate(name, wanted):
+    recipe = load_recipe(name)
+    assert imitates(recipe.advantage, recipe.objective) is wanted
 
 
 def test_what_an_archive_alone_says(archive):
@@ -199,6 +213,9 @@ GOOD = Plan(
         ({"base": (BasePass("all", 12, share(0, 12), share(0, 48)),), "imitates": True}, "Train:"),
         ({"base": (BasePass("all", 12, share(0, 12), share(1, 48)),)}, "Train:"),
         ({"likelihood": None, "base": (), "cost": None, "model": ""}, "Nothing in the archive speaks against training: 60 groups"),
+        ({"groups": Groups(100, 400, 65, 0, {"all passed": 65}, {}, 65), "imitates": True}, "Train: 65 groups with a passed attempt,"),
+        ({"groups": Groups(100, 400, 65, 0, {"all passed": 60, "all failed": 5}, {}, 29), "imitates": True}, "29 of 65 training tasks have a passed attempt .most often: all failed"),
+        ({"groups": Groups(100, 400, 65, 0, {"no tests": 65}, {})}, "attempts cannot be judged without tests"),
         ({"tests": Tests(0, 0, 0, share(90, 100))}, "Train: 60 groups.* None of its tasks has tests, so measure on others"),
     ],
 )  # fmt: skip
@@ -224,19 +241,19 @@ def test_the_cost_of_a_run_is_counted_in_tokens(monkeypatch):
     split = type("S", (), {"tasks": {"test": [0] * 7, "dev": [0] * 3}, "groups": {"train": []}})
     samples, scores = Samples((), (), (), 20.0, 50.0), Scores((), (), 600.0)
     offline = Recipe(optim={"epochs": 2}, sample={"samples": 5}, data={"group_size": 4})
-    cost = cost_of(NOTHING, split, offline, mixed=10, scores=scores, samples=samples)
+    cost = cost_of(NOTHING, split, offline, usable=10, scores=scores, samples=samples)
     assert (cost.training_tokens, cost.training_seconds, cost.rollout_seconds) == (6000, 30.0, 0.0)
     # four temperatures, one of them greedy: 7 tasks x (1 + 3 x 5) and 3 dev tasks x (1 + 3 x 4), twice
     assert cost.evaluation_seconds == pytest.approx(2 * (7 * 16 + 3 * 13) * 20 / 50)
     once = offline.model_copy(update={"evaluate": offline.evaluate.model_copy(update={"temperatures": (1.0,), "tasks": 2})})
-    cost = cost_of(NOTHING, split, once, mixed=10, scores=scores, samples=samples)
+    cost = cost_of(NOTHING, split, once, usable=10, scores=scores, samples=samples)
     assert cost.evaluation_seconds == pytest.approx(2 * 2 * 5 * 20 / 50), "one temperature: nothing is chosen on dev tasks"
     limited = offline.model_copy(update={"optim": offline.optim.model_copy(update={"max_steps": 1, "tokens_per_step": 640})})
-    assert cost_of(NOTHING, split, limited, mixed=10, scores=scores, samples=samples).training_tokens == 640
+    assert cost_of(NOTHING, split, limited, usable=10, scores=scores, samples=samples).training_tokens == 640
     by_attempts = Recipe(optim={"attempts_per_step": 9, "max_steps": 2})  # two whole groups of four in a step
-    assert cost_of(NOTHING, split, by_attempts, mixed=10, scores=scores, samples=samples).training_tokens == 2 * 2 * 300
+    assert cost_of(NOTHING, split, by_attempts, usable=10, scores=scores, samples=samples).training_tokens == 2 * 2 * 300
     online = Recipe(source={"rounds": 3, "groups": 5, "oversample": 2.0}, data={"group_size": 8})
-    cost = cost_of(NOTHING, split, online, mixed=0, scores=scores, samples=samples)
+    cost = cost_of(NOTHING, split, online, usable=0, scores=scores, samples=samples)
     assert cost.training_tokens == 3 * 5 * (100 + 8 * 20)
     assert cost.rollout_seconds == pytest.approx(3 * 5 * 8 * 2.0 * 20 / 50)
 

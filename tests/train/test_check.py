@@ -1,13 +1,16 @@
 """Errors about an archive that lacks data for a recipe come before a model is loaded."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from upsolve.cli.judging import show_outcomes
 from upsolve.config import Recipe, load_recipe
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, TrainingError
 from upsolve.train import loop
-from upsolve.train.check import check_run
+from upsolve.train.check import check_run, checked_rewarder
+from upsolve.train.processes import Processes
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 
@@ -41,6 +44,27 @@ MIXED = [Status.PASSED, Status.FAILED, Status.FAILED, Status.TIMEOUT]
 def test_what_is_missing_is_said(settings, message):
     with pytest.raises(ConfigError, match=message):
         check_run(Recipe.model_validate(settings), [group(MIXED)])
+
+
+@pytest.mark.parametrize(
+    ("groups", "kind", "message"),
+    [
+        ([], "leave_one_out", "no task of embedded in the training split .* has an attempt; sample some with `upsolve sample`"),
+        (
+            [[Status.PASSED] * 4],
+            "leave_one_out",
+            r"no training task of embedded has a passed and a failed attempt .all passed at 1",
+        ),
+        ([[Status.FAILED] * 4], "passed", r"has a passed attempt .all failed at 1"),
+    ],
+)
+def test_groups_that_nothing_can_be_drawn_from_are_refused(groups, kind, message):
+    with pytest.raises(TrainingError, match=message):
+        check_run(Recipe.model_validate({"advantage": {"kind": kind}}), [*map(group, groups)])
+
+
+def test_imitation_needs_a_passed_attempt_alone():
+    check_run(Recipe.model_validate({"advantage": {"kind": "passed"}}), [group([Status.PASSED] * 4)])
 
 
 def test_what_is_there_is_enough():
@@ -99,3 +123,24 @@ def test_references_are_run_before_the_model_is_loaded(no_model, tmp_path, monke
     assert 0 <= rewards_G[0] <= 1 and rewards_G[1:].tolist() == [-1, -1]  # faster than the reference, slower, and failed
     with pytest.raises(ConfigError, match="efficiency: no processor time"):
         loop.train(recipe, [replace(some, task=replace(task, reference=""))], [], tmp_path / "other")
+
+
+@pytest.mark.parametrize(("high", "warned"), [(0.28, True), (4e-4, False)])
+def test_a_wide_clip_of_gspo_is_a_warning(high, warned, caplog):
+    recipe = Recipe.model_validate({"objective": {"kind": "gspo", "clip": {"high": high}}})
+    checked_rewarder(recipe, [group(MIXED)], Processes())
+    assert ("objective.clip.high: 0.28: ratios of gspo stay near 1" in caplog.text) is warned
+
+
+@pytest.mark.parametrize(
+    ("reasons", "doctor", "tests"),
+    [
+        ({"task t has no tests": 4}, False, True),
+        ({"task t has no tests": 4, "no sandbox": 1}, True, True),
+        ({"no sandbox": 1}, True, False),
+    ],
+)
+def test_attempts_without_tests_are_not_sent_to_the_doctor(reasons, doctor, tests, capsys):
+    show_outcomes(Counter({"unscored": sum(reasons.values())}), Counter(reasons))
+    said = capsys.readouterr().out
+    assert ("upsolve doctor" in said, "4 attempts are at tasks without tests" in said) == (doctor, tests)

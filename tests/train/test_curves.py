@@ -83,6 +83,7 @@ def curve(tiny_model, tmp_path, monkeypatch):
             {
                 "model": {"name": tiny_model, "bf16": False},
                 "data": {"group_size": 6},
+                "advantage": {"kind": "passed" if kind == "kto" else "leave_one_out"},
                 "objective": {"kind": kind, "reduce": "token_mean"},
                 "optim": OPTIM | optim,
                 "monitor": {"heldout": 0, "save_every": 100},

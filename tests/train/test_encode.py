@@ -40,8 +40,9 @@ def group(codes, rewards, **first):
     return TrainGroup(Group(task, attempts, verdicts), rewards, rewards - rewards.mean())
 
 
-def encode(one, kind="centred", objective="reinforce", max_tokens=10):
-    config = Encoding(Letters(), max_tokens, RewardConfig(), AdvantageConfig(kind=kind), ObjectiveConfig(kind=objective))
+def encode(one, kind="centred", objective="reinforce", max_tokens=10, kl=0.0):
+    loss = ObjectiveConfig(kind=objective, kl={"coefficient": kl})
+    config = Encoding(Letters(), max_tokens, RewardConfig(), AdvantageConfig(kind=kind), loss)
     return encode_groups([one], config)
 
 
@@ -78,6 +79,13 @@ def test_imitation_averages_over_what_it_imitates():
     one = TrainGroup(one.group, one.rewards_G, np.array([1.0, 0.0, 0.0]))
     encoded, _ = encode(one, kind="passed")
     assert denominators([pack([encoded])]) == (1, 2)
+    penalised, _ = encode(one, kind="passed", kl=1e-12)
+    assert denominators([pack([penalised])]) == (1, 2), "a KL term, however small, adds no attempt to the data set"
+
+
+def test_a_kl_term_is_over_attempts_with_advantage_zero_too():
+    encoded, _ = encode(group(["aa", "bbb", "cccc"], [1.0, 0.5, 0.0]), kl=0.1)
+    assert len(encoded[0].attempts) == 3 and denominators([pack([encoded])]) == (3, 9)
 
 
 def test_log_probabilities_of_the_sampler_reach_the_tokens():

@@ -15,17 +15,26 @@ WRONG = {
     "one value for all keys": ("def f(ks): return dict.fromkeys(ks, [])", "d = f('ab')\nd['a'].append(1)\nassert d['b'] == []"),
     "shallow copy": ("def f(x): return x[:]", "a = [[1]]\nb = f(a)\nb[0].append(2)\nassert a == [[1]]"),
     "argument in a tuple": ("def f(x): return (x,)", "a = [1]\nb = f(a)\nb[0].append(2)\nassert a == [1]"),
-    "default that remembers": ("def f(x, l=[]):\n    l.append(x)\n    return l", "a = f(1)\nb = f(2)\nassert (a, b) == ([1], [2])"),
+    "default that remembers": (
+        "def f(x, l=[]):\n    l.append(x)\n    return l",
+        "a = f(1)\nb = f(2)\nassert (a, b) == ([1], [2])",
+    ),
     "cached result": (
         "from functools import cache\n@cache\ndef f(n): return [1]",
         "a = f(1)\na.append(2)\nassert f(1) == [1]",
     ),
     "argument that is kept": (BOX, "a = [1]\nbox = f(a)\na.append(2)\nassert box.get() == [1]"),
     "inner list that is returned": (BOX, "box = f([1])\nbox.get().append(2)\nassert box.get() == [1]"),
-    "buffer that is kept": ("def f(x, l=[]):\n    l.append(x)\n    l[0][0] += 1", "a = bytearray(2)\nf(a)\nf(bytes(1))\nassert a[0] == 1"),
+    "buffer that is kept": (
+        "def f(x, l=[]):\n    l.append(x)\n    l[0][0] += 1",
+        "a = bytearray(2)\nf(a)\nf(bytes(1))\nassert a[0] == 1",
+    ),
 }
 RIGHT = {
-    "sorted rows": ("def f(l): l.sort()", "a, b = [2], [1]\nl = [a, b]\nf(l)\nassert l == [[1], [2]] and a == [2] and l[0] is b"),
+    "sorted rows": (
+        "def f(l): l.sort()",
+        "a, b = [2], [1]\nl = [a, b]\nf(l)\nassert l == [[1], [2]] and a == [2] and l[0] is b",
+    ),
     "swapped values": (
         "def f(d): d['a'], d['b'] = d['b'], d['a']",
         "a = [1]\nd = {'a': a, 'b': [2]}\nf(d)\nassert d['b'] is a and a == [1] and d['a'] == [2]",

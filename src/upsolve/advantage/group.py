@@ -35,20 +35,26 @@ def passed(rewards_G: Floats, *, threshold: float = 1.0) -> Floats:
     return (check(rewards_G) >= threshold).astype(np.float64)
 
 
+def are_equal(rewards: Floats) -> bool:
+    """Return whether all rewards are equal; their advantages are then set to 0, since those computed would be rounding errors."""
+    return bool((rewards == rewards[0]).all())
+
+
 def centred(rewards_G: Floats) -> Floats:
-    """A_i = r_i - mean(r) (Dr. GRPO, 2503.20783). A group of one gives 0."""
+    """A_i = r_i - mean(r) (Dr. GRPO, 2503.20783). A group of one, or of equal rewards, gives exactly 0."""
     rewards = check(rewards_G)
-    return rewards - rewards.mean()
+    return np.zeros_like(rewards) if are_equal(rewards) else rewards - rewards.mean()
 
 
 def leave_one_out(rewards_G: Floats) -> Floats:
-    """A_i = r_i - mean_{j != i} r_j = G / (G - 1) (r_i - mean(r)) (RLOO, 2402.14740). A group of one gives 0.
+    """A_i = r_i - mean_{j != i} r_j = G / (G - 1) (r_i - mean(r)) (RLOO, 2402.14740). A group of one, or of equal rewards,
+    gives exactly 0.
 
     Unbiased when the attempts are independent samples of the policy; on an archive they are not.
     """
     rewards = check(rewards_G)
-    if rewards.size == 1:
-        return np.zeros(1)
+    if are_equal(rewards):
+        return np.zeros_like(rewards)
     return rewards - (rewards.sum() - rewards) / (rewards.size - 1)
 
 
@@ -56,11 +62,11 @@ def standardised(rewards_G: Floats, *, ddof: int = 1, epsilon: float = 1e-6) -> 
     """A_i = (r_i - mean(r)) / (std(r) + epsilon) (GRPO, 2402.03300).
 
     ``ddof`` 1 is the sample deviation (TRL), 0 the population deviation: one success in four gives 1.50 or 1.73. A group of
-    one, or of equal rewards, gives 0 (verl gives a group of one its raw reward).
+    one, or of equal rewards, gives exactly 0 (verl gives a group of one its raw reward).
     """
     rewards = check(rewards_G)
-    if rewards.size == 1:
-        return np.zeros(1)
+    if are_equal(rewards):
+        return np.zeros_like(rewards)
     return (rewards - rewards.mean()) / (rewards.std(ddof=ddof) + epsilon)
 
 

@@ -79,19 +79,25 @@ def max_at_k(rewards_G: Floats, *, k: int) -> Floats:
     """A_i = k E[max(0, r_i - max of S)], S a subset of k - 1 of the other attempts (RSPO, 2508.01174; 2505.15201).
 
     The gradient of max@k, of pass@k for rewards 0 and 1: there a pass gets k C(G - c, k - 1) / C(G - 1, k - 1), an estimate of
-    k (1 - p)^(k - 1), and the other attempts of its subset get 0. Never below 0. k is in 2..G (a larger one counts as G).
-    A group of one gives 0.
+    k (1 - p)^(k - 1), and the other attempts of its subset get 0. Never below 0. k is in 2..G (a larger one counts as G):
+    for k = 1 there is no other attempt to compare with. A group of one gives 0.
+
+    Raises:
+        ValueError: k is below 2.
     """
     rewards = check(rewards_G)
+    if k < 2:
+        raise ValueError(f"max_at_k compares an attempt with the best of k - 1 others, so k is at least 2, not {k}")
     others = rewards.size - 1
     if others == 0:
         return np.zeros(1)
-    size = min(max(k, 2), rewards.size) - 1
+    most = min(k, rewards.size)
+    size = most - 1
     chance = np.array(
         [comb(t, size - 1) / comb(others, size) for t in range(others)]
     )  # that the t-th smallest is the largest of S
     gains = [chance @ np.maximum(reward - np.sort(np.delete(rewards, i)), 0.0) for i, reward in enumerate(rewards)]
-    return k * np.array(gains)
+    return most * np.array(gains)
 
 
 def unlikeliness(rewards_G: Floats, logp_G: Floats, *, beta: float = 0.25, ddof: int = 1, epsilon: float = 1e-6) -> Floats:

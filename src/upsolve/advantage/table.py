@@ -40,6 +40,9 @@ class Advantage:
     """True if no advantage is below 0, so that settings which act on negative advantages have no effect."""
     selects: bool = False
     """True if 0 means "not in the data set" (imitation): such attempts do not count in the denominators of ``objective.reduce``."""
+    failed: Literal["negative", "zero", "any"] = "any"
+    """What the advantage of an attempt that failed is, where the sign says whether an attempt passed: ``negative`` beside one that passed, and
+    0 in groups without one of either; or ``zero``, and positive for all that passed. ``any``: the sign depends on the group's rewards."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
     """Its options with their defaults; a recipe sets them under ``advantage.options``, estimators read ``config.settings``."""
 
@@ -70,9 +73,9 @@ ADVANTAGES: Mapping[str, Advantage] = {
     "gae": Advantage(lambda i, _: np.zeros_like(i.rewards_G), reads="values"),
     "leave_one_out": Advantage(lambda i, _: group.leave_one_out(i.rewards_G)),
     "max_at_k": Advantage(lambda i, c: passk.max_at_k(i.rewards_G, k=c.settings["k"]), nonnegative=True, options={"k": 4}),
-    "maxrl": Advantage(lambda i, _: passk.maxrl(i.rewards_G)),
+    "maxrl": Advantage(lambda i, _: passk.maxrl(i.rewards_G), failed="negative"),
     "pass_at_k": Advantage(lambda i, c: passk.pass_at_k(i.rewards_G, k=c.settings["k"]), options={"k": 4}),
-    "passed": Advantage(lambda i, _: group.passed(i.rewards_G), nonnegative=True, selects=True),
+    "passed": Advantage(lambda i, _: group.passed(i.rewards_G), nonnegative=True, selects=True, failed="zero"),
     "pkpo": Advantage(lambda i, c: passk.pkpo(i.rewards_G, k=c.settings["k"]), options={"k": 4}),
     "standardised": Advantage(lambda i, c: group.standardised(i.rewards_G, ddof=c.ddof, epsilon=c.epsilon)),
     "unlikeliness": Advantage(unlikeliness_of, options={"beta": 0.25}),

@@ -112,9 +112,15 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
     if reasons:
         lines = tuple((reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5))
         show(Table("unscored: the judge's or the task's fault, no attempt fails for it", ("reason", "attempts"), lines))
-        typer.echo(
-            "run `upsolve doctor` to check the sandbox; once the cause is fixed, rerun this command to judge these attempts again"
-        )
+        untested = sum(count for reason, count in reasons.items() if reason.endswith("has no tests"))
+        if untested:
+            typer.echo(
+                f"{untested:,} attempts are at tasks without tests: add tests, or ingest the attempts with recorded outcomes"
+            )
+        if untested < reasons.total():
+            typer.echo(
+                "run `upsolve doctor` to check the sandbox; once the cause is fixed, rerun this command to judge these attempts again"
+            )
 
 
 @app.command()

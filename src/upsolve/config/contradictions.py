@@ -25,9 +25,15 @@ def advantage_problems(advantage: AdvantageConfig, objective: ObjectiveConfig) -
     """Yield contradictions between estimator of advantages and objective."""
     kind, estimator, record = objective.kind, advantage.record, objective.record
     pairs, by_token = record.unit == "pair", record.advantages == "token"
-    values = estimator.reads == "values"
+    values, signs = estimator.reads == "values", "zero" if record.keeps_zero else "negative"
     if values and (pairs or not by_token):
         yield f"advantage.kind {advantage.kind}: objective.kind {kind} does not read an advantage for every token; choose another kind"
+    elif record.advantages == "sign" and estimator.failed != signs:
+        able = {"zero": "passed", "negative": "maxrl"}[signs]
+        yield (
+            f"advantage.kind {advantage.kind}: objective.kind {kind} reads the sign of an advantage as passed or failed, and this estimator's "
+            f"does not say that; set advantage.kind: {able}"
+        )
     if advantage.blame:
         if not by_token:
             yield f"advantage.blame: objective.kind {kind} does not read advantages for every token, so blame has no effect"
@@ -103,8 +109,11 @@ def run_problems(data: DataConfig, source: SourceConfig, advantage: AdvantageCon
     if advantage.needs_values and not source.rounds:
         yield f"advantage.kind {advantage.kind} is for online training: set source.rounds, or choose another kind"
     for key, options in (("options", advantage.settings), ("options_end", advantage.options_end)):
-        if not 1 <= options.get("k", 1) < max(2, data.group_size):
-            yield f"advantage.{key}.k: {options['k']}: at least 1, and below the {data.group_size} attempts of a group (data.group_size)"
+        least = 2 if advantage.kind == "max_at_k" else 1
+        if not least <= options.get("k", least) < max(least + 1, data.group_size):
+            yield (
+                f"advantage.{key}.k: {options['k']}: at least {least}, and below the {data.group_size} attempts of a group (data.group_size)"
+            )
     limits = [name for name in ("max_logit_variance", "max_negative_gap") if getattr(monitor, name) is not None]
     if limits and not (monitor.heldout and monitor.stop_on_collapse):
         yield f"monitor.{limits[0]}: needs held-out attempts and stop_on_collapse; set monitor.heldout, monitor.stop_on_collapse: true"

@@ -91,9 +91,9 @@ class ClipConfig(Strict):
     """Clips and masks of the ratio pi / pi_old."""
 
     low: float = Field(default=0.2, ge=0, le=1)
-    """``ppo_clip``, ``gspo``: ratios below 1 - low are clipped where A < 0; for ``gspo`` about 3e-4."""
+    """``ppo_clip``, ``gspo``: ratios below 1 - low are clipped where A < 0; by default 3e-4 for ``gspo``."""
     high: float = Field(default=0.2, ge=0)
-    """``ppo_clip``, ``gspo``: ratios above 1 + high are clipped where A > 0; 0.28 in DAPO; for ``gspo`` about 4e-4."""
+    """``ppo_clip``, ``gspo``: ratios above 1 + high are clipped where A > 0; 0.28 in DAPO; by default 4e-4 for ``gspo``."""
     cap: float = Field(default=5.0, gt=0)
     """``cispo``: largest weight."""
     second_moment: float = Field(default=0.04, ge=0)
@@ -187,6 +187,13 @@ class ObjectiveConfig(RecordConfig):
     kl: KlConfig = KlConfig()
     value: ValueConfig = ValueConfig()
     preference: PreferenceConfig = PreferenceConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def sequences_are_clipped_narrowly(cls, data: Any) -> Any:
+        """Set the clip of ``gspo`` where a recipe does not: its ratios are means over an attempt, which stay near 1."""
+        clip: Any = data.get("clip", {}) if isinstance(data, dict) and data.get("kind") == "gspo" else None
+        return {**data, "clip": {"low": 3e-4, "high": 4e-4, **clip}} if isinstance(clip, dict) else data
 
     @property
     def needs_reference(self) -> bool:

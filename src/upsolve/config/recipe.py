@@ -1,6 +1,6 @@
 """The recipe: all stages, reading and writing YAML."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
@@ -28,6 +28,8 @@ from upsolve.config.reward import RewardConfig
 from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, OptimConfig, SampleConfig
 from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict
+from upsolve.config.unread import unread_problems
+from upsolve.config.yaml_text import read_yaml
 from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
 
@@ -73,8 +75,10 @@ class Recipe(Strict):
 def check_recipe(recipe: Recipe) -> None:
     """Check the stages of a recipe against each other; ``load_recipe`` and ``train`` do.
 
+    ``load_recipe`` also refuses settings of a user's recipe and overrides that are not read (``config.unread``).
+
     Raises:
-        ConfigError: settings that contradict each other or have no effect; one line each, which names the keys.
+        ConfigError: settings that contradict each other; one line each, which names the keys.
     """
     problems = [
         *advantage_problems(recipe.advantage, recipe.objective),
@@ -144,21 +148,46 @@ def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     beside = above[-1].parent / path if above else Path(path)
     try:
         file = beside if beside.is_file() else recipe_file(path)
-        data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
     except ConfigError as error:
         raise ConfigError(f"{above[-1]}: base: {error}" if above else str(error)) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML: {one_line(error)}") from error
-    data = {} if data is None else data
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: a recipe is a mapping of stages, not a {type(data).__name__}")
-    own: dict[str, Any] = data
+    own = read_mapping(path, file)
     base = own.pop("base", "")
     if not base:
         return own
     if not isinstance(base, str) or file.resolve() in [one.resolve() for one in above]:
         raise ConfigError(f"{path}: base: {base}: must be the name or the file of another recipe that is not based on this one")
     return merged(read_recipe(base, [*above, file]), own)
+
+
+def read_mapping(path: str | Path, file: Path) -> dict[str, Any]:
+    """Read what the file of a recipe itself says.
+
+    Raises:
+        ConfigError: bad YAML; names ``path``, under which the file was found.
+    """
+    try:
+        data: Any = read_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML: {one_line(error)}") from error
+    if not isinstance(data, dict | None):
+        raise ConfigError(f"{path}: a recipe is a mapping of stages, not a {type(data).__name__}")
+    return data or {}
+
+
+def own_keys(path: str | Path) -> set[str]:
+    """Return the keys that a user's recipe sets itself; none of a recipe of the package, or of a resolved one, which names all keys."""
+    file = recipe_file(path)
+    data = read_mapping(path, file)
+    return set() if file in shipped().values() or data.keys() >= Recipe.model_fields.keys() else {*leaves(data)}
+
+
+def leaves(data: Any, key: str = "") -> Iterator[str]:
+    """Yield the keys of the values of nested mappings: ``objective.clip.low``."""
+    if not isinstance(data, dict) or not data:
+        yield key
+        return
+    for name, inner in data.items():
+        yield from leaves(inner, f"{key}.{name}".lstrip("."))
 
 
 def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recipe:
@@ -170,12 +199,12 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
         overrides: applied in order; the value is YAML. A mapping is merged with the one that the recipe has.
 
     Raises:
-        ConfigError: no such recipe, bad YAML, an unknown key, a value out of range, or keys that contradict each other; names the file
-            and the key.
+        ConfigError: no such recipe, bad YAML, an unknown key, a value out of range, or keys that contradict each other or have no effect;
+            names the file and the key.
     """
-    data = read_recipe(path) if path else {}
+    data, given = (read_recipe(path), own_keys(path)) if path else ({}, set[str]())
     for override in overrides:
-        set_key(data, override)
+        given |= {*leaves(*reversed(set_key(data, override)))}
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
@@ -183,6 +212,8 @@ def load_recipe(path: str | Path | None, overrides: Sequence[str] = ()) -> Recip
         raise ConfigError(f"{path or 'recipe'}: {several(problems)}") from error
     try:
         check_recipe(recipe)
+        if problems := [*unread_problems(recipe, given)]:
+            raise ConfigError(several(problems))
     except ConfigError as error:
         raise ConfigError(f"{path or 'recipe'}: {error}") from None
     return recipe
@@ -201,13 +232,13 @@ def problem_text(error: Any) -> str:
     return f"{key}: no such key; " + (f"did you mean {close}?" if close else f"`upsolve explain {path[0]}` lists its keys")
 
 
-def set_key(data: dict[str, Any], override: str) -> None:
-    """Apply one ``stage.key=value`` to a mapping in place; the value is YAML."""
+def set_key(data: dict[str, Any], override: str) -> tuple[str, Any]:
+    """Apply one ``stage.key=value`` to a mapping in place, and return key and value; the value is YAML."""
     key, equals, text = override.partition("=")
     if not equals:
         raise ConfigError(f"override {override!r}: must be stage.key=value")
     try:
-        value: Any = yaml.safe_load(text)
+        value: Any = read_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"override {override!r}: the value cannot be read as YAML: {one_line(error)}") from error
     *stages, last = key.strip().split(".")
@@ -220,6 +251,7 @@ def set_key(data: dict[str, Any], override: str) -> None:
             )
         data = data[stage]
     data[last] = merged(data.get(last), value, key.strip())
+    return key.strip(), value
 
 
 def merged(old: Any, new: Any, key: str = "") -> Any:

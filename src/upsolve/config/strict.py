@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from upsolve.plugins import find
 
@@ -13,9 +13,18 @@ __all__ = ["RecordConfig", "Strict", "check_options"]
 
 
 class Strict(BaseModel):
-    """Unknown keys and wrong types fail; NaN and infinity fail; instances are frozen."""
+    """Unknown keys and wrong types fail; NaN and infinity fail, and booleans where numbers are meant; instances are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def booleans_stay(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        """Refuse true and false where pydantic would make 1 and 0 of them."""
+        result = handler(value)
+        if booleans(value) > booleans(result):
+            raise ValueError("true and false are not numbers")
+        return result
 
 
 class RecordConfig(Strict):
@@ -45,6 +54,15 @@ class RecordConfig(Strict):
             kind, key = self.NAMED_BY
             check_options(f"{kind} {getattr(self, key)}", self.record.options, self.options)
         return self
+
+
+def booleans(value: Any) -> int:
+    """Return the number of booleans in a value, its members, and the keys that a stage sets."""
+    if isinstance(value, BaseModel):
+        value = [getattr(value, name) for name in value.model_fields_set]
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    return sum(map(booleans, value)) if isinstance(value, list | tuple) else isinstance(value, bool)
 
 
 def check_options(record: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:

@@ -4,13 +4,14 @@ Training on a model's own samples makes its distribution sharper. That raises pa
 without any new capability. So each model is measured at the temperature that is best for it.
 """
 
+import random
 from dataclasses import dataclass
 from typing import Literal
 
 from upsolve.evaluate.comparison import DECIDABLE, Comparison, compare
 from upsolve.evaluate.intervals import mcnemar
-from upsolve.evaluate.passk import task_pass_at_k
-from upsolve.evaluate.records import Evaluation
+from upsolve.evaluate.passk import pass_at_k, task_pass_at_k
+from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, temperature_name
 
 __all__ = ["Capability", "Conclusion", "Solved", "capability", "conclude", "solved"]
@@ -20,7 +21,7 @@ Conclusion = Literal["more capable", "surer only", "no change", "worse", "too fe
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """Tasks that are solved by at least one of their samples."""
+    """Tasks that are solved by at least one of n samples, n the smaller number of samples that a task has in the two evaluations."""
 
     before: int
     """Tasks that the first model solves."""
@@ -31,7 +32,7 @@ class Solved:
     lost: int
     """Tasks that only the first one solves."""
     samples: int
-    """Smallest number of samples of a task in either evaluation."""
+    """Smallest n of a task."""
 
     @property
     def p_value(self) -> float:
@@ -100,7 +101,7 @@ class Capability:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to doubt the conclusion, one sentence each."""
-        warnings = [*self.best.doubts]
+        warnings = [*(doubt for doubt in self.best.doubts if doubt not in self.best.unlike), *self.hot.unlike]
         if self.greedy and self.greedy.outcome == "loss" and self.conclusion != "worse":
             warnings.append(f"Greedy decoding falls: {clause_of(self.greedy)}.")
         if self.many.k > 1 and self.many.outcome == "loss":
@@ -139,7 +140,7 @@ def strongest(sweep: Sweep) -> Evaluation:
         passed = task_pass_at_k(evaluation.scores, 1).values()
         return sum(passed) / max(1, len(passed))
 
-    return max([sweep.best, *([sweep.greedy] if sweep.greedy else []), sweep.hot], key=rate)
+    return max([sweep.best, *([sweep.greedy] if sweep.greedy else []), sweep.many, sweep.hot], key=rate)
 
 
 def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, strongest: Comparison | None = None) -> Conclusion:
@@ -169,16 +170,28 @@ def conclude(best: Comparison, greedy: Comparison | None, hot: Comparison, stron
 
 
 def solved(before: Evaluation, after: Evaluation) -> Solved:
-    """Count the tasks that at least one sample of each model solves, over the tasks with scored samples in both evaluations."""
+    """Count the tasks that each model solves in equally many samples, over the tasks with scored samples in both evaluations."""
     first, second = ({score.task_id: score for score in run.scores if score.samples} for run in (before, after))
     pairs = [(first[name], second[name]) for name in first if name in second]
+    sizes = [min(a.samples, b.samples) for a, b in pairs]
+    found = [(solves(a, n), solves(b, n)) for (a, b), n in zip(pairs, sizes, strict=True)]
     return Solved(
-        before=sum(a.passed > 0 for a, _ in pairs),
-        after=sum(b.passed > 0 for _, b in pairs),
-        gained=sum(b.passed > 0 and not a.passed for a, b in pairs),
-        lost=sum(a.passed > 0 and not b.passed for a, b in pairs),
-        samples=min((score.samples for pair in pairs for score in pair), default=0),
+        before=sum(a for a, _ in found),
+        after=sum(b for _, b in found),
+        gained=sum(b and not a for a, b in found),
+        lost=sum(a and not b for a, b in found),
+        samples=min(sizes, default=0),
     )
+
+
+def solves(score: TaskScore, n: int) -> bool:
+    """Return whether n of a task's samples, drawn without replacement by a generator that the task seeds, contain one that passed.
+
+    An evaluation counts the samples of a task and does not keep their order, so the draw stands for the first n. n is at most the number
+    of samples, and then nothing is drawn.
+    """
+    chance = pass_at_k(score.samples, score.passed, n) or 0.0
+    return random.Random(score.task_id).random() < chance
 
 
 def clause_of(comparison: Comparison, *, own: bool = False) -> str:

@@ -41,6 +41,8 @@ class Comparison:
     """Ids of the tasks for which pass@k is undefined in one of the two (fewer than k scored samples), sorted."""
     temperatures: tuple[float | None, float | None]
     """Sampling temperatures of the two evaluations, >= 0; None for pooled folds with different temperatures."""
+    unlike: tuple[str, ...] = ()
+    """A sentence about other settings of sampling that differ; () if none does."""
 
     @property
     def outcome(self) -> Outcome:
@@ -95,11 +97,12 @@ class Comparison:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Reasons why the numbers are unreliable: few tasks, tasks left out."""
+        """Reasons why the numbers are unreliable: few tasks, other settings of sampling, tasks left out."""
         sentences: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW:
             sentences.append(f"Only {tasks} tasks: an interval over fewer than {FEW} tasks is unreliable; evaluate more tasks.")
+        sentences += self.unlike
         if self.left_out:
             names = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
             sentences.append(
@@ -150,12 +153,22 @@ def compare(before: Evaluation, after: Evaluation, k: int = 1) -> Comparison:
     first, second = task_pass_at_k(before.scores, k), task_pass_at_k(after.scores, k)
     shared = [score.task_id for score in before.scores if score.task_id in first and score.task_id in second]
     left_out = tuple(sorted({score.task_id for score in before.scores} - {*shared}))
-    temperatures = (before.temperature, after.temperature)
+    temperatures, unlike = (before.temperature, after.temperature), unlike_settings(before, after)
     if not shared:
-        return Comparison(before.name, after.name, k, (float("nan"), float("nan")), None, left_out, temperatures)
+        return Comparison(before.name, after.name, k, (float("nan"), float("nan")), None, left_out, temperatures, unlike)
     paired = paired_difference({name: first[name] for name in shared}, {name: second[name] for name in shared})
     means = (sum(first[name] for name in shared) / len(shared), sum(second[name] for name in shared) / len(shared))
-    return Comparison(before.name, after.name, k, means, paired, left_out, temperatures)
+    return Comparison(before.name, after.name, k, means, paired, left_out, temperatures, unlike)
+
+
+def unlike_settings(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
+    """Return a sentence that names the settings of sampling, besides the temperature, in which two evaluations differ; () if none does."""
+    greedy = before.temperature == after.temperature == 0
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in ("max_tokens", *(() if greedy else ("top_p",)))}
+    differ = [f"{name} ({one:g} and {other:g})" for name, (one, other) in pairs.items() if one != other]
+    if not differ:
+        return ()
+    return (f"Sampled with different {' and '.join(differ)}, which may make the difference: measure one of them again.",)
 
 
 def drops(before: Evaluation, after: Evaluation, ks: Sequence[int]) -> tuple[str, ...]:

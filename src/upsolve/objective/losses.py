@@ -55,9 +55,13 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     applies to the KL term.
 
     Raises:
-        ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for.
+        ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for, or a plug-in returned
+            another shape than that of its tokens.
     """
     loss_T = config.record.loss(logp_T, inputs, config)
+    if not isinstance(loss_T, Tensor) or loss_T.shape != logp_T.shape:
+        found = f"a tensor of shape {[*loss_T.shape]}" if isinstance(loss_T, Tensor) else repr(loss_T)
+        raise ValueError(f"objective.kind {config.kind}: expected one loss per token, of shape {[*logp_T.shape]}, got {found}")
     if config.clip.sequence_kl is not None:
         loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
     if config.correction.kind != "none":
@@ -205,7 +209,10 @@ def m2po_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
 
 
 def nft_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
-    """Apply ``nft`` to a batch: an attempt with a positive advantage passed; p is the share of those in its group, by count."""
+    """Apply ``nft`` to a batch: an attempt with a positive advantage passed; p is the share of those in its group, by count.
+
+    So the estimator gives an attempt a positive advantage if it passed and else a negative one, as ``maxrl`` does in groups with both.
+    """
     passed_S = sum_by_attempt(inputs.advantages_T, inputs.attempt_T, inputs.attempts) > 0
     group_S = torch.zeros_like(inputs.values_S, dtype=torch.int64) if inputs.group_S is None else inputs.group_S
     groups = int(group_S.max()) + 1

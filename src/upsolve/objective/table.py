@@ -33,8 +33,8 @@ class Objective:
     unit: Literal["attempt", "pair", "group"] = "attempt"
     """What one loss is computed on: an attempt; a pair of a chosen and a rejected attempt (advantages 1 and -1); a whole group."""
     advantages: Literal["token", "attempt", "sign", "unread"] = "token"
-    """How the loss uses advantages: per token; one per attempt; only their sign; not at all (it uses rewards). Only with
-    ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
+    """How the loss uses advantages: per token; one per attempt; only their sign, as passed (positive) or failed, which the estimator must
+    say (``Advantage.failed``: ``zero`` if ``keeps_zero``, else ``negative``); not at all (it uses rewards). Only with ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
     """Its options with their defaults; a recipe sets them under ``objective.options``, the loss reads ``config.settings``."""
 

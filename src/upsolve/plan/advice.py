@@ -10,7 +10,9 @@ __all__ = ["FEW_GROUPS", "GAP", "HELD", "LEAKED", "RULES", "SOLVED", "STRANGE", 
 HELD = 0.95
 """Recorded verdicts count as noisy if the upper end of the interval of their agreement with fresh verdicts is below this share."""
 FEW_GROUPS = 30
-"""Smallest number of groups with a passed and a failed attempt for offline training."""
+"""Smallest number of groups with a passed and a failed attempt (for imitation: with a passed one) for offline training."""
+SUFFICE = ("all passed", "fewer than")
+"""Beginnings of the reasons of tasks that have a passed attempt, all that imitation needs."""
 LEAKED = 0.02
 """Share of test tasks with a near-duplicate in training above which a measured gain is partly memorisation."""
 SOLVED = 0.9
@@ -22,6 +24,7 @@ GAP = 0.1
 REMEDIES = {
     "no attempt": "sample some (`upsolve sample`) and judge them (`upsolve verify`)",
     "no scored attempt": "judge the archive (`upsolve verify`)",
+    "no tests": "attempts cannot be judged without tests, so add some, or ingest the attempts with recorded outcomes",
     "one attempt": "sample more attempts per task (`upsolve sample`)",
     "all passed": "add harder tasks or stricter tests",
     "all failed": "add easier tasks, or attempts by a stronger author",
@@ -47,12 +50,12 @@ def noisy(plan: Plan) -> str:
 def scarce(plan: Plan) -> str:
     """Return the advice if there are too few groups for offline training."""
     groups = plan.groups
-    if plan.online or groups.mixed >= FEW_GROUPS:
+    if plan.online or plan.usable >= FEW_GROUPS:
         return ""
-    reason = next(iter(groups.others), "")
+    reason = next((name for name in groups.others if not (plan.imitates and name.startswith(SUFFICE))), "")
     remedy = REMEDIES.get(reason, "add tasks and attempts")
     most_often = f" (most often: {reason})" if reason else ""
-    return f"Do not train on it yet: {groups.mixed} of {groups.training_tasks} training tasks have a passed and a failed attempt{most_often}; {remedy}."
+    return f"Do not train on it yet: {plan.usable} of {groups.training_tasks} training tasks have {plan.needed}{most_often}; {remedy}."
 
 
 def leaking(plan: Plan) -> str:
@@ -133,7 +136,7 @@ def strange(plan: Plan) -> str:
 
 def worth_it(plan: Plan) -> str:
     """Return the advice if no other rule applies: train."""
-    groups = f"{plan.groups.mixed} groups with a passed and a failed attempt"
+    groups = f"{plan.usable} groups with {plan.needed}"
     measured = "" if plan.tests.most else " None of its tasks has tests, so measure on others (evaluate.archives)."
     if plan.cost is None:
         return (

@@ -65,6 +65,8 @@ class Groups:
     """Training tasks without such a group, by reason."""
     left_out: Mapping[str, int]
     """Attempts of training tasks without a reward, by reason."""
+    passing: int = 0
+    """Training tasks that, after the recipe's filters, have an attempt that passed: those that imitation trains on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +185,13 @@ class Plan:
     cost: Cost | None
     advice: str
     """One sentence, by rule (docs/plan.md)."""
+
+    @property
+    def usable(self) -> int:
+        """Training tasks that offline training can use: with ``needed``."""
+        return max(self.groups.passing, self.groups.mixed) if self.imitates else self.groups.mixed
+
+    @property
+    def needed(self) -> str:
+        """What a group needs to be trained on, in words."""
+        return "a passed attempt" if self.imitates else "a passed and a failed attempt"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from upsolve.archive.split import Split
 from upsolve.archive.store import open_filled
-from upsolve.config import Recipe
+from upsolve.config import AdvantageConfig, ObjectiveConfig, Recipe
 from upsolve.plan.advice import advice_of
 from upsolve.plan.findings import Plan
 from upsolve.plan.stored import groups_of, leaks_of, noise_of, quiet_split, tests_of
@@ -46,7 +46,7 @@ def plan_archive(
         archive=recipe.data.archive,
         model="",
         online=recipe.source.rounds > 0,
-        imitates=recipe.advantage.kind == "passed",
+        imitates=imitates(recipe.advantage, recipe.objective),
         groups=groups_of(split, recipe.data, recipe.reward),
         tests=tests_of(split),
         noise=noise_of(split, recipe.verify, max_attempts=judged, seed=recipe.seed),
@@ -75,5 +75,10 @@ def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress:
         model=recipe.model.name,
         likelihood=likelihood_of(scores, samples, split, recipe.model.name),
         base=base_of(samples),
-        cost=cost_of(loaded, split, recipe, mixed=plan.groups.mixed, scores=scores, samples=samples),
+        cost=cost_of(loaded, split, recipe, usable=plan.usable, scores=scores, samples=samples),
     )
+
+
+def imitates(advantage: AdvantageConfig, objective: ObjectiveConfig) -> bool:
+    """Return whether a recipe trains on passed attempts alone: its estimator selects them, and its objective reads no other."""
+    return advantage.record.selects and objective.record.unit == "attempt" and not objective.record.keeps_zero

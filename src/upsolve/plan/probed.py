@@ -218,17 +218,17 @@ def likelihood_of(scores: Scores, samples: Samples, split: Split, model: str) ->
     return Likelihood(estimate(scores.passed), estimate(scores.failed), estimate(samples.logps), by_model)
 
 
-def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, mixed: int, scores: Scores, samples: Samples) -> Cost:
+def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores: Scores, samples: Samples) -> Cost:
     """Estimate memory and time of a run from the measured speeds.
 
-    Offline, each of the ``mixed`` groups is trained on once an epoch: T = epochs x mixed x (P + G R), with P and R averaged over the
+    Offline, each of the ``usable`` groups is trained on once an epoch: T = epochs x usable x (P + G R), with P and R averaged over the
     training tasks and their attempts, at most ``optim.max_steps`` steps of ``optim.tokens_per_step`` or of ``optim.attempts_per_step``. Online,
     each of ``source.rounds`` rounds samples ``source.groups`` groups of G = ``data.group_size`` attempts and trains on them.
     """
     prompt, attempt = mean_lengths(loaded.codec, split)
     online = recipe.source.rounds > 0
     size, length = recipe.data.group_size, samples.mean_tokens if online else attempt
-    groups = recipe.source.rounds * recipe.source.groups if online else mixed * recipe.data.groups_per_task
+    groups = recipe.source.rounds * recipe.source.groups if online else usable * recipe.data.groups_per_task
     optim, group_tokens = recipe.optim, prompt + size * length
     tokens = whole(optim.epochs * groups * group_tokens)
     if optim.max_steps:

@@ -46,8 +46,11 @@ def scored(verdict: Verdict | None) -> bool:
 def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
     """Count the groups that the recipe can form and, by reason, the tasks without such a group."""
     reasons, left_out = Counter[str](), Counter[str]()
+    passing = 0
     for group in split.groups["train"]:
-        reasons[reason_of(group, data, config, left_out=left_out)] += 1
+        reason, passes = outcomes_of(group, data, config, left_out=left_out)
+        reasons[reason] += 1
+        passing += passes > 0
     if untried := len(split.tasks["train"]) - len(split.groups["train"]):
         reasons["no attempt"] = untried
     mixed = reasons.pop("", 0)
@@ -58,30 +61,29 @@ def groups_of(split: Split, data: DataConfig, config: RewardConfig) -> Groups:
         mixed=mixed,
         others=dict(reasons.most_common()),
         left_out=dict(left_out.most_common()),
+        passing=passing,
     )
 
 
-def reason_of(group: Group, data: DataConfig, config: RewardConfig, *, left_out: Counter[str]) -> str:
-    """Return why a task has no group with a passed and a failed attempt, "" if it has one; count attempts without a reward."""
+def outcomes_of(group: Group, data: DataConfig, config: RewardConfig, *, left_out: Counter[str]) -> tuple[str, int]:
+    """Return why a task has no group with a passed and a failed attempt ("" if it has one) and its passed attempts; count those without a reward."""
     chosen = select(group, data)
     if not group.attempts:
-        return "no attempt"
+        return "no attempt", 0
     if not chosen.attempts:
-        return (
-            "no attempt by data.authors in the language of the task"
-            if data.authors
-            else "no attempt in the language of the task"
-        )
+        by = "by data.authors " if data.authors else ""
+        return f"no attempt {by}in the language of the task", 0
     if not any(map(scored, chosen.verdicts)):
-        return "no scored attempt"
+        return "no scored attempt" if group.task.tests else "no tests", 0
     rewarded = reward(chosen, config)
     left_out.update(rewarded.left_out)
     passes = [passed(verdict) for verdict in rewarded.group.verdicts]
     if not passes:
-        return "filtered by reward"
+        return "filtered by reward", 0
     if reason := missing_signal(len(passes), len(passes), sum(passes)):
-        return reason
-    return f"fewer than {data.group_size} attempts" if rewarded.group.occurrences < data.group_size else ""
+        return reason, sum(passes)
+    few = rewarded.group.occurrences < data.group_size
+    return f"fewer than {data.group_size} attempts" if few else "", sum(passes)
 
 
 def tests_of(split: Split) -> Tests:

@@ -7,22 +7,25 @@ from difflib import get_close_matches
 from functools import partial
 
 from upsolve.archive.groups import Lazy
+from upsolve.archive.info import missing_signal
 from upsolve.archive.language_names import language_in
 from upsolve.config import DataConfig, Recipe, check_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.extras import require
 from upsolve.reward.formula import Rewarded, check_rewards, reward
 from upsolve.reward.reference import reference_seconds
-from upsolve.train.groups import select
+from upsolve.train.groups import passed, select
 from upsolve.train.processes import Processes
 from upsolve.train.sources import parts_of_epoch
-from upsolve.types import Group
+from upsolve.types import Group, Status
 from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = ["check_run", "checked_rewarder"]
 
 LOGGER = logging.getLogger("upsolve.train")
+WIDE = 0.05
+"""Clip of ``gspo`` above which nearly no attempt is clipped."""
 
 
 def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Processes) -> Callable[[Group], Rewarded]:
@@ -30,10 +33,14 @@ def checked_rewarder(recipe: Recipe, groups: Sequence[Group], processes: Process
 
     Raises:
         ConfigError: as ``check_run``.
-        TrainingError: there is no task to train on.
+        TrainingError: as ``check_run``.
     """
-    if not groups:
-        raise TrainingError(f"no group to train on: no task of {recipe.data.archive} is in the training split (data.train)")
+    clip = recipe.objective.clip
+    if recipe.objective.kind == "gspo" and clip.high > WIDE and processes.is_main:
+        LOGGER.warning(
+            "objective.clip.high: %g: ratios of gspo stay near 1, so this clips hardly any; its paper has 3e-4 and 4e-4",
+            clip.high,
+        )
     if recipe.reward.verdicts != "as_judged" and processes.is_main:
         LOGGER.warning("reward.verdicts: %s: a control run, whose rewards are not the judge's", recipe.reward.verdicts)
     judge = partial(verify, settings=judge_settings(recipe.verify))
@@ -53,11 +60,18 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
     Raises:
         ConfigError: the recipe contradicts itself, or no stored attempt can be trained on; names the key and the fix.
         MissingExtraError: ``optim.moments: int8`` without torchao.
+        TrainingError: there is no task to train on, or offline none with a passed and a failed attempt (for imitation: a passed one).
     """
     check_recipe(recipe)
     if recipe.optim.moments == "int8":
         require("torchao")
     source = recipe.source
+    if not groups:
+        nothing = "has an attempt; sample some with `upsolve sample` and judge them with `upsolve verify`"
+        raise TrainingError(
+            f"no group to train on: no task of {recipe.data.archive} "
+            f"{'is in the training split (data.train)' if source.rounds else f'in the training split (data.train) {nothing}'}"
+        )
     rounds = source.rounds or recipe.optim.epochs * parts_of_epoch(groups, recipe.data)
     if recipe.advantage.options_end and rounds == 1:
         key = "source.rounds" if source.rounds else "optim.epochs"
@@ -65,7 +79,7 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
             f"advantage.options_end is reached in the last round, and this run has a single one: {key}: 2 or more"
         )
     stored = not source.rounds or source.mix.get("archive", 0) > 0 or source.mix_end.get("archive", 0) > 0
-    if not groups or not stored:
+    if not stored:
         return
     selected = Lazy(groups, lambda group: select(group, recipe.data))
     check_authors(groups, selected, recipe.data)
@@ -73,6 +87,8 @@ def check_run(recipe: Recipe, groups: Sequence[Group], baselines: Mapping[str, f
         check_rewards(selected, recipe.reward, baselines)
     if recipe.objective.record.unit != "pair":
         check_group_size(selected, recipe.data)
+        if not source.rounds and recipe.reward.verdicts == "as_judged":
+            check_outcomes(selected, recipe.data.archive, imitates=recipe.advantage.record.selects)
     verdicts = (verdict for group in selected for verdict in group.verdicts if verdict is not None)
     if recipe.reward.mask_unexecuted and not source.rounds and all(verdict.executed_lines is None for verdict in verdicts):
         raise ConfigError(
@@ -109,3 +125,20 @@ def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
         raise ConfigError(
             f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {largest}"
         )
+
+
+def check_outcomes(groups: Sequence[Group], archive: str, *, imitates: bool) -> None:
+    """Refuse stored attempts of which no group can be drawn (``draw_groups``): no task has a passed and a failed one, or a passed one."""
+    reasons = Counter[str]()
+    for group in groups:
+        scored = [verdict for verdict in group.verdicts if verdict is not None and verdict.status is not Status.UNSCORED]
+        passes = sum(map(passed, scored))
+        reason = missing_signal(len(group.attempts), len(scored), passes)
+        if not reason or (imitates and passes):
+            return
+        reasons[reason] += 1
+    found = ", ".join(f"{reason} at {count:,}" for reason, count in reasons.most_common())
+    needed = "a passed attempt" if imitates else "a passed and a failed attempt"
+    raise TrainingError(
+        f"no group to train on: no training task of {archive} has {needed} ({found}); `upsolve plan` says what to do"
+    )

@@ -122,8 +122,9 @@ class Encoding:
 
     @property
     def keeps_zero(self) -> bool:
-        """Whether an attempt with advantage 0 has a gradient."""
-        return self.advantage.needs_values or self.objective.record.keeps_zero or self.objective.kl.coefficient > 0
+        """Whether an attempt with advantage 0 has a gradient; a KL term gives it one, unless 0 means that it is not in the data set."""
+        penalised = self.objective.kl.coefficient > 0 and not self.advantage.record.selects
+        return self.advantage.needs_values or self.objective.record.keeps_zero or penalised
 
 
 def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encoding) -> EncodedAttempt:

@@ -1,0 +1,31 @@
+"""Reading YAML in which no key is there twice."""
+
+from typing import Any
+
+import yaml
+
+__all__ = ["read_yaml"]
+
+
+class Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which would let the second of two equal keys replace the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that a mapping has twice."""
+        lines: dict[Any, int] = {}
+        for key, _ in node.value:
+            name, line = getattr(key, "value", None), key.start_mark.line + 1
+            if isinstance(name, str) and name in lines:
+                raise yaml.YAMLError(f"line {line}: {name} is in line {lines[name]}, too; put both into one")
+            if isinstance(name, str):
+                lines[name] = line
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(text: str) -> Any:
+    """Return what a YAML text says.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, or a mapping has a key twice; names the line.
+    """
+    return yaml.load(text, Loader)  # noqa: S506  a safe loader
