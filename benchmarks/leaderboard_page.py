@@ -61,6 +61,7 @@ BESIDE = {
     "Second stages beside imitation of all samples that passed": [
         (name, "own rft") for name in ("own rft, hard", "own rft, hinted", "own maxrl", "own rloo", "own rft, anew")
     ],
+    "Stored attempts beside online training, for about as many minutes": [("sft more", "grpo")],
 }
 """Pairs of methods whose difference a sentence shows."""
 OTHER_PROMPTS = {"robot documented": "robot"}
