@@ -185,7 +185,7 @@ class Writer:
                 if part.suffix == ".tmp" or int(part.name[len(start) :][:5]) >= self.journal.batches:
                     part.unlink()
         for file in self.job.folder.glob(f"{self.share:05d}.*.*"):
-            if int(file.name[6:11]) >= self.journal.batches:
+            if file.suffix == ".tmp" or int(file.name[6:11]) >= self.journal.batches:
                 file.unlink()
 
     def take(self, rows: Iterator[Row]) -> list[Row]:
