@@ -112,8 +112,9 @@ def test_a_killed_import_reads_only_the_shares_that_are_missing(made, tmp_path):
     killed, whole = Archive(tmp_path / "killed"), Archive.create(tmp_path / "whole")
     journals = [*killed.path.glob("imports/*/[0-9][0-9][0-9][0-9][0-9].json")]
     done = {journal.stem for journal in journals if json.loads(journal.read_text())["done"]}
-    for journal in journals:  # as if killed while it was written
-        journal.with_name(f"{journal.name}.1.tmp").write_text("{")
+    for folder in killed.path.glob("imports/*"):  # as if killed while journals were written
+        for share in range(20):
+            (folder / f"{share:05d}.json.1.tmp").write_text("{")
     before = {part: part.stat().st_mtime_ns for part in parts_of(killed) if part.stem[9:14] in done}
     report = ingest(killed, name, path, max_rejected=1, **options)
     again = ingest(whole, name, path, max_rejected=1, **options)
