@@ -119,6 +119,8 @@ class Shared:
         if content is None:
             return self.objects[number]
         own = self.objects.get(number)
+        if own is None and number % 2 == self.next % 2:
+            raise ValueError(f"container {number} is none of the other side's")
         if own is None and content[0] in ("list", "dict"):  # may contain itself
             own = [] if content[0] == "list" else {}
             self.put(number, own)
@@ -159,7 +161,7 @@ class Shared:
         if not same(items_of(value), self.known[number]):
             return True
         return number in self.nested and any(
-            isinstance(item, COPIED) and not self.numbers.get(id(item)) for item in parts_of(value)
+            isinstance(item, COPIED) and id(item) not in self.numbers for item in parts_of(value)
         )
 
     def reached(self, numbers: Iterable[int]) -> set[int]:
@@ -210,7 +212,7 @@ class Shared:
         """Return the fields of a request with these arguments."""
         changes, used = self.changes(), self.in_use()
         self.settle(used)
-        texts = [*map(self.text, args)], [self.text([*pair]) for pair in named.items()]
+        texts = [*map(self.text, args)], [*map(self.text, named.items())]
         return f'"changed":{changes},"used":{json.dumps(used)},"args":[{",".join(texts[0])}],"named":[{",".join(texts[1])}]'
 
     def arguments(self, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], set[int]]:
