@@ -30,8 +30,6 @@ def is_extended(value: Any, kind: type) -> bool:
     """Return whether a value is an instance of a subclass of a builtin type that has more than the latter; no number of numpy, no mere named tuple."""
     if kind.__module__ in ("builtins", "numpy") or not isinstance(value, BASES):
         return False
-    if kind.__module__ == "collections" and kind.__name__ in values.PAIRED:
-        return False
     fields = getattr(kind, "_fields", None)
     return fields is None or kind.__mro__[1] is not tuple or any(name[0] != "_" and name not in fields for name in vars(kind))
 

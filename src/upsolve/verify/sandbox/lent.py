@@ -138,8 +138,7 @@ class Lent:
             kind, outcome = operations.outcome_of(lambda: use(value, said["do"], args, named))
             return operations.answer(kind, outcome, shared, args, named, scope=scope, number_of=self.number_of)
         except replies.MALFORMED as error:
-            shared.settle(())
-            return f"{{{operations.raised(error, shared)}}}"
+            return operations.failure(error, shared)
         finally:
             self.depth -= 1
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from upsolve.verify.sandbox.shared import Shared
 
-__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "kind_of", "outcome_of", "raised", "step"]
+__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
 
 
 class StopError(Exception):
@@ -165,10 +165,16 @@ def answer(kind: str, outcome: list[Any], shared: Shared, *arguments: Any, **opt
             return f"{{{fields}}}"
         used = shared.in_use(*arguments, outcome, limited=options.get("limited", False))
     except BaseException as error:  # values of an attempt can raise anything when they are read
-        shared.settle(())
-        return f"{{{raised(error, shared)}}}"
+        return failure(error, shared)
     shared.settle(used)
     return f'{{"changed":{changed},{fields},"used":{json.dumps(used)}}}'
+
+
+def failure(error: BaseException, shared: Shared) -> str:
+    """Return an answer with an exception after which both sides forget all shared containers."""
+    text = f"{{{raised(error, shared)}}}"
+    shared.settle(())
+    return text
 
 
 def error_fields(error: BaseException, shared: Shared, number_of: Any = None, **_options: Any) -> str:

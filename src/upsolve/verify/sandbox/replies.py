@@ -35,8 +35,7 @@ def result_of(reply: dict[str, Any], shared: Shared, *, own: bool = False) -> An
     """
     value, error = None, None
     try:
-        for changed in reply.get("changed", ()):
-            shared.value(changed)
+        shared.accept(reply)
         if "value" in reply:
             value = shared.value(reply["value"])
         else:

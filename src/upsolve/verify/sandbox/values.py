@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["DEEPEST", "PAIRED", "Opaque", "can_change", "plain", "value_of"]
+__all__ = ["DEEPEST", "Opaque", "can_change", "plain", "value_of"]
 
 quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
