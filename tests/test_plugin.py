@@ -147,6 +147,7 @@ def test_a_language_may_be_a_record_a_file_or_text(installed, monkeypatch):
     for wrong, said in (
         (3, "not int"),
         ("{name: x}", "missing keys: file, run"),
+        ("{name: x, name: y}", "line 1: name is in line 1, too"),
         (text.replace("}", ", memory: all}"), "memory"),
     ):
         monkeypatch.setattr(languages, "entry_points", lambda wrong=wrong, **_: [Point(wrong)])

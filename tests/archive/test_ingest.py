@@ -190,6 +190,9 @@ def test_a_map_names_columns_and_words(archive, tmp_path):
     (tmp_path / "map.yaml").write_text("columns: {promt: question}\n")
     with pytest.raises(SourceError, match="unknown promt; columns can be task_id, prompt"):
         ingest(archive, "table", file, map=str(tmp_path / "map.yaml"))
+    (tmp_path / "map.yaml").write_text("statuses: {Grün: passed}\nstatuses: {Rot: failed}\n")
+    with pytest.raises(SourceError, match="line 2: statuses is in line 1, too"):
+        ingest(archive, "table", file, map=str(tmp_path / "map.yaml"))
 
 
 def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):

@@ -427,9 +427,10 @@ def test_tasks_that_are_there_twice_or_not_at_all(tmp_path):
     (tmp_path / "counter" / "tasks.yaml").write_text("[]")
     with pytest.raises(SourceError, match="no tasks"):
         list(read(tmp_path / "counter"))
-    (tmp_path / "counter" / "tasks.yaml").write_text("{")
-    with pytest.raises(SourceError, match="cannot be read as YAML"):
-        list(read(tmp_path / "counter"))
+    for text, said in (("{", "cannot be read as YAML"), ("- task_id: a\n  task_id: b", "line 2: task_id is in line 1, too")):
+        (tmp_path / "counter" / "tasks.yaml").write_text(text)
+        with pytest.raises(SourceError, match=said):
+            list(read(tmp_path / "counter"))
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,10 @@ def read_map(file: Path) -> dict[str, Any]:
     """Return the columns and statuses of a map file, checked."""
     import yaml
 
+    from upsolve.config.yaml_text import read_yaml
+
     try:
-        plan = yaml.safe_load(file.read_text(encoding="utf-8"))
+        plan = read_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
     if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):

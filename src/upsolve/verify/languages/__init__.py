@@ -156,8 +156,10 @@ def read_text(text: str, where: str) -> Language:
     """
     import yaml
 
+    from upsolve.config.yaml_text import read_yaml
+
     try:
-        data: Any = yaml.safe_load(text)
+        data: Any = read_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: cannot be read as YAML: {one_line(error)}") from error
     data = data if isinstance(data, dict) else {}

@@ -93,8 +93,10 @@ def rows(file: Path) -> list[Any]:
     """Return the items of a YAML file."""
     import yaml
 
+    from upsolve.config.yaml_text import read_yaml
+
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = read_yaml(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
     if not isinstance(data, list):
