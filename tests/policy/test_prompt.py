@@ -118,6 +118,8 @@ def test_a_query_is_asked_for():
     task = Task("q", "CREATE TABLE b (a);\n\nAll of a.", language="sql")
     assert messages(task)[0]["content"].endswith("All of a.\n\nAnswer with one query for SQLite.")
     assert opening(task) == "```sql\n"
+    style = PromptConfig(system="Answer with one query for SQLite.", dialect=False)
+    assert [message["content"] for message in messages(task, style)] == [style.system, task.prompt]
 
 
 def test_completion_and_decoding_are_inverse(tiny_model):

@@ -1,4 +1,4 @@
-"""The prompt of a model: system message and solved examples."""
+"""The prompt of a model: system message, solved examples, and whether queries name their database."""
 
 from pydantic import Field
 
@@ -17,9 +17,12 @@ class Shot(Strict):
 
 
 class PromptConfig(Strict):
-    """System message and solved examples that precede the task in every prompt; by default none (docs/sampling.md)."""
+    """System message and solved examples that precede the task in every prompt, by default none, and the form of queries (docs/sampling.md)."""
 
     system: str = ""
     """System message; for a model without a chat template the first paragraph of the text."""
+    dialect: bool = True
+    """End the statement of a query with the database that will run it: ``Answer with one query for SQLite.``. False where ``system`` says it: then
+    prompts of one schema differ in the question alone, and a step computes fewer tokens."""
     shots: tuple[Shot, ...] = ()
     """Solved examples, each a question and its answer in a fence: ``[{prompt: Add one., code: "def f(x): return x + 1"}]``."""

@@ -76,17 +76,17 @@ def messages(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] = ()
     for shot in style.shots:
         before.append({"role": "user", "content": shot.prompt.strip()})
         before.append({"role": "assistant", "content": opening(task) + completion_text(shot.code)})
-    chat = [*before, {"role": "user", "content": statement(task)}]
+    chat = [*before, {"role": "user", "content": statement(task, dialect=style.dialect)}]
     for turn in turns:
         chat.append({"role": "assistant", "content": opening(task) + completion_text(turn.attempt.code)})
         chat.append({"role": "user", "content": feedback(turn.verdict)})
     return chat
 
 
-def statement(task: Task) -> str:
-    """Return what a task asks for: its prompt, for queries the SQL dialect and form, and up to ``MAX_SHOWN`` visible tests."""
+def statement(task: Task, *, dialect: bool = True) -> str:
+    """Return what a task asks for: its prompt, with ``dialect`` the SQL dialect and form of queries, and up to ``MAX_SHOWN`` visible tests."""
     text = task.prompt.strip()
-    if task.language in QUERIES:
+    if dialect and task.language in QUERIES:
         text += f"\n\nAnswer with one query for {QUERIES[task.language]}."
     shown = [example(test) for test in task.tests if not test.hidden][:MAX_SHOWN]
     if shown:
