@@ -16,6 +16,7 @@ from typing import Any
 from upsolve import __version__
 from upsolve.archive.cells import TABLES as TABLE_ENDINGS
 from upsolve.archive.census import census
+from upsolve.archive.imported_before import drop_stored
 from upsolve.archive.importing import Job, Journal
 from upsolve.archive.parts import read_part
 from upsolve.archive.places import download, fresh, is_url, listing, locked, remove_folder
@@ -167,7 +168,9 @@ def ingest(
         file = download(place) if isinstance(place, str) else place
         job, shares = begin(archive, job, where), shares_of(record, file, values)
         journals = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
-        report = report_of(archive, job, journals, settle(job, file))
+        settled = settle(job, file)
+        stored = drop_stored(archive, job, archive.meta().get("imports", {}).get(where, []))
+        report = report_of(archive, job, journals, settled, stored)
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
         report.too_many = report.bad > share_allowed(report, record, max_rejected) * report.read
@@ -251,14 +254,16 @@ def stored_tasks(archive: Archive, tag: str) -> dict[str, tuple[str, str]]:
     return stored
 
 
-def report_of(archive: Archive, job: Job, journals: Sequence[Journal], settled: Settled) -> IngestReport:
-    """Return the counts of a finished import."""
-    counted = census(archive, job.tag)
+def report_of(
+    archive: Archive, job: Job, journals: Sequence[Journal], settled: Settled, stored: Mapping[str, int]
+) -> IngestReport:
+    """Return the counts of a finished import; ``stored`` are numbers of attempts and verdicts that earlier ones have stored."""
+    counted, repeated = census(archive, job.tag), sum(journal.repeated for journal in journals)
     added = Counter(
         tasks=sum(journal.tasks for journal in journals) - settled.repeated - settled.bad,
         attempts=counted.new,
-        verdicts=sum(journal.verdicts for journal in journals) - settled.verdicts,
-        repeated=sum(journal.repeated for journal in journals) + settled.repeated + counted.attempts - counted.new,
+        verdicts=sum(journal.verdicts for journal in journals) - settled.verdicts - stored["verdicts"],
+        repeated=repeated + settled.repeated + sum(stored.values()) + counted.attempts - counted.new,
     )
     bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
     return IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans, missing=counted.missing)

@@ -261,11 +261,11 @@ class Archive:
             self.write_meta(incomplete={**self.meta().get("incomplete", {}), where: tag})
 
     def remember(self, import_id: str, where: str) -> None:
-        """Record an import as finished."""
+        """Record an import of a source and path as finished."""
         with self.lock():
-            self.write_meta(
-                import_id, incomplete={k: tag for k, tag in self.meta().get("incomplete", {}).items() if k != where}
-            )
+            before, done = self.meta().get("incomplete", {}), self.meta().get("imports", {})
+            left, tags = {k: tag for k, tag in before.items() if k != where}, [*done.get(where, []), content_id(import_id)]
+            self.write_meta(import_id, incomplete=left, imports={**done, where: tags})
 
     def write_meta(self, *imported: str, **changed: dict[str, Any]) -> None:
         """Record imports, the current schema version, and other fields; nothing is written if nothing changes."""
