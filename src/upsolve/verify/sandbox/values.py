@@ -96,6 +96,8 @@ def can_change(value: Any, kind: Any) -> bool:
 def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
     """Encode a value that is no plain number, text or the like."""
     kind = type(value)
+    if kind is list or kind is tuple:  # most containers: without a further call for each item
+        return tagged(kind.__name__, *[plain(item, depth + 1, keep, share) for item in value])
 
     def inner(item: Any) -> str:
         return plain(item, depth + 1, keep, share)
