@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
-GROUND = ("types", "records", "errors", "files", "extras", "config", "plugins", "progress")
+GROUND = ("types", "records", "errors", "files", "extras", "config", "plugins", "progress", "yaml_text")
 """Imported by every stage; they import each other alone."""
 ORDER = (
     "archive",

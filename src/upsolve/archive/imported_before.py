@@ -31,7 +31,7 @@ select place from now join before using (attempt_id, content) where number <= ti
 """
 
 
-def drop_stored(archive: Archive, job: Job, earlier: Collection[str]) -> dict[str, int]:
+def drop_stored(archive: Archive, job: Job, where: str) -> dict[str, int]:
     """Remove attempts and verdicts that earlier imports of the same path have stored from the parts of an import; return their numbers.
 
     What is to be removed is recorded before anything is, so that this can be done again after an interruption.
@@ -39,9 +39,9 @@ def drop_stored(archive: Archive, job: Job, earlier: Collection[str]) -> dict[st
     Args:
         archive: the archive.
         job: the import; its tasks are settled.
-        earlier: tags of the finished imports of the same source, path and options.
+        where: its source, path and options, as ``Archive.remember`` knows them.
     """
-    record = job.folder / "stored.json"
+    record, earlier = job.folder / "stored.json", archive.meta().get("imports", {}).get(where, [])
     if not record.exists():
         found = {name: stored_rows(archive, name, job.tag, earlier) for name in ("attempts", "verdicts") if earlier}
         write_text(record, json.dumps(found))

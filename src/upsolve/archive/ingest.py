@@ -168,9 +168,7 @@ def ingest(
         file = download(place) if isinstance(place, str) else place
         job, shares = begin(archive, job, where), shares_of(record, file, values)
         journals = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
-        settled = settle(job, file)
-        stored = drop_stored(archive, job, archive.meta().get("imports", {}).get(where, []))
-        report = report_of(archive, job, journals, settled, stored)
+        report = report_of(archive, job, journals, settle(job, file), drop_stored(archive, job, where))
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
         report.too_many = report.bad > share_allowed(report, record, max_rejected) * report.read

@@ -29,9 +29,9 @@ from upsolve.config.running import DataConfig, ModelConfig, MonitorConfig, Optim
 from upsolve.config.select import SelectConfig
 from upsolve.config.strict import Strict
 from upsolve.config.unread import unread_problems
-from upsolve.config.yaml_text import read_yaml
 from upsolve.errors import ConfigError, one_line, several
 from upsolve.files import write_text
+from upsolve.yaml_text import read_yaml
 
 __all__ = [
     "RECIPES",

@@ -127,7 +127,7 @@ def read_map(file: Path) -> dict[str, Any]:
     """Return the columns and statuses of a map file, checked."""
     import yaml
 
-    from upsolve.config.yaml_text import read_yaml
+    from upsolve.yaml_text import read_yaml
 
     try:
         plan = read_yaml(file.read_text(encoding="utf-8"))

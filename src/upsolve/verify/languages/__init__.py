@@ -156,7 +156,7 @@ def read_text(text: str, where: str) -> Language:
     """
     import yaml
 
-    from upsolve.config.yaml_text import read_yaml
+    from upsolve.yaml_text import read_yaml
 
     try:
         data: Any = read_yaml(text)

@@ -80,8 +80,7 @@ def plain(
         return "true" if value else "false"
     if kind is float and value - value == 0:  # finite
         return float.__repr__(value)
-    shared = share and share(value, kind, lambda: composite(value, depth, keep, share))
-    return shared or composite(value, depth, keep, share)
+    return (share and share(value, kind, lambda: composite(value, depth, keep, share))) or composite(value, depth, keep, share)
 
 
 def can_change(value: Any, kind: Any) -> bool:

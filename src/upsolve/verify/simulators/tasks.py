@@ -93,7 +93,7 @@ def rows(file: Path) -> list[Any]:
     """Return the items of a YAML file."""
     import yaml
 
-    from upsolve.config.yaml_text import read_yaml
+    from upsolve.yaml_text import read_yaml
 
     try:
         data = read_yaml(file.read_text(encoding="utf-8"))
