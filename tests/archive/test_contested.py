@@ -61,7 +61,7 @@ def test_files_of_a_folder(tmp_path, folder, monkeypatch, size, workers):
     assert f"the task A, which is another in {first}, line 1 than in {second}, line 1: give one of the two" in reasons[1]
 
 
-@pytest.mark.parametrize("stop", range(1, 9))
+@pytest.mark.parametrize("stop", range(1, 13))
 def test_an_import_that_is_interrupted_while_it_settles(tmp_path, folder, monkeypatch, stop):
     monkeypatch.setattr(shares, "SHARE_BYTES", 1)
     whole, _ = imported(tmp_path, ("jsonl", folder, {}), name="whole")
@@ -77,7 +77,7 @@ def test_an_import_that_is_interrupted_while_it_settles(tmp_path, folder, monkey
         return write_or_stop
 
     with monkeypatch.context() as patched:
-        for module, name in ((contested, "write_part"), (contested, "write_text"), (settling, "write_text")):
+        for module, name in ((contested, "rewrite_part"), (contested, "write_text"), (settling, "write_text")):
             patched.setattr(module, name, stopping(getattr(module, name)))
         try:
             imported(tmp_path, ("jsonl", folder, {}))

@@ -48,7 +48,7 @@ def test_a_file_that_has_grown_adds_its_new_rows(tmp_path):
 def test_random_changes_of_a_folder_leave_each_row_as_often_as_it_was_at_most(tmp_path):
     rng, folder, archive = random.Random(0), tmp_path / "logs", Archive.create(tmp_path / "a")
     folder.mkdir()
-    expected, stored = Counter(), Counter()
+    expected = Counter()
     for turn in range(8):
         rows = [row(rng.randrange(12), status=rng.choice(["passed", "failed"])) for _ in range(30)]
         write(folder / f"{rng.randrange(3)}.jsonl", rows)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from upsolve.archive.importing import Job
-from upsolve.archive.parts import read_part, write_part
+from upsolve.archive.parts import read_part, rewrite_part
 from upsolve.archive.places import fresh
 from upsolve.archive.rows import BadRow
 from upsolve.archive.statements import REMEDY, Place, all_places, places_of_part
@@ -110,11 +110,7 @@ def drop_contested(job: Job, contested: Mapping[str, Contested]) -> None:
     for name in ("verdicts", "attempts") if contested else ():
         for part, lost in lost_rows(job, name, contested):
             table = read_part(part)
-            left = table.filter(pa.array([index not in lost for index in range(table.num_rows)], pa.bool_()))
-            if left.num_rows:
-                write_part(part, left)
-            else:
-                part.unlink()
+            rewrite_part(part, table.filter(pa.array([index not in lost for index in range(table.num_rows)], pa.bool_())))
 
 
 def lost_rows(job: Job, name: str, contested: Mapping[str, Contested]) -> Iterator[tuple[Path, dict[int, tuple[str, str]]]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from upsolve.archive.compacting import tag_of
 from upsolve.archive.database import connect, register_parts
 from upsolve.archive.importing import Job
-from upsolve.archive.parts import is_merged, read_part, rows_in, write_part
+from upsolve.archive.parts import is_merged, read_part, rewrite_part, rows_in
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.files import write_text
@@ -42,10 +42,11 @@ def drop_stored(archive: Archive, job: Job, where: str) -> dict[str, int]:
         where: its source, path and options, as ``Archive.remember`` knows them.
     """
     record, earlier = job.folder / "stored.json", archive.meta().get("imports", {}).get(where, [])
-    if not record.exists():
-        found = {name: stored_rows(archive, name, job.tag, earlier) for name in ("attempts", "verdicts") if earlier}
-        write_text(record, json.dumps(found))
     counts = {"attempts": 0, "verdicts": 0}
+    if not earlier:
+        return counts
+    if not record.exists():
+        write_text(record, json.dumps({name: stored_rows(archive, name, job.tag, earlier) for name in counts}))
     for name, parts in json.loads(record.read_text(encoding="utf-8")).items():
         for part, (rows, runs) in parts.items():
             drop_rows(archive.path / name / part, rows, runs)
@@ -83,7 +84,4 @@ def drop_rows(part: Path, rows: int, runs: Sequence[tuple[int, int]]) -> None:
     keep = np.ones(rows, dtype=np.bool_)
     for start, stop in runs:
         keep[start:stop] = False
-    if keep.any():
-        write_part(part, read_part(part).filter(pa.array(keep)))
-    else:
-        part.unlink()
+    rewrite_part(part, read_part(part).filter(pa.array(keep)))

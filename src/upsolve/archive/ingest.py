@@ -22,7 +22,7 @@ from upsolve.archive.parts import read_part
 from upsolve.archive.places import download, fresh, is_url, listing, locked, remove_folder
 from upsolve.archive.rows import BadRow
 from upsolve.archive.schema import TABLES
-from upsolve.archive.settling import Settled, settle
+from upsolve.archive.settling import settle
 from upsolve.archive.shares import import_shares, shares_of
 from upsolve.archive.source import Source, parse_options
 from upsolve.archive.statements import content_in
@@ -168,7 +168,7 @@ def ingest(
         file = download(place) if isinstance(place, str) else place
         job, shares = begin(archive, job, where), shares_of(record, file, values)
         journals = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
-        report = report_of(archive, job, journals, settle(job, file), drop_stored(archive, job, where))
+        report = finish(archive, job, journals, file, where)
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
         report.too_many = report.bad > share_allowed(report, record, max_rejected) * report.read
@@ -252,10 +252,10 @@ def stored_tasks(archive: Archive, tag: str) -> dict[str, tuple[str, str]]:
     return stored
 
 
-def report_of(
-    archive: Archive, job: Job, journals: Sequence[Journal], settled: Settled, stored: Mapping[str, int]
-) -> IngestReport:
-    """Return the counts of a finished import; ``stored`` are numbers of attempts and verdicts that earlier ones have stored."""
+def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, where: str) -> IngestReport:
+    """Settle the tasks of an import whose shares are done, remove what earlier imports of its path have stored, and return its counts."""
+    settled = settle(job, file)
+    stored = drop_stored(archive, job, where)
     counted, repeated = census(archive, job.tag), sum(journal.repeated for journal in journals)
     added = Counter(
         tasks=sum(journal.tasks for journal in journals) - settled.repeated - settled.bad,

@@ -22,6 +22,7 @@ __all__ = [
     "check_part",
     "is_merged",
     "read_part",
+    "rewrite_part",
     "rows_in",
     "rows_of",
     "write_part",
@@ -56,6 +57,14 @@ def write_part(part: Path, table: Any) -> None:
         if not is_remote(part):
             temporary.unlink(missing_ok=True)
         raise ArchiveError(f"{part}: cannot be written: {error}") from error
+
+
+def rewrite_part(part: Path, table: Any) -> None:
+    """Replace the rows of a part by those of a table (``write_part``); without rows, remove the part."""
+    if table.num_rows:
+        write_part(part, table)
+    else:
+        part.unlink()
 
 
 def read_part(part: Path, columns: Sequence[str] | None = None) -> Any:

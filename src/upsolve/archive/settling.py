@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from upsolve.archive.contested import Contested, contested_tasks, drop_contested, set_aside
 from upsolve.archive.importing import Job
-from upsolve.archive.parts import read_part, write_part
+from upsolve.archive.parts import read_part, rewrite_part
 from upsolve.archive.places import fresh
 from upsolve.archive.rows import NOWHERE, BadRow
 from upsolve.archive.statements import content_in, other_content, places_of_part, repeats
@@ -133,7 +133,4 @@ def rewrite(part: Path, drops: Sequence[str], opened: Sequence[str]) -> None:
     languages = pa.array(
         ["" if task_id in any_language else language for task_id, language in pairs], left.schema.field(column).type
     )
-    if left.num_rows:
-        write_part(part, left.set_column(column, left.schema.field(column), languages))
-    else:
-        part.unlink()
+    rewrite_part(part, left.set_column(column, left.schema.field(column), languages))
