@@ -14,6 +14,7 @@ A part writes gpu_PART.json. If it cannot run here, the reason is printed and th
     sampling   tokens a second of batched decoding, with and without CUDA graphs
     vllm       vLLM with sleep mode beside a trainer: share of memory, what sleep gives back, tokens a second
     largest    the largest model that trains, all weights and LoRA, and the computed memory against the measured
+    moments    a step of AdamW with moments in float32, in bfloat16 and in 8 bits: seconds, and bytes of state per weight
 """
 
 import argparse
@@ -39,7 +40,17 @@ from step_ways import COMPILED, DEVICE, QWEN, measured_job, qwen_config, random_
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-SECONDS = {"kinds": 75, "curve": 40, "resume": 60, "step": 220, "profile": 60, "sampling": 80, "vllm": 110, "largest": 90}
+SECONDS = {
+    "kinds": 75,
+    "curve": 40,
+    "resume": 60,
+    "step": 220,
+    "profile": 60,
+    "sampling": 80,
+    "vllm": 110,
+    "largest": 90,
+    "moments": 60,
+}
 """Parts in their order, and their time limits."""
 PR_SET_PDEATHSIG = 1
 FORKS = multiprocessing.get_context("fork")
@@ -71,7 +82,7 @@ def kinds(options):
 def curve(_options):
     """Return the largest difference of a loss from the golden curves."""
     from tests.conftest import write_tiny_model
-    from tests.train.test_curves import GOLDEN, GROUPS, OPTIM
+    from tests.train.test_curves import GOLDEN, GROUPS, stages_of
     from upsolve.config import Recipe
     from upsolve.train.loop import train
 
@@ -79,9 +90,7 @@ def curve(_options):
     with tempfile.TemporaryDirectory() as folder:
         tiny = write_tiny_model(Path(folder) / "tiny")
         for kind, losses in GOLDEN.items():
-            stages = {"model": {"name": tiny, "bf16": False}, "data": {"group_size": 6}, "monitor": {"heldout": 0}}
-            stages |= {"objective": {"kind": kind, "reduce": "token_mean"}, "optim": OPTIM}
-            rows = train(Recipe.model_validate(stages), GROUPS, [], Path(folder) / kind).metrics
+            rows = train(Recipe.model_validate(stages_of(kind, tiny)), GROUPS, [], Path(folder) / kind).metrics
             differences[kind] = max(abs(row["loss"] - loss) for row, loss in zip(rows, losses, strict=True))
     return differences
 
@@ -296,7 +305,7 @@ def sampler(options, *, batch, max_tokens):
 
 def sampling(options):
     """Return tokens per second by the number of sequences decoded at once, with and without CUDA graphs, and whether both give the same."""
-    from upsolve.policy import sample as module
+    from upsolve.policy import decoder as module
     from upsolve.policy.batched_decode import decode_step
 
     rates, usual = {}, module.decoder_of
@@ -358,6 +367,49 @@ def vllm(options):
     return {"vllm": engine.__version__, "share": rollout.vllm.memory, "rounds": rounds}
 
 
+def moments(options):
+    """Return, by the type of AdamW's moments, the median seconds of a step over a model's weights, and bytes of moments per weight."""
+    from upsolve.config import ModelConfig, OptimConfig
+    from upsolve.train.optimizer import adamw
+
+    results = {}
+    policy = random_policy(TINY if options.small else "qwen2-1.5b-random", ModelConfig())
+    weights = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    for kind in ("float32", "bfloat16", "int8"):
+        try:
+            optimizer = adamw({"policy": weights}, OptimConfig(lr=1e-5, moments=kind), value_lr=1e-5, fused=True)
+            seconds = [timed(optimizer.step) for _ in range(10)]
+        except ImportError as error:
+            results[kind] = f"not done: {error}"
+            continue
+        stored = sum(bytes_of(held) for state in optimizer.state.values() for held in state.values())
+        results[kind] = {
+            "seconds": sorted(seconds[3:])[3],
+            "first_seconds": seconds[0],
+            "bytes_per_weight": stored / sum(weight.numel() for weight in weights),
+        }
+    return {"weights": sum(weight.numel() for weight in weights), "moments": results}
+
+
+def timed(function):
+    """Return the seconds that a call takes, until the device has finished."""
+    started = time.monotonic()
+    function()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic() - started
+
+
+def bytes_of(held):
+    """Return the bytes of an entry of an optimizer's state, which can be a tensor of several parts."""
+    if not isinstance(held, torch.Tensor):
+        return 0
+    parts = [getattr(held, name) for name in ("codes", "scale", "qmap") if hasattr(held, name)] or [held]
+    return sum(part.numel() * part.element_size() for part in parts)
+
+
 PARTS = {
     "kinds": kinds,
     "curve": curve,
@@ -367,6 +419,7 @@ PARTS = {
     "sampling": sampling,
     "vllm": vllm,
     "largest": largest,
+    "moments": moments,
 }
 
 
@@ -425,6 +478,8 @@ def not_done(name, result):
     for key in ("failed", "not done"):
         if key in result:
             yield f"{name}: {key}: {str(result[key])[-300:]}"
+    if name == "moments":
+        yield from (f"moments, {kind}: {found}" for kind, found in result.get("moments", {}).items() if isinstance(found, str))
     if name == "profile":
         yield from (f"profile, {way}: {found}" for way, found in result.items() if isinstance(found, str))
     if name == "step":

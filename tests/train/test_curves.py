@@ -73,22 +73,25 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+def stages_of(kind, model, **optim):
+    """Return the stages of a golden curve's recipe; benchmarks/gpu.py runs them on a GPU."""
+    return {
+        "model": {"name": model, "bf16": False},
+        "data": {"group_size": 6},
+        "advantage": {"kind": "passed" if kind == "kto" else "leave_one_out"},
+        "objective": {"kind": kind, "reduce": "token_mean"},
+        "optim": OPTIM | optim,
+        "monitor": {"heldout": 0, "save_every": 100},
+    }
+
+
 @pytest.fixture
 def curve(tiny_model, tmp_path, monkeypatch):
     """Return a function that trains with an objective and other settings of the optimiser, and returns the losses."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
 
     def losses(kind, **optim):
-        recipe = Recipe.model_validate(
-            {
-                "model": {"name": tiny_model, "bf16": False},
-                "data": {"group_size": 6},
-                "advantage": {"kind": "passed" if kind == "kto" else "leave_one_out"},
-                "objective": {"kind": kind, "reduce": "token_mean"},
-                "optim": OPTIM | optim,
-                "monitor": {"heldout": 0, "save_every": 100},
-            }
-        )
+        recipe = Recipe.model_validate(stages_of(kind, tiny_model, **optim))
         folder = tmp_path / f"run{len([*tmp_path.glob('run*')])}"
         return [row["loss"] for row in train(recipe, GROUPS, [], folder).metrics]
 

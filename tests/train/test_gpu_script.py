@@ -17,7 +17,7 @@ def test_every_part_runs_or_says_why_not(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     found = {file.stem: json.loads(file.read_text())["result"] for file in tmp_path.glob("gpu_*.json")}
     assert {*found} == {
-        f"gpu_{name}" for name in ("kinds", "curve", "resume", "step", "profile", "largest", "sampling", "vllm")
+        f"gpu_{name}" for name in ("kinds", "curve", "resume", "step", "profile", "largest", "moments", "sampling", "vllm")
     }
     assert max(found["gpu_curve"].values()) < 1e-4
     assert all(kind["packed"] for kind in found["gpu_kinds"].values())
