@@ -33,6 +33,8 @@ from pathlib import Path
 
 # Asking for a GPU otherwise starts the driver, which no forked process can use.
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+# So does torchao when it is imported, which transformers does where it is installed.
+sys.modules["torchao"] = None
 
 import torch
 from machine import machine
@@ -372,6 +374,7 @@ def moments(options):
     from upsolve.config import ModelConfig, OptimConfig
     from upsolve.train.optimizer import adamw
 
+    sys.modules.pop("torchao")
     results = {}
     policy = random_policy(TINY if options.small else "qwen2-1.5b-random", ModelConfig())
     weights = [parameter for parameter in policy.parameters() if parameter.requires_grad]

@@ -171,7 +171,9 @@ def spread(numbers):
 
 def sentences(domain):
     """Return the sentences above the table of a domain: power, pass rates by difficulty, and differences of pairs of methods."""
-    return "".join(f"{text}\n\n" for text in (power(domain), levels(domain), pairs(domain), prompts(domain)) if text)
+    return "".join(
+        f"{text}\n\n" for text in (power(domain), levels(domain), pairs(domain), prompts(domain), devices(domain)) if text
+    )
 
 
 def levels(domain):
@@ -225,6 +227,20 @@ def prompts(domain):
     return (
         f"Points at the best temperature beside the same method on the same tasks with the prompts of `{other}`: {differences}."
     )
+
+
+def devices(domain):
+    """Return a sentence on the cells that were run on a GPU."""
+    found = {}
+    for name, runs in cells_of(domain).items():
+        for seed in runs if name != "base" else ():
+            cost = json.loads((CELLS / slug(domain) / f"{slug(name)}-{seed}.cost.json").read_text())
+            if gpu := cost["machine"]["gpu"]:
+                found.setdefault(gpu, {}).setdefault(name, []).append(str(seed))
+    shown_cells = {
+        gpu: ", ".join(f"`{name}` ({' '.join(seeds)})" for name, seeds in cells.items()) for gpu, cells in found.items()
+    }
+    return "\n\n".join(f"Run on one {gpu} instead of a CPU (seeds): {cells}." for gpu, cells in shown_cells.items())
 
 
 def kind_of(name):

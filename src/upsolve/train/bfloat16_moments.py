@@ -23,8 +23,8 @@ class BFloat16AdamW(torch.optim.Optimizer):
     """AdamW (1711.05101) that computes in float32, as ``torch.optim.AdamW`` does, and stores both moments in bfloat16 in between.
 
     The second moment changes by a thousandth per step, where neighbours in bfloat16 are 1/256 apart, so it is rounded at random
-    (``rounded_at_random``); the first is rounded to the nearest. The random bits depend on the number of the step alone: a run that was
-    stopped and goes on has the same ones. Gradients are divided by ``grad_scale``, and overwritten, as in torch's fused optimizers.
+    (``rounded_at_random``); the first is rounded to the nearest. The random bits depend on the number of the step and on the kind of device: a
+    run that was stopped and goes on has the same ones. Gradients are divided by ``grad_scale``, and overwritten, as in torch's fused optimizers.
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, weight_decay: float) -> None:
@@ -50,7 +50,7 @@ class BFloat16AdamW(torch.optim.Optimizer):
         device, size = parameter.device, CHUNK_ON_GPUS if parameter.is_cuda else CHUNK
         noise, buffers = random_bits(int(state["step"]), size, device), float_buffers(size, device)
         state["step"] += 1
-        count = [state["step"].to(device)]
+        count = [on_device(float(state["step"]), device)]
         tensors = (parameter.detach(), gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"])
         for values, slopes, first, second in zip(*(tensor.view(-1).split(size) for tensor in tensors), strict=True):
             mean, square = (buffer[: len(first)].copy_(moment) for buffer, moment in zip(buffers, (first, second), strict=True))
@@ -73,9 +73,16 @@ def float_buffers(size: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @lru_cache(maxsize=1)
+def on_device(number: float, device: torch.device) -> Tensor:
+    """Return a number as a tensor; a number that is the same for all parameters is copied to the device once."""
+    return torch.tensor(number, device=device)
+
+
+@lru_cache(maxsize=1)
 def random_bits(step: int, size: int, device: torch.device) -> Tensor:
-    """Return random integers in [0, 2^16), int32 [size], which ``step`` determines."""
-    return torch.randint(1 << 16, (size,), dtype=torch.int32, generator=torch.Generator().manual_seed(step)).to(device)
+    """Return random integers in [0, 2^16), int32 [size], made on the device, which ``step`` and the kind of device determine."""
+    generator = torch.Generator(device).manual_seed(step)
+    return torch.randint(1 << 16, (size,), dtype=torch.int32, device=device, generator=generator)
 
 
 def rounded_at_random(values_N: Tensor, noise_N: Tensor) -> Tensor:
