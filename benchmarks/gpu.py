@@ -36,9 +36,9 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 # So does torchao when it is imported, which transformers does where it is installed.
 sys.modules["torchao"] = None
 
-import torch
-from machine import machine
-from step_ways import COMPILED, DEVICE, QWEN, measured_job, qwen_config, random_qwen
+import torch  # noqa: E402
+from machine import machine  # noqa: E402
+from step_ways import COMPILED, DEVICE, QWEN, measured_job, qwen_config, random_qwen  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
