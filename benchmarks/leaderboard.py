@@ -19,7 +19,8 @@ The cost of a cell is all that was done for its model: sampling, training, and t
 what else the machine does; seconds follow from the rates of an idle machine, which `--rates` measures (results/leaderboard/rates.json). Controls use the same attempts with verdicts that are shuffled, inverted, ignored, or by format only.
 
 A cell is one method and one seed of a domain; its run is kept in WORK, its results in results/leaderboard/DOMAIN/METHOD-SEED.json.gz. Finished
-cells are not repeated: interrupt any time, or start several processes with different --methods or --seeds (with OMP_NUM_THREADS=1).
+cells are not repeated: interrupt any time. `--processes N` runs N seeds, of one or several domains, at the same time: on CPUs as many as there are cores
+(with OMP_NUM_THREADS=1), on a GPU eight or more.
 leaderboard_page.py writes results/leaderboard.json and docs/leaderboard.md from all finished cells.
 """
 
@@ -31,6 +32,9 @@ import os
 import random
 import sqlite3
 import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -179,7 +183,11 @@ METHODS = {
     "own rft, anew, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, anew=True),
     "own rft twice": Method("rft", start="own rft", own=True, rate="continue"),
     "own rft, hard": Method("rft", ("select.groups=pass_rate <= 0.5",), start="sft half", own=True, rate="continue"),
+    "own rft, hard, shuffled": Method(
+        "rft", ("select.groups=pass_rate <= 0.5", *SHUFFLED), start="sft half", own=True, rate="continue"
+    ),
     "own rft, hinted": Method("rft", start="sft half", own=True, hint=0.5, rate="continue"),
+    "own rft, hinted, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, hint=0.5, rate="continue"),
     "own topr": Method("topr", start="sft half", own=True, rate="continue"),
     "own rloo": Method("rloo", start="sft half", own=True, rate="refine"),
     "own maxrl": Method("maxrl", start="sft half", own=True, rate="refine"),
@@ -216,10 +224,14 @@ class Work:
     folder: Path
     given: tuple[str, ...] = ()
 
+    def archive(self):
+        """Return the path of the domain's archive, which is created if it does not exist, as a setting; none where it ships with upsolve."""
+        made = {"robot": partial(robot_tasks, docs="none"), "robot documented": partial(robot_tasks, docs="full"), "mbpp": mbpp}
+        return (f"data.archive={made[self.domain](self.folder)}",) if self.domain in made else ()
+
     def recipe(self, name, *settings):
         """Return a recipe with the domain's settings."""
-        made = {"robot": partial(robot_tasks, docs="none"), "robot documented": partial(robot_tasks, docs="full"), "mbpp": mbpp}
-        archive = (f"data.archive={made[self.domain](self.folder)}",) if self.domain in made else ()
+        archive = self.archive()
         seeds = [f"{key}={self.seed}" for key in ("seed", "data.seed", "sample.seed", "source.rollout.seed")]
         return load_recipe(name, [*BUDGET, *MEASURE, *DOMAINS[self.domain], *archive, *seeds, *settings, *self.given])
 
@@ -453,16 +465,29 @@ def measure_rates(work, name="sft"):
     file.write_text(json.dumps(known | {work.domain: rates}, indent=1) + "\n")
 
 
+def in_processes(options):
+    """Run the requested cells, those of each domain and seed in a process of its own; return the exit status."""
+    command, given = [sys.executable, __file__, options.work], ["--methods", *options.methods, "--set", *options.given]
+    for domain in options.domain:
+        Work(domain, 0, options.work.resolve()).archive()  # before several processes need it
+    runs = [[*command, "--domain", domain, "--seeds", str(seed), *given] for domain in options.domain for seed in options.seeds]
+    with ThreadPoolExecutor(options.processes) as pool:
+        return max(pool.map(lambda run: subprocess.run(run, check=False).returncode != 0, runs))
+
+
 def main():
     """Run the requested cells."""
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
     parser.add_argument("--domain", choices=[*DOMAINS], nargs="+", required=True)
-    parser.add_argument("--methods", nargs="*", default=[*METHODS])
+    parser.add_argument("--methods", nargs="*", choices=[*METHODS], default=[*METHODS], metavar="METHOD")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--set", dest="given", nargs="*", default=[])
+    parser.add_argument("--processes", type=int, default=1, help="domains and seeds at the same time")
     parser.add_argument("--rates", action="store_true", help="only measure how fast this machine trains and samples")
     options = parser.parse_args()
+    if options.processes > 1 and not options.rates:
+        sys.exit(in_processes(options))
     for domain in options.domain:
         if options.rates:
             measure_rates(Work(domain, 0, options.work.resolve(), tuple(options.given)))

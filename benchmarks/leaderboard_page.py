@@ -31,11 +31,9 @@ STAGED = {
     "rft, own samples twice": "rft, own samples twice, all shuffled",
     "rloo, own samples": "rloo, own samples, shuffled",
     "own rft, anew": "own rft, anew, shuffled",
-    "own rft, hard": "",
-    "own rft, hinted": "",
-    **{name: f"{name}, shuffled" for name in ("grpo", "sft more", "sft more, a tenth")},
+    **{name: f"{name}, shuffled" for name in ("grpo", "sft more", "sft more, a tenth", "own rft, hard", "own rft, hinted")},
 }
-"""The control of methods whose tasks or stages are others; '': none."""
+"""The control of methods whose tasks or stages are others."""
 COLOURS = {"from the base model": "C0", "second stage": "C2", "online": "C1", "control": "0.55"}
 """The kinds of rows."""
 GAINS = (
