@@ -155,3 +155,12 @@ def test_a_language_that_is_not_known_in_time_sets_the_attempt_aside(tmp_path, o
     archive, report = imported(tmp_path, ("jsonl", tmp_path / "in", {}))
     assert {attempt.task_id for attempt in archive.attempts()} == {"B"} and report.bad == 1
     assert "its task A, of another file, is in cpp: import the tasks first" in report.reasons[0].reason
+
+
+@pytest.mark.parametrize(("language", "stored"), [("C++", "python, not cpp"), ("", ""), ("Python 3", "cpp, not python")])
+def test_a_task_that_comes_after_its_attempts_in_another_language_says_so(tmp_path, language, stored):
+    attempts = write(tmp_path / "1.jsonl", PROGRAM, {**PROGRAM, "code": "x", "language": "cpp"})
+    tasks = write(tmp_path / "2.jsonl", {**TASK, "language": language})
+    _, report = imported(tmp_path, ("jsonl", attempts, {}), ("jsonl", tasks, {}))
+    said = f"1 attempts of earlier imports are in another language than their tasks of this one (A: {stored}): if they"
+    assert report.mistaken.startswith(said) == bool(stored) == (bool(report.mistaken) and report.mistaken in report.text())

@@ -82,6 +82,7 @@ def test_a_row_that_records_nothing(row):
         ({"outcomes": ["AC", "WA", "WA"], "total": 2}, "1 of 3 outcomes are passed, but passed is 1 and total 2"),
         ({"passed": 2, "outcomes": ["AC", "WA"]}, "1 of 2 outcomes are passed, but passed is 2 and total 2"),
         ({"passed": "0.5"}, "passed is 0.5"),
+        ({"status": "AC", "passed": 0}, "status says passed, passed says 0"),
         ({"passed": "perhaps"}, "unknown status 'perhaps'"),
         ({"status": "AC", "passed": False}, "status says passed, passed says failed"),
         ({"passed": 1, "total": "many"}, "many"),
@@ -176,3 +177,25 @@ def test_inputs_without_outputs_set_a_row_of_a_table_aside(tmp_path):
     file.write_text(json.dumps({"prompt": "Double x.", "code": "x", "tests": {"inputs": ["1"], "outputs": []}}))
     (row,) = ingest(Archive.create(tmp_path / "archive"), "table", file, max_rejected=1).reasons
     assert row.reason == "tests: 1 inputs, but 0 outputs"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (F, "SECURITY_VIOLATED, QLE, No response on stdout, no-output, Partially Accepted, Unaccepted"),
+        (Status.TIMEOUT, "timelimit, Terminated due to timeout, Real Time Limit Exceeded"),
+        (Status.RUNTIME_ERROR, "IR, Run Time Error, run-error, Segmentation Fault, NZEC"),
+        (
+            U,
+            "WJ, Waiting for Re-judging, TESTING, SUBMITTED, INPUT_PREPARATION_CRASHED, Judging, SC, UKE, Validator Error, In queue",
+        ),
+    ],
+)
+def test_words_of_contest_sites(status, words):
+    assert {word: status_of(word) for word in words.split(", ")} == dict.fromkeys(words.split(", "), status)
+
+
+@pytest.mark.parametrize("word", ["WR", "AB", "Aborted", "T", "F", "None"])
+def test_words_that_mean_different_things_are_left_to_a_map(word):
+    with pytest.raises(ValueError, match="add it to `statuses` in the map"):
+        status_of(word)

@@ -589,3 +589,83 @@ def test_an_exit_code_needs_a_map(tmp_path):
     archive = Archive.create(tmp_path / "b")
     ingest(archive, "table", file, map=str(tmp_path / "map.yaml"))
     assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED]
+
+
+def test_a_first_line_of_excel_names_the_delimiter(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text("sep=;\r\nprompt,of;code;status\r\nadd;x = 1;AC\r\nadd;x = 2;odd\r\nadd;x = 3\r\n", newline="")
+    report = ingest(Archive.create(tmp_path / "a"), "table", file, max_rejected=1, prompt="prompt,of")
+    assert (report.added["verdicts"], [row.line for row in report.reasons]) == (1, [4, 5])
+    file.write_text('"sep=^"\nprompt^code\nadd^"x = 1\n')
+    with pytest.raises(SourceError, match="the row that begins in line 3 cannot be read"):
+        ingest(Archive.create(tmp_path / "b"), "table", file)
+
+
+@pytest.mark.parametrize("named", [{"id": "submission"}, {}])
+def test_rows_of_single_tests_are_no_attempts(tmp_path, recwarn, named):
+    rows = [{"prompt": "add", "code": "x", "submission": 7, "test": test, "status": word} for test, word in enumerate(WORDS)]
+    report = ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows), max_rejected=1, **named)
+    assert "1 programs of the first rows have rows with different outcomes, of which the last counts" in str(recwarn[0].message)
+    reasons = ["the attempt 7 is passed here, and failed in an earlier row: a row is one attempt"] if named else []
+    assert [row.reason.partition(";")[0] for row in report.reasons] == reasons
+
+
+def test_outcomes_by_several_judges_are_no_contradiction(tmp_path):
+    rows = [{"prompt": "add", "code": "x", "id": 7, "judge": judge, "status": judge} for judge in ("pass", "fail")]
+    assert ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows)).added["verdicts"] == 2
+
+
+WORDS = ("pending", "WA", "AC")
+
+
+def test_lists_of_submissions_are_named(tmp_path, recwarn):
+    rows = [{"prompt": "add", "submissions": [{"code": "x", "verdict": "AC"}]}]
+    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", rows))
+    assert "the column submissions has lists with programs" in str(recwarn[0].message)
+    assert "jq -c '.submissions[] + del(.submissions)'" in str(recwarn[0].message)
+
+
+def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwarn):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    write(folder / "a.jsonl", [{"prompt": "add", "code": "x"}])
+    for name in ("b.CSV", "c.csv.zip", "d.json", "e.py"):
+        (folder / name).write_text("")
+    assert ingest(Archive.create(tmp_path / "a"), "table", folder).added["attempts"] == 1
+    assert f"3 files of data are not read, such as {folder / 'b.CSV'}: unpack, convert or rename" in str(recwarn[0].message)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("log.json", b'{"prompt": "add"}\n{"prompt": "sub"}\n', "if each line is an object, name it .jsonl"),
+        ("log.json", b'{"prompt": {"0": "add"}}', r"to_json\(orient='records'\)"),
+        ("log.jsonl", '{"prompt": "add"}'.encode("utf-16"), r"log.jsonl: is no text in UTF-8: convert it \(iconv"),
+        ("log.jsonl", gzip.compress(b"{}"), "unpack it"),
+        ("log.JSONL", b"", "in small letters; unpack, convert or rename"),
+    ],
+)
+def test_what_to_do_with_json_in_another_form(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=said):
+        ingest(Archive.create(tmp_path / "a"), "table", tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ({"tests_passed": 2, "tests_total": 3}, "--passed tests_passed --total tests_total"),
+        ({"tests_passed": 2}, ""),
+        ({"tests_passed": 2, "tests_total": 3, "verdict": "WA"}, "--status verdict"),
+    ],
+)
+def test_numbers_of_tests_are_named_if_both_are_there(tmp_path, recwarn, row, options):
+    ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", **row}]))
+    said = [str(warning.message).partition(" with ")[2].partition("; without")[0] for warning in recwarn]
+    assert said == [options] * bool(options)
+
+
+def test_json_lines_in_another_encoding_say_how_to_convert_them(tmp_path):
+    (tmp_path / "log.jsonl").write_bytes('{"prompt": "größer"}\n'.encode("latin-1"))
+    (row,) = ingest(Archive.create(tmp_path / "a"), "table", tmp_path / "log.jsonl").reasons
+    assert row.line == 1 and row.reason.startswith("not UTF-8; convert the file, such as with iconv")

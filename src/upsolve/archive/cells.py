@@ -3,6 +3,7 @@
 import codecs
 import csv
 import gzip
+import re
 import sqlite3
 import warnings
 from collections import Counter, deque
@@ -17,7 +18,7 @@ from typing import Any
 from upsolve.archive.rows import DATA_SUFFIXES, BadRow, rows_of_file
 from upsolve.errors import SourceError
 
-__all__ = ["TABLES", "Quotes", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
+__all__ = ["CONVERT", "TABLES", "Quotes", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DATABASES = (".db", ".sqlite", ".sqlite3")
@@ -25,6 +26,8 @@ TABLES = (*CSV, *DATABASES, *DATA_SUFFIXES)
 """Endings of the names of files that ``table_rows`` reads."""
 QUOTING = """a cell that begins with a quote must end with one, and quotes in it are doubled: "say ""hi\"""; if no cell is quoted, --quotes none"""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+SEPARATOR = re.compile(r'"?sep=([^"\r\n])"?[\r\n]*', re.IGNORECASE)
+"""First line of a CSV file of Excel, which says its delimiter."""
 
 
 class Quotes(StrEnum):
@@ -36,6 +39,8 @@ class Quotes(StrEnum):
     """No cell is quoted: quotes are text like any other, and a cell has no newline."""
 
 
+CONVERT = "unpack, convert or rename the file (JSON with a row on each line is .jsonl)"
+"""What to do with other files."""
 HEAD, HEAD_SIZE = 1000, 1 << 20
 """Most rows that are looked at before any is read, and about how many characters they may have."""
 Numbered = tuple[int, dict[str, Any] | BadRow]
@@ -65,7 +70,7 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quote
     if query:
         return sqlite_rows(path, query)
     if not path.name.endswith(TABLES):
-        raise SourceError(f"{path}: a table's name must end in one of {', '.join(TABLES)}")
+        raise SourceError(f"{path}: a table's name must end in one of {', '.join(TABLES)}, in small letters; {CONVERT}")
     return csv_rows(path, encoding, quotes) if path.name.endswith(CSV) else rows_of_file(path)
 
 
@@ -99,13 +104,14 @@ def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
     empty, end, quoting = 0, 0, csv.QUOTE_NONE if quotes is Quotes.NONE else csv.QUOTE_MINIMAL
     try:
         with opened(path, encoding) as text:
-            delimiter = delimiter_of(text, tabs=".tsv" in path.suffixes)
-            text.seek(0)
+            told = SEPARATOR.fullmatch(text.readline())
+            delimiter, first = (told[1], 1) if told else (delimiter_of(text, tabs=".tsv" in path.suffixes), 0)
             table = csv.DictReader(text, delimiter=delimiter, strict=True, quoting=quoting)
+            end = first
             table.fieldnames = names_of(table.fieldnames or (), f"{path}: the header")
-            end = table.line_num
+            end = first + table.line_num
             for row in table:
-                end = table.line_num
+                end = first + table.line_num
                 if any(chain.from_iterable(filter(None, row.values()))):  # texts, and a list of what the header has no name for
                     yield end, checked_row(path, end, row, encoding, delimiter)
                 else:
@@ -121,7 +127,7 @@ def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
 def checked_row(path: Path, number: int, row: dict[Any, Any], encoding: str, delimiter: str) -> dict[str, Any] | BadRow:
     """Return a row of a CSV file; a ``BadRow`` for one that has not the cells of the header, or is in another encoding."""
     if None in row or None in row.values():
-        return BadRow(str(path), number, cells_of(row, DELIMITERS[delimiter]), ascii(row)[:500])
+        return BadRow(str(path), number, cells_of(row, DELIMITERS.get(delimiter, repr(delimiter))), ascii(row)[:500])
     try:
         "".join(map(str, row.values())).encode()
     except UnicodeEncodeError:
@@ -153,11 +159,12 @@ def opened(path: Path, encoding: str) -> TextIOWrapper:
 
 
 def delimiter_of(text: TextIOWrapper, *, tabs: bool) -> str:
-    """Return the delimiter that gives the header the most cells, a comma in doubt."""
+    """Return the delimiter that gives the header the most cells, a comma in doubt; the text is then at its start."""
     cells: dict[str, int] = {}
     for delimiter in "\t" if tabs else DELIMITERS:
         text.seek(0)
         cells[delimiter] = len(next(csv.reader(text, delimiter=delimiter), []))
+    text.seek(0)
     return max(cells, key=lambda delimiter: cells[delimiter])
 
 

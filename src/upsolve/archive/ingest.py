@@ -55,6 +55,8 @@ class IngestReport:
     """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
     missing: str = ""
     """Id of a task that an attempt lacks; empty if there is none."""
+    mistaken: str = ""
+    """Says that attempts of earlier imports are in another language than their tasks, which have come now; empty if none is."""
     known: bool = False
     """True if the same import was done before; nothing was changed."""
     too_many: bool = False
@@ -66,7 +68,7 @@ class IngestReport:
         reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
         rejected = str(self.rejected) if self.rejected else None
         state = {"known": self.known, "too_many": self.too_many, "rejected": rejected, "reasons": reasons}
-        return {"read": self.read, **counts, "set_aside": self.bad, **state, **self.orphans}
+        return {"read": self.read, **counts, "set_aside": self.bad, **state, **self.orphans, "mistaken": self.mistaken or None}
 
     def text(self) -> str:
         """Return the report as text, a few lines."""
@@ -87,6 +89,7 @@ class IngestReport:
         fix = "too many were set aside: fix the file and import it again (it replaces this import), or raise --max-rejected"
         if not self.added.total():
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
+        orphans += [self.mistaken] * bool(self.mistaken)
         last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
         return "\n".join([*lines, *reasons, *last])
 
@@ -264,7 +267,9 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
         repeated=repeated + settled.repeated + sum(stored.values()) + counted.attempts - counted.new,
     )
     bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
-    return IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans, missing=counted.missing)
+    report = IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans)
+    report.missing, report.mistaken = counted.missing, counted.mistaken
+    return report
 
 
 def join_rejected(job: Job, name: str) -> tuple[Path, list[BadRow]]:

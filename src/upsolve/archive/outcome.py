@@ -24,13 +24,19 @@ __all__ = [
 BY_STATUS: Mapping[Status, str] = {
     Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes",
     Status.FAILED: "failed, fail, failure, wa, wrong answer, wrong, incorrect, pe, presentation error, rejected, partially correct, "
-    "partial, challenged, hacked, false, no",
-    Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, idleness limit exceeded, to",
+    "partial, partially accepted, challenged, hacked, unaccepted, security violated, restricted function, illegal function, "
+    "no output, no response on stdout, query limit exceeded, qle, false, no",
+    Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, idleness limit exceeded, "
+    "timelimit, time out, cpu time limit exceeded, real time limit exceeded, wall time limit exceeded, terminated due to timeout, to",
     Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory",
     Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded",
-    Status.RUNTIME_ERROR: "runtime error, re, rte, error, exception, crashed, crash",
-    Status.COMPILE_ERROR: "compile error, ce, compilation error, compiler error, syntax error, build failed",
-    Status.UNSCORED: "unscored, ie, internal error, judge error, system error, se, skipped, pending, waiting, queued, unknown, flaky",
+    Status.RUNTIME_ERROR: "runtime error, re, rte, error, exception, crashed, crash, run time error, run error, ir, "
+    "invalid return, nzec, segmentation fault, segfault, sigsegv, abort called",
+    Status.COMPILE_ERROR: "compile error, ce, compilation error, compiler error, syntax error, build failed, compilation failed",
+    Status.UNSCORED: "unscored, ie, internal error, judge error, system error, se, skipped, pending, waiting, queued, "
+    "in queue, wj, waiting for judging, waiting for rejudging, waiting for re judging, submitted, compiling, running, testing, judging, processing, "
+    "ignored, not judged, can't be judged, short circuit, short circuited, sc, unknown error, uke, validator error, "
+    "input preparation crashed, unknown, flaky",
 }
 WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
 """Status as written by other judges, in lower case with spaces -> ours."""
@@ -180,6 +186,9 @@ def status_in(
     if "passed" in values and not is_count(values, outcomes, judged=given is not None):
         told, more = read_status(values.pop("passed"), words)
         counts = counts or more
+    none = number_in(str(values.get("passed")).strip()) == "0" and "total" not in values and not outcomes
+    if given is Status.PASSED and none:
+        raise ValueError("status says passed, passed says 0")
     if given and told and (given is Status.PASSED) != (told is Status.PASSED):
         raise ValueError(f"status says {given.value}, passed says {told.value}")
     found = status_over(outcomes)

@@ -4,7 +4,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["language_of_task", "languages_from", "name_attempt", "named_attempt", "whole"]
+from upsolve.types import Status, Verdict
+
+__all__ = ["language_of_task", "languages_from", "name_attempt", "named_attempt", "refuse_outcome", "whole"]
 
 languages: list[Callable[[str], str]] = []
 """Tells the language of a task that another file or import has (``languages_from``)."""
@@ -40,6 +42,28 @@ def named_attempt(ids: Mapping[str, str], name: str) -> str | None:
     if attempt_id == "":
         raise ValueError(f"the id {name} is that of several different attempts in this file: give each its own")
     return attempt_id
+
+
+def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, judge: str) -> None:
+    """Note the outcome of an attempt that a file calls by a name; one that is unscored may get another later.
+
+    Args:
+        outcomes: those of earlier rows, by the name and, if it is not ``judge``, the judge.
+        name: the attempt's name.
+        verdict: its outcome.
+        judge: the judge of rows that name none.
+
+    Raises:
+        ValueError: an earlier row has another outcome by this judge, so that one of the two would be lost.
+    """
+    if verdict.status is Status.UNSCORED:
+        return
+    before = outcomes.setdefault(name if verdict.judge == judge else f"{name}\n{verdict.judge}", verdict.status)
+    if before is not verdict.status:
+        raise ValueError(
+            f"the attempt {name} is {verdict.status.value} here, and {before.value} in an earlier row: a row is one attempt; if rows are "
+            "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`"
+        )
 
 
 def whole(value: Any) -> Any:

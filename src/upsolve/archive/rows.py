@@ -51,6 +51,19 @@ ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError
 
 Row = Task | Attempt | Verdict | BadRow
 
+OTHER_FORMS = (
+    b"\xff\xfe",
+    b"\xfe\xff",
+    b"\x28\xb5\x2f\xfd",
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"PAR1",
+    b"SQLite ",
+)
+"""How files begin that are no lines of JSON in UTF-8: UTF-16, zstd, gzip, zip, bzip2, xz, Parquet, SQLite."""
+OTHER_FORM = "is no text in UTF-8: convert it (iconv -f UTF-16 -t UTF-8), unpack it, or give its name the right ending"
 CHUNK = 100
 """Rows whose records are checked together."""
 NOWHERE: tuple[str, int] = ("", 0)
@@ -77,6 +90,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
+                if number == 1 and line.startswith(OTHER_FORMS):
+                    raise SourceError(f"{path}: {OTHER_FORM}")
                 if line.strip():
                     yield number, json_line(path, number, line)
     except (OSError, EOFError, zlib.error) as error:
@@ -89,6 +104,9 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
         row = json.loads(line)
         if not isinstance(row, dict):
             raise ValueError("the line is not a JSON object")
+    except UnicodeDecodeError:
+        reason = "not UTF-8; convert the file, such as with iconv -f LATIN1 -t UTF-8"
+        return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         reason = (
             f"{error.msg.removesuffix(' at')} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
@@ -221,9 +239,10 @@ def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     try:
         rows = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
+        lines = "; if each line is an object, name it .jsonl" if str(error).startswith("Extra data") else ""
+        raise SourceError(f"{path}: cannot be read: {error}{lines}") from error
     if not isinstance(rows, list):
-        raise SourceError(f"{path}: is not a JSON array of objects")
+        raise SourceError(f"{path}: is not a JSON array of objects (pandas writes one with to_json(orient='records'))")
     for number, row in enumerate(rows, start=1):
         yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", str(row)[:500])
 

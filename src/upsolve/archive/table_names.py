@@ -9,7 +9,7 @@ from upsolve.archive.cells import nested_columns, nested_value
 from upsolve.archive.outcome import are_statuses, number_in
 from upsolve.errors import SourceError
 
-__all__ = ["likely_fields", "options_for", "refuse_exit_codes"]
+__all__ = ["column_of_programs", "likely_fields", "options_for", "refuse_exit_codes"]
 
 RESPONSES = ("response", "completion", "generation", "output")
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +34,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "success",
         "solved",
     ),
+    "passed": ("testspassed", "passedtests", "passedtestcount", "passedcount", "numpassed", "npassed"),
+    "total": ("teststotal", "totaltests", "totaltestcount", "testcount", "numtests", "ntests"),
     "exit_code": ("exitcode", "returncode"),
 }
 """Field -> names of columns, in small letters without signs, that often hold it; the likeliest first. ``exit_code`` is ``status`` by a map."""
@@ -43,9 +45,15 @@ STANDS_FOR: Mapping[str, tuple[str, ...]] = {
     "answer": ("code", "code_file"),
     "code": ("answer", "code_file"),
     "status": ("passed", "outcomes"),
+    "passed": ("status", "outcomes"),
+    "total": ("status", "outcomes"),
     "exit_code": ("status", "passed", "outcomes"),
 }
 """Field -> other fields with which it is not needed."""
+COUNTS = ("passed", "total", "exit_code")
+"""Fields whose values are numbers; none is needed beside a status."""
+PAIR = ("passed", "total")
+"""Fields that need each other, as numbers of tests."""
 RIGHT = ("correct", "accepted", "success", "solved")
 """Ends of names of columns in which 1 is good."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
@@ -70,7 +78,7 @@ def likely_fields(
     for field in fields:
         if any(one in mapped and (mapped[one] != one or one in found) for one in (field, *STANDS_FOR.get(field, ()))):
             continue  # a named column may be in a list
-        if field == "exit_code" and "status" in likely:
+        if field in COUNTS and "status" in likely:
             continue
         columns = [name for name in by_name(NAMES[field], free) if fits(field, name, values_of(rows, name))]
         if field == "status":
@@ -78,7 +86,8 @@ def likely_fields(
         if columns:
             likely[field] = columns[0]
             free.remove(columns[0])
-    return likely
+    known = {*likely, *(field for field, column in mapped.items() if column in found)}
+    return {field: column for field, column in likely.items() if field not in PAIR or known.issuperset(PAIR)}
 
 
 def by_name(names: Iterable[str], columns: Collection[str]) -> list[str]:
@@ -104,13 +113,20 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
     if field == "answer":
         return any("```" in str(value) for value in values)
-    if field not in ("status", "exit_code"):
+    if field not in ("status", *COUNTS):
         return True
     numbers = {number_in(str(value).strip()) for value in values}
-    if field == "exit_code":
+    if field in COUNTS:
         return "" not in numbers
     good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
     return good or any(are_statuses([value]) for value in values)
+
+
+def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first column with a list of objects of which a field looks like a program by its name; empty if there is none."""
+    names = ("code", "solution", *(name for name in NAMES["code"] if name not in RESPONSES))
+    lists = ((column, value[0]) for row in rows for column, value in row.items() if isinstance(value, list) and value)
+    return next((column for column, first in lists if isinstance(first, dict) and by_name(names, first)), "")
 
 
 def holds_words(values: Sequence[Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.archive.cells import nested_value, without
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
-from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
+from upsolve.archive.references import language_of_task, name_attempt, named_attempt, refuse_outcome, whole
 from upsolve.archive.rows import Row, code_in
 from upsolve.archive.table_tests import fields_of_tests
 from upsolve.records import from_row
@@ -97,6 +97,8 @@ class Reader:
     """Ids of tasks of which rows have different prompts."""
     attempts: dict[str, str] = field(default_factory=dict[str, str])
     """Name of an attempt in the table (``id``) -> ``attempt_id``."""
+    outcomes: dict[str, Status] = field(default_factory=dict[str, Status])
+    """Outcomes of attempts by their names in the table (``refuse_outcome``)."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
 
@@ -257,9 +259,12 @@ class Reader:
         extra = AS_JSON(rest) if rest else ""
         columns = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
         attempt = from_row(Attempt, columns)
-        verdict = recorded_verdict(attempt.attempt_id, cells, f"recorded:{self.name}", self.words)
+        judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
+        verdict = recorded_verdict(attempt.attempt_id, cells, judge, self.words)
         if "id" in cells:
-            name_attempt(self.attempts, str(cells["id"]), attempt.attempt_id)
+            name_attempt(self.attempts, name, attempt.attempt_id)
+            if verdict and self.attempts[name]:
+                refuse_outcome(self.outcomes, name, verdict, judge=judge)
         yield attempt
         if verdict:
             yield verdict

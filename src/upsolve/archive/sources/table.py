@@ -10,17 +10,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import TABLES, Quotes, emptied, first_rows, nested_columns, nested_value, table_rows
+from upsolve.archive.cells import CONVERT, TABLES, Quotes, emptied, first_rows, nested_columns, nested_value, table_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.rows import BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
-from upsolve.archive.table_names import likely_fields, options_for, refuse_exit_codes
+from upsolve.archive.table_names import column_of_programs, likely_fields, options_for, refuse_exit_codes
 from upsolve.archive.table_reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.errors import SourceError, one_line
 from upsolve.types import Status
 
 __all__ = ["SOURCE", "read"]
+
+DATA = (*TABLES, ".ndjson", ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
+"""Endings of files that may be meant to be read."""
 
 
 def read(
@@ -67,6 +70,7 @@ def read(
     first = [row for _, row in head if isinstance(row, dict)]
     reader.any_language = reader.mixed(first)
     advise(reader.name, first, mapped)
+    tell_several(reader, first)
     del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     tell_unused(path, reader, named)
@@ -109,6 +113,30 @@ def advise(name: str, rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, st
         )
 
 
+def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Warn if many programs have rows with different outcomes, such as those of single tests, and of programs in lists."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        cells = {name: reader.value(row, column) for name, column in reader.columns.items()}
+        outcome = [cells.get(name) for name in ("status", "passed", "outcomes")]
+        if any(cells.get(name) for name in PROGRAMS) and any(value not in (None, "") and value == value for value in outcome):
+            same = [cells.get(name) for name in (*NAMES, *PROGRAMS, "language", "author", "created", "judge")]
+            found.setdefault(repr(same), set()).add(repr(outcome))
+    several = sum(len(outcomes) > 1 for outcomes in found.values())
+    if several > len(found) / 10:
+        warnings.warn(
+            f"{reader.name}: {several} programs of the first rows have rows with different outcomes, of which the last counts; if rows are "
+            "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`",
+            stacklevel=3,
+        )
+    if column := column_of_programs(rows):
+        warnings.warn(
+            f"{reader.name}: the column {column} has lists with programs, and a row is one attempt: none of them, or the one that is named, is "
+            f"read; write a row for each, such as with jq -c '.{column}[] + del(.{column})'",
+            stacklevel=3,
+        )
+
+
 def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, str]:
     """Return field -> column, of fields that no column has: columns of its name in capitals, or that look like it (``likely_fields``)."""
     found = dict.fromkeys(name for row in rows for name in row)
@@ -120,6 +148,11 @@ def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str])
 def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
     """Return the files as units; the tasks of a folder's files are named after the folder."""
     files = data_files(path, suffixes=[ending for ending in TABLES if ending != ".json"])
+    left = sorted({file for file in path.rglob("*") if file.name.lower().endswith(DATA) and file.is_file()} - {*files})
+    if left:
+        warnings.warn(
+            f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone", stacklevel=3
+        )
     return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
 
 
