@@ -127,3 +127,45 @@ def test_a_reference_that_passes_across_keeps_the_tests_apart():
     test = "import os\nos.environ['LEVEL'] = '3'\nassert f(2) == 4"
     task = Task("t", "", (TestCase(TestKind.CODE, test),), reference="def f(x): return x * x")
     assert judge(task, Attempt("t", "def f(x): return x + x"), FAST).isolation.endswith("across")
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        (
+            "class Context:\n    def __enter__(self): return 4\n    def __exit__(self, *_): return True\ndef f(): return Context()",
+            "with f() as x:\n    assert x == 5",
+        ),
+        (
+            "class Context:\n    async def __aenter__(self): return 4\n    async def __aexit__(self, *_): return True\n"
+            "def f(): return Context()",
+            "import asyncio\nasync def main():\n    async with f() as x:\n        assert x == 5\nasyncio.run(main())",
+        ),
+    ],
+)
+def test_a_context_of_the_attempt_suppresses_no_failed_assertion(code, test):
+    verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
+    assert verdict.status is Status.FAILED and verdict.isolation.endswith(",across"), verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        (
+            "from contextlib import contextmanager\n@contextmanager\ndef f(kind):\n    try: yield\n    except kind: pass",
+            "with f(KeyError):\n    raise KeyError",
+        ),
+        (
+            "def f(x):\n    try: int(x)\n    except ValueError as e: raise KeyError from e",
+            "try: f('x')\nexcept KeyError as e: assert isinstance(e.__cause__, ValueError)\nelse: assert False",
+        ),
+        ("def f():\n    try: yield 1\n    except ValueError: yield 2", "g = f()\nnext(g)\nassert g.throw(ValueError()) == 2"),
+        (
+            "def f(): raise ExceptionGroup('', [ValueError(1)])",
+            "try: f()\nexcept* ValueError as e: assert len(e.exceptions) == 1",
+        ),
+    ],
+)
+def test_tests_that_watch_the_way_of_an_exception_run_beside_the_attempt(code, test):
+    verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
+    assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process"), verdict

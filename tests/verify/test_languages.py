@@ -17,7 +17,13 @@ SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 SUM = Task("sum", "", tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20))))
 CASES = json.loads((Path(__file__).parent / "languages.json").read_text())
 """By language: a right program, a wrong one, one that does not compile and its line, one that fails while it runs; ``honest``: further
-right programs; ``full``: programs that need more memory than they may use."""
+right programs; ``full``: programs that need more memory than they may use; ``says``: one that speaks of memory and fails."""
+
+WANTED = {
+    "honest": (Status.PASSED, ""),
+    "full": (Status.MEMORY_LIMIT, "OutOfMemory"),
+    "says": (Status.RUNTIME_ERROR, "ExitCode"),
+}
 
 
 def run(name, code, task=SUM, settings=SETTINGS):
@@ -44,14 +50,20 @@ def test_a_language(name):
     [
         pytest.param(name, key, code, marks=[pytest.mark.languages] if name != "bash" else [], id=f"{name}-{key}-{number}")
         for name, case in CASES.items()
-        for key in ("honest", "full")
-        for number, code in enumerate(case.get(key, []))
+        for key in ("honest", "full", "says")
+        for number, code in enumerate([case[key]] if key == "says" else case.get(key, []))
     ],
 )
 def test_honest_programs_pass_and_full_memory_is_said(name, key, code):
     verdict = run(name, code)
-    wanted = (Status.PASSED, "") if key == "honest" else (Status.MEMORY_LIMIT, "OutOfMemory")
-    assert (verdict.status, verdict.error_type) == wanted, verdict
+    assert (verdict.status, verdict.error_type) == WANTED[key], verdict
+
+
+@pytest.mark.languages
+@pytest.mark.parametrize("name", ["c", "cpp"])
+def test_endless_recursion_is_no_full_heap(name):
+    verdict = run(name, "int f(int n) { volatile int x[9] = {n}; return f(n + 1) + x[0]; }\nint main() { return f(0); }\n")
+    assert (verdict.status, verdict.error_type) == (Status.RUNTIME_ERROR, "Signal11"), verdict
 
 
 def test_words_about_memory_make_no_wrong_answer_better():

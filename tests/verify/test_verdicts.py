@@ -47,6 +47,18 @@ def test_full_memory_is_told_as_such():
     assert run(calls(("f(1)", "1")), code, small).status is Status.MEMORY_LIMIT
 
 
+@pytest.mark.parametrize("item", ["(1, len(kept))", "[len(kept)]"])
+def test_memory_that_globals_fill_is_told_as_such(item):
+    """The program's objects stay when its exception is reported."""
+    small = JudgeSettings(Limits(wall_seconds=20, cpu_seconds=8, memory_bytes=128 << 20))
+    fill = f"    while n:\n        kept.append({item})\n"
+    assert run(stdio(("", "")), f"kept = []\nfor n in [1]:\n{fill}", small).status is Status.MEMORY_LIMIT
+    called = f"kept = []\ndef f(n):\n{fill}    return 1\n"
+    asserted = Task("t", "", tuple(TestCase(TestKind.CODE, f"assert f({n}) == 1") for n in (1, 0)))
+    for task in (calls(("f(1)", "1"), ("f(0)", "1")), asserted):
+        assert run(task, called, small).outcomes == (Status.MEMORY_LIMIT, Status.PASSED)
+
+
 def test_a_wrong_output_is_told_by_its_first_line():
     verdict = run(stdio(("", "a\nb\nc\n")), "print('a')\nprint('x')\n")
     assert verdict.error_message == "test 1: line 2: 'x', expected 'b'"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
     from upsolve.types import Task
 
-__all__ = ["ANALYSES", "ISOLATIONS", "JudgeSettings", "Limits", "judge_settings", "limits_for"]
+__all__ = ["ANALYSES", "ISOLATIONS", "MOST_STACK", "JudgeSettings", "Limits", "judge_settings", "limits_for", "stack_bytes"]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the static analyses."""
@@ -22,6 +22,15 @@ ISOLATIONS = ("required", "best_effort", "gvisor")
 """Values of ``JudgeSettings.isolation``."""
 LEAST_MEMORY = 256 * 2**20
 """Smallest memory limit that a task can set, bytes."""
+
+
+MOST_STACK = 1 << 30
+"""Largest stack of a program's main thread, to which it may raise its own limit, bytes."""
+
+
+def stack_bytes(memory_bytes: int) -> int:
+    """Return the size of the main thread's stack under a memory limit: less than the limit, so that endless recursion overflows it."""
+    return min(memory_bytes // 4 * 3, MOST_STACK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ __all__ = ["BUILTINS", "called_names", "changes_process", "is_direct_call", "lit
 BUILTINS = frozenset(dir(builtins))
 PROCESS = frozenset(
     "patch redirect_stdout redirect_stderr assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ putenv chdir "  # noqa: SIM905
-    "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp".split()
+    "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp throw __cause__ __context__".split()
 )
-"""Names with which tests change or watch their own process or files, to see what a function of the attempt does there."""
+"""Names with which tests change or watch their own process or files, or the way of an exception, to see what a function of the attempt does there."""
 
 
 def called_names(task: Task) -> tuple[str, ...] | None:
@@ -63,10 +63,30 @@ def is_of_process(node: ast.AST) -> bool:
             return True
         case ast.Attribute(attr=name):
             return name in PROCESS
+        case ast.TryStar():
+            return True
+        case ast.With(body=body) | ast.AsyncWith(body=body):
+            return not is_expected(node) and any(fails(part) for statement in body for part in ast.walk(statement))
         case ast.Call(func=ast.Name(id="open"), args=[_, ast.Constant(value=str(mode)), *_]):
             return mode[:1] in "wax"
         case _:
             return False
+
+
+def fails(node: ast.AST) -> bool:
+    """Return whether a part of a test is there to raise an exception: ``raise``, or a division by zero."""
+    match node:
+        case ast.Raise() | ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=ast.Constant(value=0)):
+            return True
+        case _:
+            return False
+
+
+def is_expected(node: ast.With | ast.AsyncWith) -> bool:
+    """Return whether a ``with`` only catches what its body raises: ``assertRaises`` and the like."""
+    return all(
+        isinstance(item.context_expr, ast.Call) and isinstance(item.context_expr.func, ast.Attribute) for item in node.items
+    )
 
 
 @memo

@@ -12,7 +12,7 @@ from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, unscored, verdict
 from upsolve.verify.languages import SYSTEM_PATH, Language
-from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.limits import MOST_STACK, JudgeSettings, stack_bytes
 from upsolve.verify.sandbox.folders import PACKAGES
 from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
@@ -23,7 +23,10 @@ __all__ = ["COMPILE_SECONDS", "Plan", "build_job", "encode_text", "in_language",
 Plan = Generator[Job, Exit, Verdict]
 COMPILE_SECONDS = 60.0
 COMPILE_MEMORY = 4 << 30
+COMPILE_STACK = 64 << 20
 MOST_FINDINGS = 20
+FULL = 15 / 16
+"""Share of the memory limit at which the heap is full: the rest is code and what the allocator leaves."""
 loadable: set[tuple[str, str]] = set()
 """Languages and packages that have been loaded in the sandbox."""
 
@@ -151,7 +154,7 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     ]
     (outcomes, errors), ends = yield from within_budget(build_task, jobs, settings)
     lines = partial(own_line, task, attempt)
-    outcomes, errors = explain_first_error(tools, (outcomes, errors), ends, lines)
+    outcomes, errors = explain_first_error(tools, (outcomes, errors), ends, lines=lines, limit=settings.limits.memory_bytes)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
 
@@ -193,6 +196,7 @@ def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *,
     memory = settings.limits.memory_bytes
     job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
     job |= {"seconds": settings.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
+    job |= {"stack": (stack_bytes(memory), MOST_STACK)}
     return Job(job, wall_seconds=settings.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
 
 
@@ -201,6 +205,7 @@ def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> d
     prepared = f"{PACKAGES}/{tools.prepared_name}" if tools.prepare else ""
     environment = {name: text.replace("{prepared}", prepared) for name, text in tools.environment.items()}
     job = {"kind": "command", "environment": {"PATH": SYSTEM_PATH, **environment}, "prepared": prepared}
+    job |= {"stack": (COMPILE_STACK, COMPILE_STACK)}
     return {**job, "argv": tools.command(words, memory_bytes, prepared)}
 
 
@@ -231,11 +236,16 @@ def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:
 
 
 def explain_first_error(
-    tools: Language, result: Outcomes, ends: Sequence[Exit], lines: Callable[[int], int | None]
+    tools: Language, result: Outcomes, ends: Sequence[Exit], *, lines: Callable[[int], int | None], limit: int
 ) -> Outcomes:
     """Add the line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT.
 
-    ``lines``: line of the program -> line of the attempt, None outside it.
+    Args:
+        tools: the language.
+        result: outcomes and errors.
+        ends: exit of every run.
+        lines: line of the program -> line of the attempt, None outside it.
+        limit: memory limit, bytes.
     """
     outcomes, errors = result
     said = {
@@ -243,9 +253,7 @@ def explain_first_error(
         for index, end in enumerate(ends)
         if outcomes[index] is Status.RUNTIME_ERROR
     }
-    full = {
-        index for index, words in said.items() if tools.out_of_memory and re.search(tools.out_of_memory, words, re.MULTILINE)
-    }
+    full = {index for index, words in said.items() if heap_was_full(tools, words, ends[index].memory_bytes / limit)}
     outcomes = [Status.MEMORY_LIMIT if index in full else outcome for index, outcome in enumerate(outcomes)]
     if errors and str(errors[0][0]).startswith(("ExitCode", "Signal")):
         first, words = next(iter(said.items()))
@@ -253,3 +261,12 @@ def explain_first_error(
         line = next((line for place in places if (line := lines(int(place["line"])))), None)
         errors[0] = ["OutOfMemory" if first in full else errors[0][0], f"{errors[0][1]}: {words.strip()[:400]}", line]
     return outcomes, errors
+
+
+def heap_was_full(tools: Language, words: str, used: float) -> bool:
+    """Return whether a failed run had no memory left, by its standard error and the share of the memory limit that it used.
+
+    A program whose memory is limited by address space may end in any way when an allocation fails: C programs use a null pointer.
+    """
+    says = tools.out_of_memory and re.search(tools.out_of_memory, words, re.MULTILINE)
+    return bool(says) or (tools.memory == "address" and used >= FULL)

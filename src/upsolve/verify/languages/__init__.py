@@ -5,7 +5,7 @@ aliases: [c++]               # other names
 file: main.cpp               # file to which the attempt is written
 compile: [g++, ...]          # optional: compiler, or syntax check
 engine: sqlite | duckdb      # instead of run: attempts are queries, judged by their rows (judge/queries.py)
-run: [./main]                # {memory_mb} stands for the memory limit
+run: [./main]                # {memory_mb} stands for the memory limit, {stack_mb} for that of the stack
 version: [g++, --version]
 install: g++                 # Debian packages
 memory: address | group      # memory is limited by address space, or (managed heaps) only by the control group
@@ -31,6 +31,7 @@ from typing import Any
 
 from upsolve.errors import ConfigError, one_line
 from upsolve.types import content_id
+from upsolve.verify.limits import stack_bytes
 from upsolve.verify.sandbox.packages import missing_packages
 
 __all__ = ["ENGINES", "PYTHON", "SYSTEM_PATH", "Language", "language", "languages"]
@@ -132,8 +133,10 @@ class Language:
         return f"{self.name}.{content_id(self.identity)[:12]}" if self.prepare else ""
 
     def command(self, words: tuple[str, ...], memory_bytes: int, prepared: str = "") -> list[str]:
-        """Return a command with ``{memory_mb}`` and ``{prepared}`` replaced; ``memory_bytes``: the memory limit."""
-        return [word.replace("{memory_mb}", str(memory_bytes >> 20)).replace("{prepared}", prepared) for word in words]
+        """Return a command with ``{memory_mb}``, ``{stack_mb}`` and ``{prepared}`` replaced; ``memory_bytes``: the memory limit."""
+        stack = str(stack_bytes(memory_bytes) >> 20)
+        known = {"{memory_mb}": str(memory_bytes >> 20), "{stack_mb}": stack, "{prepared}": prepared}
+        return [re.sub("|".join(known), lambda found: known[found[0]], word) for word in words]
 
 
 def read(file: Path) -> Language:

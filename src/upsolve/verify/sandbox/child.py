@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from upsolve.verify.sandbox import messages
     from upsolve.verify.sandbox.borrowed import Borrowed
-    from upsolve.verify.sandbox.interpreter import feed, finish, new_module
+    from upsolve.verify.sandbox.interpreter import feed, finish, new_module, stack_limits
     from upsolve.verify.sandbox.messages import next_request, report, report_error
     from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, kind_of, outcome_of
     from upsolve.verify.sandbox.queries import run as query
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     import messages
     from borrowed import Borrowed
-    from interpreter import feed, finish, new_module
+    from interpreter import feed, finish, new_module, stack_limits
     from messages import next_request, report, report_error
     from operations import OPERATIONS, answer, describe, kind_of, outcome_of
     from queries import run as query
@@ -263,7 +263,7 @@ def run_command(job: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if job["address_bytes"]:
         resource.setrlimit(resource.RLIMIT_AS, (job["address_bytes"], job["address_bytes"]))
-    resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))
+    resource.setrlimit(resource.RLIMIT_STACK, stack_limits(*job["stack"]))
     os.set_inheritable(messages.RESULTS, False)
     folder = job["prepared"]  # if it does not exist, arguments and variables that name it are left out
     absent = folder and not os.path.isdir(folder)

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["feed", "finish", "flush", "new_module", "site_names"]
+__all__ = ["feed", "finish", "flush", "new_module", "site_names", "stack_limits"]
 
 UNSEEN = ("__del__", "open", "io", "finalize")
 """Words of programs whose objects may act when they are finalised; other programs skip that part of the shutdown."""
@@ -50,6 +50,11 @@ def new_module(name: str, code: str) -> Any:
 
         most = resource.getrlimit(resource.RLIMIT_AS)[1]
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if "setrecursionlimit" in code:  # calls that pass through C (a cache, a key, __call__) take much of the stack
+        import resource
+
+        memory = resource.getrlimit(resource.RLIMIT_AS)[0]
+        resource.setrlimit(resource.RLIMIT_STACK, stack_limits(memory // 4 * 3 if memory > 0 else 64 << 20, -1))
     return module
 
 
@@ -96,6 +101,15 @@ def flush() -> None:
             stream.flush()  # type: ignore[union-attr]
         except BaseException:
             pass
+
+
+def stack_limits(soft: int, hard: int) -> tuple[int, int]:
+    """Return soft and hard limit of the main thread's stack, bytes, -1: unlimited; at most the present hard limit."""
+    import resource
+
+    present = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    smaller, hard = (min(size, present, key=lambda size: size % 2**64) for size in (soft, hard))
+    return smaller, hard
 
 
 def finish(space: dict[str, Any], code: str) -> None:

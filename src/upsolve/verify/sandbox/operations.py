@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
 
+spare = [bytes(2 << 20) for _ in range(8)]
+"""Blocks of memory that ``make_room`` frees; only address space, since nothing is written to them."""
+
+loops: list[Any] = []
+"""The event loop of asynchronous special methods, once there is one."""
+
 
 class StopError(Exception):
     """An iterator is exhausted; ``value``: its return value."""
@@ -36,6 +42,26 @@ def wait_for(coroutine: Any) -> Any:
     import asyncio
 
     return asyncio.run(coroutine)
+
+
+def awaited(name: str) -> Any:
+    """Return a function that awaits an asynchronous special method, in one loop: closing a loop closes asynchronous generators."""
+
+    def done(value: Any, *args: Any) -> Any:
+        import asyncio
+
+        if not loops:
+            loops.append(asyncio.new_event_loop())
+
+        async def work() -> Any:
+            try:
+                return await getattr(type(value), name)(value, *args)
+            except StopAsyncIteration:
+                raise StopError(None) from None
+
+        return loops[0].run_until_complete(work())
+
+    return done
 
 
 def call(value: Any, *args: Any, **named: Any) -> Any:
@@ -64,6 +90,10 @@ SHOWN = (
     "__enter__",
     "__exit__",
     "__reversed__",
+    "__aiter__",
+    "__anext__",
+    "__aenter__",
+    "__aexit__",
     *(f"__{name}__" for name in ("neg", "pos", "abs", "invert", "format")),
 )
 """Special methods that a stand-in has if its value has them."""
@@ -98,6 +128,7 @@ OPERATIONS: dict[str, Any] = {
     "str": str,
     "repr": repr,
     "await": wait_for,
+    **{name: awaited(name) for name in ("__anext__", "__aenter__", "__aexit__")},
 }
 """Operations on a value kept here, by name."""
 WRAPPED = ("generator", "coroutine", "map", "filter")
@@ -110,10 +141,20 @@ def kind_of(value: Any) -> list[Any]:
     return [kind.__name__, [] if kind.__name__ in WRAPPED else [name for name in SHOWN if hasattr(kind, name)]]
 
 
+def make_room(error: MemoryError) -> None:
+    """Free memory, so that the error can be reported: what its frames hold, and a block, since globals may hold all else.
+
+    In a full heap, an except clause of CPython 3.11 can loop for ever.
+    """
+    if spare:
+        spare.pop()
+    error.__traceback__ = None
+
+
 def describe(error: BaseException) -> list[Any]:
     """Return [type, message, innermost line of the attempt] of an exception."""
-    if isinstance(error, MemoryError):  # its frames hold the data that filled the memory: free them, for the report
-        error.__traceback__ = None
+    if isinstance(error, MemoryError):
+        make_room(error)
         return ["MemoryError", "", None]
     line, step = None, error.__traceback__
     while step is not None:
@@ -144,6 +185,8 @@ def outcome_of(work: Any) -> tuple[str, list[Any]]:
     except StopError as end:
         return "end", [end.value]
     except BaseException as error:
+        if isinstance(error, MemoryError):
+            make_room(error)
         return "error", [error]
 
 

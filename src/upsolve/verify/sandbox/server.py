@@ -108,7 +108,7 @@ def fork_process(files: int, job: tuple[int, int], run: Any, limits: Limits, uid
     except BaseException as error:
         messages.report_error(broken=f"cannot confine: {error!r}")
         os._exit(70)
-    code = 0
+    code = 1  # if an exception leaves the judge's own code
     try:
         code = run(content) or 0
         interpreter.flush()

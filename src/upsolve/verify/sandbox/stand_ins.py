@@ -82,6 +82,23 @@ def method(name: str) -> Any:
     return lambda value, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
+def left(value: Remote, name: str) -> None:
+    """Leave a context of the attempt. What it returns is dropped: it could suppress the failure of an assertion."""
+    operate(value, name, None, None, None)
+
+
+def awaited(name: str) -> Any:
+    """Return an asynchronous special method that the attempt's process executes to its end."""
+
+    async def done(value: Remote, *_: Any) -> Any:
+        try:
+            return left(value, name) if name == "__aexit__" else operate(value, name)
+        except EndedError:
+            raise StopAsyncIteration from None
+
+    return done
+
+
 def between_remotes(name: str) -> Any:
     """Return a special method for two values of the attempt; values of the tests, which may be answers, are never sent."""
     return lambda value, other: operate(value, name, other) if isinstance(other, Remote) else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
@@ -92,7 +109,10 @@ for special in PAIRWISE:
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
 METHODS = {name: method(name) for name in SHOWN} | {
     "__next__": next_of,
-    "__exit__": lambda value, *_: operate(value, "__exit__", None, None, None),  # pyright: ignore[reportUnknownLambdaType]
+    "__exit__": lambda value, *_: left(value, "__exit__"),  # pyright: ignore[reportUnknownLambdaType]
+    "__anext__": awaited("__anext__"),
+    "__aenter__": awaited("__aenter__"),
+    "__aexit__": awaited("__aexit__"),
 }
 SUBCLASS_METHODS: dict[str, Any] = {
     "__str__": Remote.__str__,
