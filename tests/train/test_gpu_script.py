@@ -22,9 +22,12 @@ def test_every_part_runs_or_says_why_not(tmp_path):
     assert max(found["gpu_curve"].values()) < 1e-4
     assert all(kind["packed"] for kind in found["gpu_kinds"].values())
     assert {found["gpu_resume"][way][run] for way in ("default", "deterministic") for run in ("repeated", "resumed")} == {0.0}
-    assert "not done" in found["gpu_step"]["rows"]["qwen2-tiny-random"]["beside TRL"]
+    rows = found["gpu_step"]["rows"]
+    assert [*rows] == [f"qwen2-tiny-random, {n} in a pass" for n in (1, 4)]
+    assert all("not done" in row["beside TRL"] for row in rows.values())
     assert all(one["fits"] for one in found["gpu_largest"].values())
-    assert "not done" in found["gpu_vllm"] and "not done:\n  step, qwen2-tiny-random, beside TRL: not done" in done.stdout
+    assert "not done" in found["gpu_vllm"]
+    assert "not done:\n  step, qwen2-tiny-random, 1 in a pass, beside TRL: not done" in done.stdout
 
 
 def test_a_part_that_takes_too_long_takes_its_measurement_along():

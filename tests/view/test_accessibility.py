@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import open_page
 
-from upsolve.cli.comparing import publish
+from upsolve.cli.comparing import write_runs
 from upsolve.evaluate.gains import RunResult
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import single
@@ -90,7 +90,7 @@ def result(name, verdicts, counts, seed):
 def test_a_comparison_of_runs(chromium, axe, tmp_path, scheme, width):
     runs = [result(f"rloo-{seed}", "as_judged", [4 + (n + seed) % 4 for n in range(40)], seed) for seed in range(2)]
     file = tmp_path / "compare.html"
-    publish([*runs, result("placebo-0", "shuffled", [2 + n % 3 for n in range(40)], 0)], file, markdown=False)
+    write_runs([*runs, result("placebo-0", "shuffled", [2 + n % 3 for n in range(40)], 0)], file)
     assert checked(file, chromium, axe, scheme=scheme, width=width) == (1, {})
     text = file.read_text(encoding="utf-8")
     assert "rloo-0, 2 seeds" in text and "placebo-0 (control)" in text and text.index("rloo-1: ") < text.index("placebo-0: ")

@@ -128,7 +128,8 @@ class Rollouts:
     def sample(self, policy: Sampler | None, tasks: Sequence[Task], *, seed: int) -> list[Group]:
         """Sample and judge tasks, in their order. Collective.
 
-        Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks.
+        Each attempt has its own random numbers: up to rounding, samples do not depend on the number of ranks. Nor does their order within a
+        task, that of ``attempt_id``: in which order attempts end depends on what else is decoded.
         """
         share, config = self.share(policy is not None), self.config.model_copy(update={"seed": seed})
         own_tasks = tasks[share.start :: share.step] if policy is not None else []
@@ -147,7 +148,8 @@ class Rollouts:
             samples(), self.settings, on_judged=lambda n: self.on_progress("verify", n, total) if n else None
         )
         order = {task.task_id: number for number, task in enumerate(tasks)}
-        pairs = sorted(self.processes.gather([*zip(done, verdicts, strict=True)]), key=lambda pair: order[pair[0].task_id])
+        pairs = self.processes.gather([*zip(done, verdicts, strict=True)])
+        pairs.sort(key=lambda pair: (order[pair[0].task_id], pair[0].attempt_id))
         return by_task(tasks, [attempt for attempt, _ in pairs], [verdict for _, verdict in pairs])
 
     def share(self, samples: bool) -> slice:
