@@ -130,6 +130,7 @@ def test_the_recipes_do_not_contradict_themselves(name):
         ("advantage.options_end={k: 1}", "advantage.options_end: leave_one_out has no option 'k'; it has none"),
         ("reward.gated=[lint]", "gated: lint has no weight"),
         ("reward.gated=[outcome]", "names every component"),
+        ("reward.outcomes.unscored=0", "outcomes.unscored: an attempt that could not be judged .* has no reward; remove it"),
     ],
 )
 def test_a_setting_without_effect_is_refused(override, message):
@@ -150,6 +151,13 @@ UNREAD = [
         "reward.complexity=3",
         "advantage={delta: 0}",
     ),
+    *(
+        "source.replay_rounds=2",
+        "source.rollout.vllm.gpus=2",
+        "sample.server.model=x",
+        "sample.vllm={gpus: 2}",
+        "monitor.project=p",
+    ),
 ]
 
 
@@ -160,11 +168,44 @@ UNREAD = [
         ("rlvr_tests", "reward.outcomes.failed=-0.9"),
         *((name, "advantage.kind=standardised") for name in ("dpo", "oapl", "rank")),
         ("kto", "objective.preference.label_smoothing=0.1"),
+        *(
+            ("grpo", override)
+            for override in ("source.replay_rounds=2", "source.replay_solved=[0, 0.5]", "data.tasks_at_once=3")
+        ),
+        ("demo", "monitor.eval_every=5"),
+        ("demo", "monitor.max_likelihood_drop=0.1"),
     ],
 )
 def test_a_setting_that_is_not_read_is_refused(recipe, override):
     with pytest.raises(ConfigError, match=f"{override.partition('=')[0]}.* has no effect without .*; leave it out"):
         load_recipe(recipe, [override])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["objective.kl.coefficient=0", "objective.kl.place=reward"],
+            "kl.place has no effect without objective.kl.coefficient",
+        ),
+        (["source.mix={archive: 1}", "source.hints=0.5"], "source.hints has no effect without .* a share of policy"),
+        (["source.mix={archive: 1}", "source.oversample=2"], "source.oversample has no effect without .* a share of policy"),
+        (["source.mix_end={archive: 1}"], "source.mix_end.archive has no effect without source.rounds above 1"),
+        (["reward.detectors=[]", "reward.hacked=-1"], "reward.hacked has no effect without reward.detectors"),
+        (["monitor.stop_on_collapse=false", "monitor.max_likelihood_drop=1"], "max_likelihood_drop has no effect without"),
+    ],
+)
+def test_a_setting_that_another_one_switches_off_is_refused(overrides, message, tmp_path):
+    (tmp_path / "one.yaml").write_text(f"base: {'ppo' if 'kl' in message else 'grpo'}\nsource: {{rounds: 1}}\n")
+    (tmp_path / "own.yaml").write_text("base: one.yaml\n")
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(tmp_path / "own.yaml", overrides)
+
+
+@pytest.mark.parametrize("override", ["=3", "optim..lr=3", "optim.=3", "seed=-1", "data.seed=-1", "seed=99999999999999999999"])
+def test_an_override_without_a_key_and_an_impossible_seed_are_refused(override):
+    with pytest.raises(ConfigError, match=r"must be stage.key=value|should be (greater|less) than"):
+        load_recipe("rloo", [override])
 
 
 @pytest.mark.parametrize(
@@ -176,6 +217,10 @@ def test_a_setting_that_is_not_read_is_refused(recipe, override):
         ("rloo", ["source.rollout.max_tokens=9"]),
         ("rloo", ["objective.kl.coefficient=0.1", "objective.kl.estimator=k1"]),
         ("oapl", ["advantage.kind=passed"]),  # draws groups in which all passed
+        ("rloo", ["sample.engine=transformers", "sample.server.model=x"]),  # another engine by choice
+        ("rloo", ["monitor.heldout=0", "monitor.eval_every=5"]),
+        ("replay", ["source.replay_rounds=2"]),
+        ("hybrid", ["source.hints=0.5", "source.mix_end={policy: 1}"]),
     ],
 )
 def test_settings_that_are_read_or_not_the_users_are_accepted(recipe, overrides, tmp_path):
@@ -215,6 +260,8 @@ def test_a_recipe_is_based_on_another(tmp_path):
     assert (mine.objective.clip.low, mine.objective.clip.high) == (0.1, grpo.objective.clip.high) != (0.1, 0.1)
     assert mine.source.mix == {"replay": 1} and mine.source.rounds == grpo.source.rounds
     assert after == mine.model_copy(update={"name": "next", "optim": after.optim}) and after.optim.lr == 7e-6
+    (tmp_path / "same.yaml").write_text("base: grpo\n")
+    assert load_recipe(tmp_path / "same.yaml") == grpo, "a recipe that says nothing else is the one that it is based on"
     dump_recipe(after, tmp_path / "resolved.yaml")
     assert load_recipe(tmp_path / "resolved.yaml") == after
 

@@ -4,18 +4,31 @@ One table per kind maps built-in names to records. A new objective, component, e
 of upsolve (``docs/extending.md``).
 """
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import EntryPoints, entry_points
-from typing import Annotated, Any
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from operator import attrgetter
+from pathlib import Path
+from traceback import extract_tb
+from typing import Annotated, Any, NoReturn
 
 from pydantic import BeforeValidator, PlainSerializer
 
-__all__ = ["KINDS", "Kind", "find", "load", "named", "names"]
+from upsolve.errors import ConfigError, UpsolveError, one_line
+
+__all__ = ["KINDS", "Kind", "RecordError", "blame", "find", "load", "named", "names", "only"]
+
+SKIPPED = (f"{Path(__file__).parent}{os.sep}", f"{Path(import_module.__code__.co_filename).parent}{os.sep}", "<")
+"""Beginnings of the files of code that calls records or imports them: upsolve's and the interpreter's."""
+
+
+class RecordError(ConfigError, ValueError):
+    """A record that a recipe names raised an exception, or returned what it may not: names the record and, where known, its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +62,52 @@ KINDS: Mapping[str, Kind] = {
 
 
 def load(path: str) -> Any:
-    """Import ``package.module:attribute``; the current folder is searched first, so that a single file is enough.
+    """Import ``package.module:attribute``, or ``file.py:attribute``; the current folder is searched first, so that a single file is enough.
 
     Raises:
-        ValueError: there is no such module or attribute; says which.
+        ValueError: there is no such module or attribute, or the module raises an exception; says which.
     """
     module, _, attribute = path.partition(":")
+    module = module.removesuffix(".py")
+    if not module or not attribute:
+        raise ValueError(f"{path!r}: must be module:attribute, such as my_file:MINE")
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
     try:
-        return getattr(import_module(module), attribute)
+        imported = import_module(module)
     except ImportError as error:
         raise ValueError(
             f"{path}: cannot import {module} ({error}); a file of your own must be in this folder or installed"
         ) from error
+    except Exception as error:
+        raise ValueError(f"{path}: cannot import {module}: {described(error)}") from error
+    try:
+        return attrgetter(attribute)(imported)
     except AttributeError as error:
         raise ValueError(f"{path}: module {module} has no {attribute}") from error
+
+
+def described(error: Exception) -> str:
+    """Return an exception in one line, with the file and line of the code that is not upsolve's, where there is some."""
+    return f"{type(error).__name__}: {one_line(error)}{place(error)}"
+
+
+def place(error: Exception) -> str:
+    """Return the file and line of the first frame of an exception that is not upsolve's or the interpreter's, in brackets; empty without one."""
+    frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(SKIPPED)]
+    return f" ({Path(frames[0].filename).name}, line {frames[0].lineno})" if frames else ""
+
+
+def blame(kind: str, name: Any, error: Exception) -> NoReturn:
+    """Raise what the function of a record raised: of one that is not built in, with its name and line.
+
+    Raises:
+        RecordError: the record is not built in. Expected errors, and those of memory, are raised as they are.
+    """
+    built = isinstance(name, str) and name in built_in(kind)
+    if built or isinstance(error, UpsolveError | MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        raise error
+    raise RecordError(f"{kind} {name}: {described(error)}") from error
 
 
 @cache
@@ -88,7 +131,8 @@ def find(kind: str, name: Any) -> Any:
     """Return the record of a name; a record is returned as it is.
 
     Raises:
-        ValueError: there is no such record (lists similar names), or it is not of this kind.
+        ValueError: there is no such record (lists similar names), it is not of this kind, its package cannot be imported, or two packages
+            offer another one under this name.
     """
     where = KINDS[kind]
     record = name
@@ -99,13 +143,31 @@ def find(kind: str, name: Any) -> Any:
         if ":" in name:
             record = load(name)
         elif points:
-            record = points[0].load()
+            record = load(offer(kind, name, points))
         else:
             close = get_close_matches(name, names(kind), n=3) or names(kind)
             raise ValueError(f"no {kind} {name!r}; did you mean {', '.join(close)}, or package.module:attribute?")
     if not isinstance(record, load(where.record)):
         raise ValueError(f"{name!r} is a {type(record).__name__}, not a record of the class {where.record}")
     return record
+
+
+def offer(kind: str, name: str, points: list[EntryPoint]) -> str:
+    """Return the one value of the entry points of a name, ``module:attribute``; ValueError if packages differ in it."""
+    values = sorted({f"{point.module}:{point.attr}" for point in points})
+    if len(values) > 1:
+        raise ValueError(f"{kind} {name!r} is offered by several packages: name one of {', '.join(values)}")
+    return values[0]
+
+
+def only(field: str, given: Collection[str], allowed: Sequence[str]) -> None:
+    """Check the words in a field of a record, in a list even if there may be one.
+
+    Raises:
+        ValueError: a word that is not among the allowed ones.
+    """
+    if isinstance(given, str) or not {*given} <= {*allowed}:
+        raise ValueError(f"{field}: {given!r}: must be of {', '.join(allowed)}")
 
 
 def named(kind: str) -> Any:

@@ -1,6 +1,7 @@
 """Objectives and advantages as records: built in, in a single file, with options."""
 
 import sys
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from upsolve.config.recipe import recipe_yaml
 from upsolve.errors import ConfigError
 from upsolve.objective import losses
 from upsolve.objective.inputs import LossInputs
-from upsolve.objective.losses import token_losses
+from upsolve.objective.losses import clipped_tokens, token_losses
 from upsolve.objective.table import OBJECTIVES, Objective
+from upsolve.plugins import RecordError
 
 ONE_FILE = '''
 import torch
@@ -33,6 +35,13 @@ def hinge(logp_T, inputs, config):
 HINGE = Objective(hinge, reads=("reference",), keeps_zero=True, options={"margin": 1.0, "soft": False})
 BEST = Advantage(lambda inputs, config: config.settings["scale"] * (inputs.rewards_G == inputs.rewards_G.max()), options={"scale": 1.0})
 BROKEN = Advantage(lambda inputs, config: inputs.rewards_G[:1])
+RAISING = Advantage(lambda inputs, config: 1 / 0)
+BELOW = Advantage(lambda inputs, config: -inputs.rewards_G, nonnegative=True)
+RAISES = Objective(lambda logp_T, inputs, config: logp_T / inputs.nothing)
+TAKES_ONE = Objective(lambda logp_T: logp_T)
+DETACHED = Objective(lambda logp_T, inputs, config: torch.zeros_like(logp_T))
+TOUCHED = Objective(lambda logp_T, inputs, config: logp_T, touched=lambda logp_T, inputs, config: logp_T)
+STATISTIC = Objective(lambda logp_T, inputs, config: logp_T * inputs.statistic, step_statistic=lambda parts, config: 2.0)
 '''
 
 
@@ -44,6 +53,75 @@ def one_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend("")
     yield
     sys.modules.pop("my_objective", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("RAISES", r"objective my_objective:RAISES: AttributeError: .*nothing.* \(my_objective.py, line \d+\)$"),
+        ("TAKES_ONE", "objective my_objective:TAKES_ONE: TypeError: .*takes 1 positional argument"),
+        ("DETACHED", "my_objective:DETACHED: its loss has no gradient"),
+        ("TOUCHED", "my_objective:TOUCHED: touched: expected one boolean per token, .* got a tensor of .* torch.float32"),
+    ],
+)
+def test_a_faulty_objective_is_named_in_one_line(name, message):
+    data = LossInputs(torch.tensor([0, 1]), torch.tensor([1.0, 2.0]), torch.zeros(2), None, None)
+    logp, config = torch.zeros(2, requires_grad=True), ObjectiveConfig(kind=f"my_objective:{name}")
+    with pytest.raises(RecordError, match=message) as caught:
+        (clipped_tokens if name == "TOUCHED" else token_losses)(logp, data, config)
+    assert isinstance(caught.value, ConfigError) and "\n" not in str(caught.value)
+
+
+def test_a_loss_is_given_its_statistic_in_a_step_of_one_batch():
+    data = LossInputs(torch.tensor([0, 1]), torch.tensor([1.0, 2.0]), torch.zeros(2), None, None)
+    assert token_losses(torch.tensor([1.0, 3.0]), data, ObjectiveConfig(kind="my_objective:STATISTIC")).tolist() == [2, 6]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("RAISING", r"ZeroDivisionError: .* \(my_objective.py, line"), ("BELOW", "leave out nonneg")]
+)
+def test_a_faulty_estimator_is_named_in_one_line(name, message):
+    with pytest.raises(RecordError, match=f"my_objective:{name}.*{message}"):
+        advantage(np.array([1.0, 0.0]), AdvantageConfig(kind=f"my_objective:{name}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (", "cannot import wrong_file: SyntaxError: .*line 1"),
+        ("x = 1\nMINE = nothing", r"cannot import wrong_file: NameError: .*nothing.* \(wrong_file.py, line 2\)"),
+        ("import math\nmath.nothing", r"cannot import wrong_file: AttributeError: .* \(wrong_file.py, line 2\)"),
+        (
+            "from upsolve.objective.table import Objective\nMINE = Objective(print, reads=('referense',))",
+            r"reads: \('referense',\): must be of reference, old \(wrong_file.py, line 2\)",
+        ),
+        (
+            "from upsolve.objective.table import Objective\nMINE = Objective(print, reads='old')",
+            "reads: 'old': must be of reference, old",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_named_with_its_line(tmp_path, text, message):
+    (tmp_path / "wrong_file.py").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_recipe("rloo", ["objective.kind=wrong_file:MINE"])
+
+
+def test_a_file_may_be_named_with_its_ending():
+    assert load_recipe("rloo", ["objective.kind=my_objective.py:HINGE"]).objective.settings["margin"] == 1
+    with pytest.raises(ConfigError, match="':HINGE': must be module:attribute"):
+        load_recipe("rloo", ["objective.kind=:HINGE"])
+
+
+def test_two_packages_that_offer_one_name_are_named(monkeypatch):
+    points = [EntryPoint("twice", f"{module}:HINGE", "upsolve.objectives") for module in ("my_objective", "other")]
+    monkeypatch.setattr(plugins, "offered", lambda _group: points)
+    with pytest.raises(
+        ConfigError, match="objective 'twice' is offered by several packages: name one of my_objective:HINGE, other:HINGE"
+    ):
+        load_recipe("rloo", ["objective.kind=twice"])
+    points.pop()
+    assert load_recipe("rloo", ["objective.kind=twice"]).objective.needs_reference
 
 
 def test_an_objective_is_one_file():

@@ -12,8 +12,12 @@ from upsolve.archive.store import open_archive
 from upsolve.config import RewardConfig
 from upsolve.config.reward import PRESETS
 from upsolve.errors import ConfigError
+from upsolve.plugins import RecordError
+from upsolve.reward.components import Component
+from upsolve.reward.credit import Credit, token_rewards
 from upsolve.reward.formula import analyses_needed, baseline_seconds, check_rewards, reward
-from upsolve.reward.judged import Part
+from upsolve.reward.hacks import Detector
+from upsolve.reward.judged import Judged, Part
 from upsolve.reward.reference import reference_seconds
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
@@ -30,6 +34,34 @@ def group(*pairs, task=TASK):
 def judged(code=GOOD, status=Status.PASSED, *, passed=2, truncated=False, **more):
     attempt = Attempt("t", code, truncated=truncated)
     return attempt, Verdict(attempt.attempt_id, status, passed, 2, **more)
+
+
+FAULTY = {
+    "inf": (Component(lambda *_: math.inf), "component .*: value inf is outside of its range"),
+    "text": (Component(lambda *_: "high"), "component .*: TypeError"),
+    "raises": (Component(lambda *_: 1 / 0), r"component .*: ZeroDivisionError: .* \(test_formula.py, line \d+\)$"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_faulty_component_is_named_in_one_line(name):
+    component, message = FAULTY[name]
+    group = Group(Task("t", ""), (Attempt("t", "x = 1"),), (Verdict("a", Status.FAILED),))
+    with pytest.raises(RecordError, match=message):
+        reward(group, RewardConfig(weights={"outcome": 0, component: 1}))
+
+
+def test_a_faulty_detector_and_a_faulty_credit_are_named_in_one_line():
+    task, attempt, verdict = Task("t", ""), Attempt("t", "x = 1"), Verdict("a", Status.FAILED)
+    with pytest.raises(RecordError, match="detector .*: AttributeError"):
+        reward(Group(task, (attempt,), (verdict,)), RewardConfig(detectors=(Detector(lambda *given: given.nothing),)))
+    for assign, message in (
+        (lambda given: given.nothing, "credit .*: AttributeError"),
+        (lambda _: [math.nan], "credit of outcome: .* finite. .nan"),
+    ):
+        config = RewardConfig(credit={"outcome": Credit(assign)})
+        with pytest.raises(RecordError, match=message):
+            token_rewards(Judged(task, attempt, verdict), (Part("outcome", 1.0, 1.0),), [(0, 5)], config)
 
 
 def test_the_default_gives_the_published_table():

@@ -12,6 +12,7 @@ import numpy as np
 from upsolve.advantage import group, passk
 from upsolve.advantage.group import Floats, check
 from upsolve.config import AdvantageConfig
+from upsolve.plugins import RecordError, blame, only
 
 __all__ = ["ADVANTAGES", "Advantage", "AdvantageInputs", "advantage"]
 
@@ -45,6 +46,11 @@ class Advantage:
     0 in groups without one of either; or ``zero``, and positive for all that passed. ``any``: the sign depends on the group's rewards."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
     """Its options with their defaults; a recipe sets them under ``advantage.options``, estimators read ``config.settings``."""
+
+    def __post_init__(self) -> None:
+        """Refuse words that training would not understand (ValueError)."""
+        only("reads", (self.reads,), ("rewards", "values"))
+        only("failed", (self.failed,), ("negative", "zero", "any"))
 
 
 def exponential_of(inputs: AdvantageInputs, config: AdvantageConfig) -> Floats:
@@ -93,7 +99,8 @@ def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | No
         seed: for estimators that are random.
 
     Raises:
-        ValueError: the estimator works on tokens (``gae``), or a plug-in returned another shape or a number that is not finite.
+        ValueError: the estimator works on tokens (``gae``).
+        RecordError: a plug-in raised an exception, or returned another shape, a number that is not finite, or one below 0 that it excludes.
     """
     record: Advantage = config.record
     if record.reads == "values":
@@ -102,7 +109,14 @@ def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | No
         )
     rewards = check(rewards_G)
     inputs = AdvantageInputs(rewards, np.full(rewards.size, np.nan) if logp_G is None else logp_G, seed)
-    advantages_G: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
+    try:
+        advantages_G: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
+    except Exception as error:
+        blame("advantage", config.kind, error)
     if advantages_G.shape != rewards.shape or not np.isfinite(advantages_G).all():
-        raise ValueError(f"advantage.kind {config.kind}: expected {rewards.size} finite advantages, got {advantages_G!r}")
+        raise RecordError(f"advantage.kind {config.kind}: expected {rewards.size} finite advantages, got {advantages_G!r}")
+    if record.nonnegative and (advantages_G < 0).any():
+        raise RecordError(
+            f"advantage.kind {config.kind}: nonnegative, and yet got {advantages_G!r}; leave out nonnegative=True"
+        )
     return advantages_G

@@ -103,7 +103,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", help="Override stage.key=value; can be repeated.", autocompletion=completing.settings),
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of training, grouping and sampling; the split by task keeps its own.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, max=2**63 - 1, help="Seed of training, grouping and sampling; the split by task keeps its own."),
+]
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="Model: smollm2-135m, a folder, a .gguf file or a hub name (model.name).")
 ]

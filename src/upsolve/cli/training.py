@@ -197,6 +197,8 @@ def evaluate(
     from upsolve.evaluate.benchmarks import held_out, sweep_model
     from upsolve.evaluate.runs import save_sweep
 
+    if not name or Path(name).name != name:
+        raise ConfigError(f"--name {name!r}: it names the files in --out, so it is one word without a slash; such as trained")
     split = split_archive(open_filled(loaded.data.archive), loaded.data)
     out.mkdir(parents=True, exist_ok=True)
     with bars() as progress:

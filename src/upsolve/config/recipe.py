@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from upsolve.config.contradictions import (
     advantage_problems,
@@ -68,7 +68,7 @@ class Recipe(Strict):
     sample: SampleConfig = SampleConfig()
     verify: VerifyConfig = VerifyConfig()
     evaluate: EvalConfig = EvalConfig()
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of training; grouping and sampling have their own."""
 
 
@@ -156,7 +156,8 @@ def read_recipe(path: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
         return own
     if not isinstance(base, str) or file.resolve() in [one.resolve() for one in above]:
         raise ConfigError(f"{path}: base: {base}: must be the name or the file of another recipe that is not based on this one")
-    return merged(read_recipe(base, [*above, file]), own)
+    below = read_recipe(base, [*above, file])
+    return merged(below, own) if own else below  # an empty mapping replaces what it is merged with
 
 
 def read_mapping(path: str | Path, file: Path) -> dict[str, Any]:
@@ -235,7 +236,7 @@ def problem_text(error: Any) -> str:
 def set_key(data: dict[str, Any], override: str) -> tuple[str, Any]:
     """Apply one ``stage.key=value`` to a mapping in place, and return key and value; the value is YAML."""
     key, equals, text = override.partition("=")
-    if not equals:
+    if not equals or not all(part.strip() for part in key.split(".")):
         raise ConfigError(f"override {override!r}: must be stage.key=value")
     try:
         value: Any = read_yaml(text)

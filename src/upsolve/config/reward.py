@@ -102,6 +102,13 @@ class RewardConfig(Strict):
         return self
 
     @model_validator(mode="after")
+    def unscored_stays_unscored(self) -> Self:
+        """Refuse a reward of attempts that could not be judged."""
+        if self.outcomes.get(Status.UNSCORED) is not None:
+            raise ValueError("outcomes.unscored: an attempt that could not be judged is left out and has no reward; remove it")
+        return self
+
+    @model_validator(mode="after")
     def seed_is_read(self) -> Self:
         """Refuse a seed of permutations where nothing is permuted."""
         if self.verdicts_seed and self.verdicts != "shuffled":

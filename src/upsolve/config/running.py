@@ -131,7 +131,7 @@ class DataConfig(Strict):
     """Earlier attempts that the prompt of an attempt with a parent shows, each with the feedback of its verdict (docs/recipes.md); 0: none."""
     max_tokens: int = Field(default=2048, ge=16)
     """Most tokens of prompt and attempt together; longer attempts are left out and counted."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of grouping and order."""
 
 

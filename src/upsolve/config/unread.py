@@ -18,6 +18,8 @@ class Condition:
     """The key that decides it, with the values with which the setting has an effect."""
     holds: Callable[[Any], bool]
     """``holds(recipe) -> bool``: whether the setting has an effect in a recipe."""
+    excuse: str = ""
+    """The key that a user sets who knows that the setting has no effect, such as ``source.rounds: 0``; empty: there is none."""
 
 
 def built_in(kind: str, name: Any) -> bool:
@@ -51,13 +53,35 @@ def component(*names: str) -> Condition:
 
 DEVIATION = estimator("standardised", "exponential", "unlikeliness")
 GAE, RATIO = estimator("gae"), objective("ppo_clip", "gspo")
-ONLINE = Condition("source.rounds above 0", lambda r: r.source.rounds > 0)
+ONLINE = Condition("source.rounds above 0", lambda r: r.source.rounds > 0, "source.rounds")
+HELDOUT = Condition("monitor.heldout above 0", lambda r: r.monitor.heldout > 0, "monitor.heldout")
+STOPS = Condition("monitor.stop_on_collapse", lambda r: r.monitor.stop_on_collapse, "monitor.stop_on_collapse")
+
+
+def share(kind: str) -> Condition:
+    """Return the condition that an online run takes groups from this source."""
+    return Condition(
+        f"source.rounds above 0 and a share of {kind} in source.mix or source.mix_end",
+        lambda r: r.source.rounds > 0 and (r.source.mix.get(kind, 0) > 0 or r.source.mix_end.get(kind, 0) > 0),
+        "source.rounds",
+    )
+
+
+def engine(stage: str, name: str) -> Condition:
+    """Return the condition that a stage samples with this engine, or with one of another package."""
+    key = f"{stage}.engine"
+    return Condition(f"{key} {name}", lambda r: value(r, key) == name or not built_in("engine", value(r, key)), key)
+
+
 READ: Mapping[str, Condition] = {
     "model.lora_alpha": Condition("model.lora_rank above 0", lambda r: r.model.lora_rank > 0),
-    **{
-        f"source.{key}": ONLINE
-        for key in ("groups", "mix", "mix_end", "oversample", "order", "solved", "replay_rounds", "replay_solved", "hints")
-    },
+    **{f"source.{key}": ONLINE for key in ("groups", "mix")},
+    "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
+    **{f"source.{key}": share("policy") for key in ("oversample", "order", "solved", "hints")},
+    **{f"source.{key}": share("replay") for key in ("replay_rounds", "replay_solved")},
+    **{f"{stage}.{name}": engine(stage, name) for stage in ("sample", "source.rollout") for name in ("server", "vllm")},
+    "data.tasks_at_once": Condition("source.rounds: 0", lambda r: not r.source.rounds, "source.rounds"),
+    "reward.hacked": Condition("reward.detectors", lambda r: r.reward.detectors),
     "reward.outcomes": component("outcome"),
     "reward.severity": component("lint", "security", "types"),
     "reward.efficiency": component("efficiency"),
@@ -91,13 +115,22 @@ READ: Mapping[str, Condition] = {
         )
         for key in ("low", "high")
     },
-    "objective.kl.estimator": Condition("objective.kl.coefficient above 0", lambda r: r.objective.kl.coefficient > 0),
+    **{
+        f"objective.kl.{key}": Condition("objective.kl.coefficient above 0", lambda r: r.objective.kl.coefficient > 0)
+        for key in ("estimator", "place")
+    },
     "objective.value": GAE,
     "objective.preference.beta": objective("dpo", "kto", "rank"),
     **{f"objective.preference.{key}": objective("dpo") for key in ("label_smoothing", "pairs", "focal")},
     **{f"objective.preference.{key}": objective("kto") for key in ("desirable", "undesirable")},
+    "monitor.eval_every": HELDOUT,
+    "monitor.max_likelihood_drop": Condition(
+        "monitor.heldout above 0 and monitor.stop_on_collapse", lambda r: HELDOUT.holds(r) and STOPS.holds(r), HELDOUT.excuse
+    ),
+    "monitor.min_entropy": STOPS,
+    "monitor.project": Condition("monitor.trackers", lambda r: r.monitor.trackers),
 }
-"""Setting, or stage of settings -> when it has an effect. ``source.rollout`` is not among them: it is set for recipes of both kinds at once."""
+"""Setting, or stage of settings -> when it has an effect. ``source.rollout`` is not among them: it is set for recipes of both kinds at once; but the settings of an engine are."""
 
 
 def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
@@ -106,12 +139,12 @@ def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
     Args:
         recipe: all settings.
         given: keys in the user's recipe and in overrides; those that come from other recipes by ``base`` are no user's choice. Who sets
-            ``source.rounds: 0`` has chosen offline training, so the other keys of the stage may stay.
+            ``source.rounds: 0`` has chosen offline training, so the other keys of the stage may stay (``Condition.excuse``).
     """
-    named, default = {*given}, type(recipe)()
+    named, default = {*given} - {""}, type(recipe)()
     for setting, condition in READ.items():
         mine = sorted(key for key in named if f"{key}.".startswith(f"{setting}.") or setting.startswith(f"{key}."))
-        chosen = condition is ONLINE and "source.rounds" in named
+        chosen = condition.excuse in named
         if mine and not chosen and not condition.holds(recipe) and value(recipe, setting) != value(default, setting):
             yield f"{mine[0]} has no effect without {condition.needs}; leave it out"
 

@@ -38,7 +38,8 @@ class LossInputs:
     sampler_T: Tensor | None = None
     """float32 [T], nats, log-probabilities that the sampler gave the tokens; nan where unknown. None: all are unknown."""
     statistic: Tensor | None = None
-    """The objective's step statistic, over all micro-batches of the step; None: this batch is the whole step."""
+    """The objective's step statistic, over all micro-batches of the step; losses are given it if their record has a ``step_statistic``. None
+    before: this batch is the whole step."""
 
     @property
     def attempts(self) -> int:

@@ -6,6 +6,8 @@ A loss of a whole attempt is divided evenly among its tokens, so that the sum ov
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from upsolve.objective.inputs import LossInputs
 from upsolve.objective.preference import batch_kl, dpo, kto, rank, weighted_sum
 from upsolve.objective.ratio import KL, mean_by_attempt, sum_by_attempt
 from upsolve.objective.surrogate import dft, dro, nft, oapl, reinforce, topr
+from upsolve.plugins import RecordError, blame
 
 __all__ = [
     "cispo_tokens",
@@ -55,13 +58,14 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     applies to the KL term.
 
     Raises:
-        ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for, or a plug-in returned
-            another shape than that of its tokens.
+        ValueError: the batch lacks log-probabilities that ``config.needs_reference`` or ``config.needs_old`` asks for.
+        RecordError: a plug-in raised an exception, or returned another shape than that of its tokens or a loss without a gradient.
     """
-    loss_T = config.record.loss(logp_T, inputs, config)
-    if not isinstance(loss_T, Tensor) or loss_T.shape != logp_T.shape:
-        found = f"a tensor of shape {[*loss_T.shape]}" if isinstance(loss_T, Tensor) else repr(loss_T)
-        raise ValueError(f"objective.kind {config.kind}: expected one loss per token, of shape {[*logp_T.shape]}, got {found}")
+    loss_T = per_token("loss", logp_T, with_statistic(logp_T, inputs, config), config)
+    if logp_T.requires_grad and torch.is_grad_enabled() and not loss_T.requires_grad:
+        raise RecordError(
+            f"objective.kind {config.kind}: its loss has no gradient; compute it from logp_T, without detaching that"
+        )
     if config.clip.sequence_kl is not None:
         loss_T = loss_T * kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
     if config.correction.kind != "none":
@@ -69,6 +73,21 @@ def token_losses(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) ->
     if config.kl.coefficient and config.kl.place == "loss":
         loss_T = loss_T + config.kl.coefficient * KL[config.kl.estimator](inputs.reference_logratio(logp_T))
     return loss_T
+
+
+def per_token(function: str, logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
+    """Return what a function of the objective returns, a loss for every token or (``touched``) a boolean; RecordError otherwise."""
+    try:
+        found: Any = getattr(config.record, function)(logp_T, inputs, config)
+    except Exception as error:
+        blame("objective", config.kind, error)
+    what = "loss" if function == "loss" else "boolean"
+    if isinstance(found, Tensor) and found.shape == logp_T.shape and (found.dtype == torch.bool) == (what == "boolean"):
+        return found
+    got = f"a tensor of shape {[*found.shape]} and {found.dtype}" if isinstance(found, Tensor) else repr(found)
+    raise RecordError(
+        f"objective.kind {config.kind}: {function}: expected one {what} per token, of shape {[*logp_T.shape]}, got {got}"
+    )
 
 
 def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:
@@ -79,7 +98,7 @@ def clipped_tokens(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) 
     with torch.no_grad():
         touched_T = torch.zeros_like(logp_T, dtype=torch.bool)
         if config.record.touched:
-            touched_T = config.record.touched(logp_T, inputs, config)
+            touched_T = per_token("touched", logp_T, with_statistic(logp_T, inputs, config), config)
         if config.clip.sequence_kl is not None:
             touched_T = touched_T | ~kept_by_opsm(logp_T, inputs, config.clip.sequence_kl)
     return touched_T
@@ -111,7 +130,17 @@ def step_statistic(parts: Sequence[Part], config: ObjectiveConfig) -> Tensor:
         parts: log-probabilities [T] without gradient, and the inputs, of each micro-batch of the step.
         config: the objective; ``config.needs_statistic`` is true.
     """
-    return config.record.step_statistic(parts, config)
+    try:
+        return torch.as_tensor(config.record.step_statistic(parts, config))
+    except Exception as error:
+        blame("objective", config.kind, error)
+
+
+def with_statistic(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> LossInputs:
+    """Return inputs with the statistic of the step that the objective needs; of this batch where it is the whole step."""
+    if not config.needs_statistic or inputs.statistic is not None:
+        return inputs
+    return replace(inputs, statistic=statistic_of(logp_T, inputs, config))
 
 
 def statistic_of(logp_T: Tensor, inputs: LossInputs, config: ObjectiveConfig) -> Tensor:

@@ -14,7 +14,7 @@ __all__ = ["KL", "bounded", "effective_sample_size", "k1", "k2", "k3", "mean_by_
 
 
 def bounded(logratio: Tensor) -> Tensor:
-    """Return the log-ratio clamped to +-``LOGRATIO_LIMIT`` (20 nats), so that its exp is finite: at most 4.9e8.
+    """Return the log-ratio clamped to +-``LOGRATIO_LIMIT`` (20 nats), so that its exp is finite: at most 4.9e8 (float32 and bfloat16; float16 overflows).
 
     Beyond the limit there is no gradient. verl and TRL clamp at the same place; an infinite ratio times an advantage of 0 is NaN.
     """

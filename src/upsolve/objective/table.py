@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
+from upsolve.plugins import only
+
 __all__ = ["OBJECTIVES", "Objective"]
 
 
@@ -37,6 +39,12 @@ class Objective:
     say (``Advantage.failed``: ``zero`` if ``keeps_zero``, else ``negative``); not at all (it uses rewards). Only with ``token`` do ``advantage.kind: gae``, ``advantage.blame`` and ``reward.mask_unexecuted`` have an effect."""
     options: Mapping[str, float | int | bool | str] = field(default_factory=dict[str, float | int | bool | str])
     """Its options with their defaults; a recipe sets them under ``objective.options``, the loss reads ``config.settings``."""
+
+    def __post_init__(self) -> None:
+        """Refuse words that training would not understand (ValueError)."""
+        only("reads", self.reads, ("reference", "old"))
+        only("unit", (self.unit,), ("attempt", "pair", "group"))
+        only("advantages", (self.advantages,), ("token", "attempt", "sign", "unread"))
 
 
 def lazy(name: str) -> Callable[..., Any]:

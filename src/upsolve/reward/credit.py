@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
-from upsolve.plugins import find
+from upsolve.plugins import RecordError, blame, find
 from upsolve.reward.judged import Judged, Part
 from upsolve.reward.spans import Bools, Offsets, characters, in_code, tokens, valid_characters
 from upsolve.reward.tree import Function, names_read, parse
@@ -106,15 +106,20 @@ def token_rewards(judged: Judged, parts: Sequence[Part], offsets: Offsets, confi
         config: the recipe's reward settings.
 
     Raises:
-        ValueError: there are no tokens, or a credit does not return one reward per token.
+        ValueError: there are no tokens.
+        RecordError: a credit raised an exception, or did not return a finite reward for every token.
     """
     if not offsets:
         raise ValueError(f"an attempt at {judged.task.task_id} has no tokens to reward")
     rewards_R, gated_R, open_R = np.zeros(len(offsets)), np.zeros(len(offsets)), np.ones(len(offsets), dtype=np.bool_)
     for part in parts:
-        part_R = credit_of(part.name, config).assign(CreditInput(part, judged, offsets, config))
-        if part_R.shape != rewards_R.shape:
-            raise ValueError(f"credit of {part.name}: {part_R.shape} rewards for {len(offsets)} tokens")
+        chosen, credit = config.credit.get(part.name), credit_of(part.name, config)
+        try:
+            part_R = np.asarray(credit.assign(CreditInput(part, judged, offsets, config)), dtype=np.float64)
+        except Exception as error:
+            blame(*(("credit", chosen) if chosen else ("component", part.name)), error)
+        if part_R.shape != rewards_R.shape or not np.isfinite(part_R).all():
+            raise RecordError(f"credit of {part.name}: {part_R.shape} rewards for {len(offsets)} tokens, finite? {part_R}")
         if part.name in config.gated:
             gated_R += part.weight * part_R
         else:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from upsolve.config import RewardConfig
 from upsolve.errors import ConfigError
-from upsolve.plugins import find
+from upsolve.plugins import RecordError, blame, find
 from upsolve.reward.components import CLOCK_SECONDS, Component
 from upsolve.reward.controls import controlled
 from upsolve.reward.hacks import hacks
@@ -59,7 +59,7 @@ def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | 
         baselines: processor times of references by their code, seconds (``reference_seconds``), for ``efficiency: reference``.
 
     Raises:
-        ValueError: a component's value is outside its range.
+        RecordError: a component or detector raised an exception, or a component's value is not finite or outside its range.
     """
     group = controlled(group, config)
     kept: list[int] = []
@@ -172,10 +172,14 @@ def component_parts(judged: Judged, terms: Terms, config: RewardConfig) -> tuple
     """Return the terms of a reward, or the reason why one of them has no value."""
     parts: list[Part] = []
     for name, (component, weight) in terms.items():
-        value = component.value(judged, config)
-        if value is None:
-            return component.why_missing(name, judged.verdict.status)
-        if not component.low <= value <= component.high:
-            raise ValueError(f"component {name}: value {value} is outside of its range [{component.low}, {component.high}]")
+        try:
+            value = component.value(judged, config)
+            if value is None:
+                return component.why_missing(name, judged.verdict.status)
+            fits = math.isfinite(value) and component.low <= value <= component.high
+        except Exception as error:
+            blame("component", name, error)
+        if not fits:
+            raise RecordError(f"component {name}: value {value} is outside of its range [{component.low}, {component.high}]")
         parts.append(Part(name, value, weight))
     return tuple(parts)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from upsolve.plugins import find
+from upsolve.plugins import blame, find
 from upsolve.reward.answers import answers_of, hard_coded, parameters
 from upsolve.reward.tree import Function, functions, literal, names_read, parse
 from upsolve.types import Attempt, Task, TestKind
@@ -52,7 +52,15 @@ def of_python(see: Callable[[ast.Module, Task], str], words: Collection[str] = (
 
 def hacks(attempt: Attempt, task: Task, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the detectors that flag an attempt."""
-    return tuple(name for name in names if find("detector", name).see(attempt, task))
+    flags: list[str] = []
+    for name in names:
+        detector: Detector = find("detector", name)
+        try:
+            seen = detector.see(attempt, task)
+        except Exception as error:
+            blame("detector", name, error)
+        flags += [name] if seen else []
+    return tuple(flags)
 
 
 def early_exit(tree: ast.Module, task: Task) -> str:
