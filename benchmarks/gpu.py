@@ -24,6 +24,7 @@ import json
 import multiprocessing
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -380,6 +381,7 @@ def moments(options):
     weights = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     for weight in weights:
         weight.grad = torch.randn_like(weight)
+    count = sum(weight.numel() for weight in weights)
     for kind in ("float32", "bfloat16", "int8"):
         try:
             optimizer = adamw({"policy": weights}, OptimConfig(lr=1e-5, moments=kind), value_lr=1e-5, fused=True)
@@ -389,11 +391,11 @@ def moments(options):
             continue
         stored = sum(bytes_of(held) for state in optimizer.state.values() for held in state.values())
         results[kind] = {
-            "seconds": sorted(seconds[3:])[3],
+            "seconds": statistics.median(seconds[3:]),
             "first_seconds": seconds[0],
-            "bytes_per_weight": stored / sum(weight.numel() for weight in weights),
+            "bytes_per_weight": stored / count,
         }
-    return {"weights": sum(weight.numel() for weight in weights), "moments": results}
+    return {"weights": count, "moments": results}
 
 
 def timed(function):

@@ -148,6 +148,7 @@ RATES = {
 """Learning rates of a domain: of imitation and of methods whose push down is bounded, of other methods with negative advantages, and of the
 second stage, likewise."""
 SHUFFLED = ("reward.verdicts=shuffled",)
+HARD = ("select.groups=pass_rate <= 0.5",)
 METHODS = {
     "sft": Method("sft"),
     "rft": Method("rft"),
@@ -182,10 +183,8 @@ METHODS = {
     "own rft, anew": Method("rft", start="sft half", own=True, anew=True),
     "own rft, anew, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, anew=True),
     "own rft twice": Method("rft", start="own rft", own=True, rate="continue"),
-    "own rft, hard": Method("rft", ("select.groups=pass_rate <= 0.5",), start="sft half", own=True, rate="continue"),
-    "own rft, hard, shuffled": Method(
-        "rft", ("select.groups=pass_rate <= 0.5", *SHUFFLED), start="sft half", own=True, rate="continue"
-    ),
+    "own rft, hard": Method("rft", HARD, start="sft half", own=True, rate="continue"),
+    "own rft, hard, shuffled": Method("rft", (*HARD, *SHUFFLED), start="sft half", own=True, rate="continue"),
     "own rft, hinted": Method("rft", start="sft half", own=True, hint=0.5, rate="continue"),
     "own rft, hinted, shuffled": Method("rft", SHUFFLED, start="sft half", own=True, hint=0.5, rate="continue"),
     "own topr": Method("topr", start="sft half", own=True, rate="continue"),
@@ -466,13 +465,13 @@ def measure_rates(work, name="sft"):
 
 
 def in_processes(options):
-    """Run the requested cells, those of each domain and seed in a process of its own; return the exit status."""
+    """Run the requested cells in parallel, one process per domain and seed; return whether a process failed."""
     command, given = [sys.executable, __file__, options.work], ["--methods", *options.methods, "--set", *options.given]
     for domain in options.domain:
         Work(domain, 0, options.work.resolve()).archive()  # before several processes need it
     runs = [[*command, "--domain", domain, "--seeds", str(seed), *given] for domain in options.domain for seed in options.seeds]
     with ThreadPoolExecutor(options.processes) as pool:
-        return max(pool.map(lambda run: subprocess.run(run, check=False).returncode != 0, runs))
+        return any(done.returncode for done in [*pool.map(partial(subprocess.run, check=False), runs)])
 
 
 def main():

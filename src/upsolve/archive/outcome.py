@@ -186,8 +186,8 @@ def status_in(
     if "passed" in values and not is_count(values, outcomes, judged=given is not None):
         told, more = read_status(values.pop("passed"), words)
         counts = counts or more
-    none = number_in(str(values.get("passed")).strip()) == "0" and "total" not in values and not outcomes
-    if given is Status.PASSED and none:
+    alone = given is Status.PASSED and "total" not in values and not outcomes
+    if alone and number_in(str(values.get("passed")).strip()) == "0":
         raise ValueError("status says passed, passed says 0")
     if given and told and (given is Status.PASSED) != (told is Status.PASSED):
         raise ValueError(f"status says {given.value}, passed says {told.value}")
