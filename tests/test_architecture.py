@@ -285,3 +285,10 @@ def test_every_file_of_tests_has_a_name_of_its_own():
     """Pytest imports the files of tests by their names."""
     files = sorted(Path(__file__).parent.rglob("test_*.py"), key=lambda file: file.name)
     assert [f"{one} and {two}" for one, two in itertools.pairwise(files) if one.name == two.name] == []
+
+
+def test_transformers_is_imported_by_its_modules():
+    """``from transformers import ...`` makes pyright read all its models: 20 s."""
+    assert not violations(
+        lambda module: (f"imports {other} as a whole" for other in module.imports() if other == "transformers")
+    )

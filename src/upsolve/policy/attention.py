@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
+from transformers.modeling_utils import AttentionInterface
 
 from upsolve.policy.bundled import bundle_attention
 from upsolve.policy.layout import Layout

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import AttentionInterface
+from transformers.modeling_utils import AttentionInterface
 
 from upsolve.policy.attention import odd_layers, tree_attention
 from upsolve.policy.head import head_of

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
-from transformers import AttentionInterface
+from transformers.modeling_utils import AttentionInterface
 
 __all__ = ["FLEX", "block_mask"]
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
+from transformers.generation.configuration_utils import GenerationConfig
+from transformers.generation.logits_process import LogitsProcessor
+from transformers.generation.stopping_criteria import StoppingCriteria
 
 from upsolve.config import SampleConfig
 from upsolve.policy.request import Part, joint_requests

@@ -14,13 +14,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from upsolve.errors import ModelError
 from upsolve.files import cache_folder
@@ -46,7 +46,7 @@ def converted(file: Path) -> Path:
     """
     models = cache_folder() / "models"
     stat = file.resolve().stat()
-    name = content_id(FORMAT, transformers.__version__, str(file.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
+    name = content_id(FORMAT, version("transformers"), str(file.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
     path = models / name
     try:
         models.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,9 @@ def convert(file: Path, path: Path) -> None:
 
 def loaded(file: Path) -> tuple[Any, Any]:
     """Return the model of a GGUF file in float32, and its tokenizer."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
+    from transformers.utils.quantization_config import GgufConfig
 
     where: dict[str, Any] = {"gguf_file": file.name}
     try:

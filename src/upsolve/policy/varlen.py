@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AttentionInterface
+from transformers.modeling_utils import AttentionInterface
 
 from upsolve.errors import ModelError
 from upsolve.policy.layout import GroupSpan

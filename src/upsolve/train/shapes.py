@@ -87,7 +87,7 @@ def shape_of(name: str, model: ModelConfig) -> ModelShape:
 def sizes_of(config: Any, model: ModelConfig) -> ModelShape:
     """Return the sizes of a model with this configuration of transformers."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
     from upsolve.policy.model import linear_parameters, with_adapters
 
@@ -121,7 +121,7 @@ def config_of(name: str) -> Any:
     Raises:
         ModelError: the model cannot be found, or its configuration not be read.
     """
-    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import AutoConfig
 
     location = locate(name)
     try:
