@@ -1,8 +1,12 @@
 """Readers of files of rows, shared by all sources."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import tracemalloc
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +17,24 @@ from upsolve.archive.sources import table
 from upsolve.errors import SourceError
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+
+
+def zipped(files):
+    with io.BytesIO() as out:
+        with ZipFile(out, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return out.getvalue()
+
+
+PACK = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zip": lambda text: zipped({"folder/": b"", "folder/rows": text}),
+    "zst": lambda text: pa.compress(text, "zstd", asbytes=True),
+}
 
 
 def write(path, kind):
@@ -22,22 +44,37 @@ def write(path, kind):
     elif kind == "arrow":
         with pa.ipc.new_stream(path, made.schema) as stream:
             stream.write_table(made, max_chunksize=1)
-    elif kind == "json":
-        path.write_text(json.dumps(ROWS))
     else:
-        text = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
-        path.write_bytes(gzip.compress(text) if kind == "jsonl.gz" else text)
+        text = (json.dumps(ROWS) if kind.startswith("json.") or kind == "json" else LINES).encode()
+        path.write_bytes(PACK.get(kind.rpartition(".")[2], bytes)(text))
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "json", "parquet", "arrow"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "jsonl",
+        "ndjson",
+        "json",
+        *(f"{form}.{pack}" for form in ("jsonl", "json") for pack in PACK),
+        "parquet",
+        "arrow",
+        "JSONL",
+    ],
+)
 def test_every_format_gives_the_same_rows_and_names_a_broken_file(tmp_path, kind):
     file = tmp_path / f"train.{kind}"
     write(file, kind)
     assert list(rows.rows_of_file(file)) == [(1, ROWS[0]), (2, ROWS[1])]
-    if kind != "jsonl":
+    if kind not in ("jsonl", "JSONL", "ndjson"):
         file.write_bytes(file.read_bytes()[:20])
         with pytest.raises(SourceError, match=rf"train\.{kind}: cannot be read"):
             list(rows.rows_of_file(file))
+
+
+def test_a_zip_has_one_file(tmp_path):
+    (tmp_path / "a.jsonl.zip").write_bytes(zipped({"a": b"{}", "b": b"{}"}))
+    with pytest.raises(SourceError, match=r"a.jsonl.zip: cannot be read: has 2 files or is encrypted: unpack it"):
+        list(rows.rows_of_file(tmp_path / "a.jsonl.zip"))
 
 
 def test_large_rows_are_read_in_small_batches(tmp_path, monkeypatch):

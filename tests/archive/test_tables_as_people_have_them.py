@@ -5,7 +5,9 @@ import json
 import math
 import re
 import sqlite3
+from functools import partial
 
+import pyarrow as pa
 import pytest
 
 from upsolve.archive.ingest import ingest
@@ -47,9 +49,11 @@ def test_csv_in_any_dialect(tmp_path, delimiter, encoding, given):
     assert stored(tmp_path, file, **COLUMNS, **given) == EXPECTED
 
 
-def test_compressed_csv_and_tsv_whose_cells_hold_commas(tmp_path):
-    file = tmp_path / "log.tsv.gz"
-    file.write_bytes(gzip.compress(csv_of("\t").replace('"', "").replace("x = 1\ny = 2", "x = 1").encode()))
+@pytest.mark.parametrize("name", ["log.tsv.gz", "log.TSV.zst"])
+def test_compressed_csv_and_tsv_whose_cells_hold_commas(tmp_path, name):
+    file = tmp_path / name
+    pack = gzip.compress if name.endswith(".gz") else partial(pa.compress, codec="zstd", asbytes=True)
+    file.write_bytes(pack(csv_of("\t").replace('"', "").replace("x = 1\ny = 2", "x = 1").encode()))
     assert stored(tmp_path, file, **COLUMNS)[0] == ("ann", "x = 1", Status.PASSED)
 
 
@@ -629,10 +633,10 @@ def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwa
     folder = tmp_path / "logs"
     folder.mkdir()
     write(folder / "a.jsonl", [{"prompt": "add", "code": "x"}])
-    for name in ("b.CSV", "c.csv.zip", "d.json", "e.py"):
+    for name in ("b.xlsx", "c.zip", "d.json", "e.py"):
         (folder / name).write_text("")
     assert ingest(Archive.create(tmp_path / "a"), "table", folder).added["attempts"] == 1
-    assert f"3 files of data are not read, such as {folder / 'b.CSV'}: unpack, convert or rename" in str(recwarn[0].message)
+    assert f"3 files of data are not read, such as {folder / 'b.xlsx'}: unpack, convert or rename" in str(recwarn[0].message)
 
 
 @pytest.mark.parametrize(
@@ -642,7 +646,7 @@ def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwa
         ("log.json", b'{"prompt": {"0": "add"}}', r"to_json\(orient='records'\)"),
         ("log.jsonl", '{"prompt": "add"}'.encode("utf-16"), r"log.jsonl: is no text in UTF-8: convert it \(iconv"),
         ("log.jsonl", gzip.compress(b"{}"), "unpack it"),
-        ("log.JSONL", b"", "in small letters; unpack, convert or rename"),
+        ("log.zip", b"", "a table.s name must end in one of .*; unpack, convert or rename"),
     ],
 )
 def test_what_to_do_with_json_in_another_form(tmp_path, name, content, said):

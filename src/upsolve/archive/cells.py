@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import gzip
 import re
 import sqlite3
 import warnings
@@ -15,12 +14,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.packed import UNREADABLE, ends_with, named, open_bytes, packed_too
 from upsolve.archive.rows import DATA_SUFFIXES, BadRow, rows_of_file
 from upsolve.errors import SourceError
 
 __all__ = ["CONVERT", "TABLES", "Quotes", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
 
-CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+CSV = packed_too(".csv", ".tsv")
 DATABASES = (".db", ".sqlite", ".sqlite3")
 TABLES = (*CSV, *DATABASES, *DATA_SUFFIXES)
 """Endings of the names of files that ``table_rows`` reads."""
@@ -58,20 +58,20 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quote
     Raises:
         SourceError: the file cannot be read, its ending is unknown, or an argument does not fit it.
     """
-    if encoding and not path.name.endswith(CSV):
-        raise SourceError(f"{path}: option encoding: only {', '.join(CSV)} files have one; JSON is UTF-8")
-    if quotes is not Quotes.DOUBLE and not path.name.endswith(CSV):
-        raise SourceError(f"{path}: option quotes: only {', '.join(CSV)} files have quotes")
-    if bool(query) != path.name.endswith(DATABASES):
+    if encoding and not ends_with(path, CSV):
+        raise SourceError(f"{path}: option encoding: only {named(CSV)} files have one; JSON is UTF-8")
+    if quotes is not Quotes.DOUBLE and not ends_with(path, CSV):
+        raise SourceError(f"{path}: option quotes: only {named(CSV)} files have quotes")
+    if bool(query) != ends_with(path, DATABASES):
         needs = (
             "is a database: --query 'select ...' says which rows to read" if not query else "option query is for SQLite files"
         )
         raise SourceError(f"{path}: {needs}")
     if query:
         return sqlite_rows(path, query)
-    if not path.name.endswith(TABLES):
-        raise SourceError(f"{path}: a table's name must end in one of {', '.join(TABLES)}, in small letters; {CONVERT}")
-    return csv_rows(path, encoding, quotes) if path.name.endswith(CSV) else rows_of_file(path)
+    if not ends_with(path, TABLES):
+        raise SourceError(f"{path}: a table's name must end in one of {named(TABLES)}; {CONVERT}")
+    return csv_rows(path, encoding, quotes) if ends_with(path, CSV) else rows_of_file(path)
 
 
 def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
@@ -103,9 +103,10 @@ def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
     csv.field_size_limit(2**27)
     empty, end, quoting = 0, 0, csv.QUOTE_NONE if quotes is Quotes.NONE else csv.QUOTE_MINIMAL
     try:
+        delimiter, first = delimiter_of(path, encoding)
         with opened(path, encoding) as text:
-            told = SEPARATOR.fullmatch(text.readline())
-            delimiter, first = (told[1], 1) if told else (delimiter_of(text, tabs=".tsv" in path.suffixes), 0)
+            for _ in range(first):
+                text.readline()
             table = csv.DictReader(text, delimiter=delimiter, strict=True, quoting=quoting)
             end = first
             table.fieldnames = names_of(table.fieldnames or (), f"{path}: the header")
@@ -118,7 +119,7 @@ def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
                     empty += 1
     except csv.Error as error:
         raise SourceError(f"{path}: the row that begins in line {end + 1} cannot be read: {error}; {QUOTING}") from error
-    except (OSError, EOFError, LookupError, UnicodeError) as error:
+    except (*UNREADABLE, LookupError, UnicodeError) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
     if empty:
         warnings.warn(f"{path}: {empty} empty rows are left out", stacklevel=2)
@@ -151,21 +152,25 @@ def names_of(names: Sequence[str], what: str) -> list[str]:
 def opened(path: Path, encoding: str) -> TextIOWrapper:
     """Open a CSV file, compressed or not; LookupError for an unknown encoding."""
     codecs.lookup(encoding or "utf-8")
-    binary = gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
     if not encoding:
-        encoding = "utf-16" if binary.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        binary.seek(0)
-    return TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline="")
+        with open_bytes(path) as file:
+            encoding = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return TextIOWrapper(open_bytes(path), encoding=encoding, errors="surrogateescape", newline="")
 
 
-def delimiter_of(text: TextIOWrapper, *, tabs: bool) -> str:
-    """Return the delimiter that gives the header the most cells, a comma in doubt; the text is then at its start."""
+def delimiter_of(path: Path, encoding: str) -> tuple[str, int]:
+    """Return the delimiter of a CSV file, and how many lines stand before its header.
+
+    A first line ``sep=;`` says the delimiter; else it is the one that gives the header the most cells, a comma in doubt.
+    """
+    with opened(path, encoding) as text:
+        if told := SEPARATOR.fullmatch(text.readline()):
+            return told[1], 1
     cells: dict[str, int] = {}
-    for delimiter in "\t" if tabs else DELIMITERS:
-        text.seek(0)
-        cells[delimiter] = len(next(csv.reader(text, delimiter=delimiter), []))
-    text.seek(0)
-    return max(cells, key=lambda delimiter: cells[delimiter])
+    for delimiter in "\t" if ends_with(path, packed_too(".tsv")) else DELIMITERS:
+        with opened(path, encoding) as text:
+            cells[delimiter] = len(next(csv.reader(text, delimiter=delimiter), []))
+    return max(cells, key=lambda delimiter: cells[delimiter]), 0
 
 
 def cells_of(row: Mapping[Any, Any], delimiter: str) -> str:

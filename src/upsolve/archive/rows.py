@@ -1,20 +1,22 @@
 """Rows that a source yields, and readers of files of rows: JSON lines, JSON arrays, Parquet, Arrow."""
 
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.packed import UNREADABLE, ends_with, named, open_bytes, packed_too
 from upsolve.errors import SourceError, one_line
 from upsolve.plugins import load
 from upsolve.records import KINDS, are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
 __all__ = [
+    "ARRAYS",
     "DATA_SUFFIXES",
+    "LINES",
     "NOWHERE",
     "ODD",
     "BadRow",
@@ -80,21 +82,19 @@ def place_of_row() -> tuple[str, int]:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the objects of a .jsonl file (.gz too), bad lines as ``BadRow``.
+    """Yield the objects of a file of JSON lines, compressed or not, bad lines as ``BadRow``.
 
     Raises:
         SourceError: the file does not exist or cannot be read.
     """
-    import gzip
-
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+        with open_bytes(path) as lines:
             for number, line in enumerate(lines, start=1):
                 if number == 1 and line.startswith(OTHER_FORMS):
                     raise SourceError(f"{path}: {OTHER_FORM}")
                 if line.strip():
                     yield number, json_line(path, number, line)
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
 
 
@@ -231,14 +231,15 @@ def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the objects of a .json file with one array, which is read as a whole; other items are ``BadRow``.
+    """Yield the objects of a file with one JSON array, compressed or not, which is read as a whole; other items are ``BadRow``.
 
     Raises:
         SourceError: the file does not exist, cannot be read, or is not an array.
     """
     try:
-        rows = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        with open_bytes(path) as file:
+            rows = json.loads(file.read())
+    except (*UNREADABLE, ValueError, RecursionError) as error:
         lines = "; if each line is an object, name it .jsonl" if str(error).startswith("Extra data") else ""
         raise SourceError(f"{path}: cannot be read: {error}{lines}") from error
     if not isinstance(rows, list):
@@ -247,10 +248,13 @@ def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
         yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", str(row)[:500])
 
 
+LINES = packed_too(".jsonl", ".ndjson")
+"""Endings of files with a row of JSON on each line."""
+ARRAYS = packed_too(".json")
+"""Endings of files with one JSON array of rows."""
 DATA_SUFFIXES = {
-    ".jsonl": json_lines,
-    ".jsonl.gz": json_lines,
-    ".json": json_array,
+    **dict.fromkeys(LINES, json_lines),
+    **dict.fromkeys(ARRAYS, json_array),
     ".parquet": parquet_rows,
     ".arrow": arrow_rows,
 }
@@ -264,12 +268,12 @@ def rows_of_file(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
         SourceError: the ending is unknown, or the file cannot be read.
     """
     for suffix, reader in DATA_SUFFIXES.items():
-        if path.name.endswith(suffix):
+        if ends_with(path, (suffix,)):
             return reader(path)
-    raise SourceError(f"{path}: must be one of {', '.join(DATA_SUFFIXES)}")
+    raise SourceError(f"{path}: must be one of {named(DATA_SUFFIXES)}")
 
 
-def data_files(path: Path, *, suffixes: Iterable[str] = (".jsonl", ".jsonl.gz", ".parquet", ".arrow")) -> list[Path]:
+def data_files(path: Path, *, suffixes: Iterable[str] = (*LINES, ".parquet", ".arrow")) -> list[Path]:
     """Return a file itself, or the files below a folder with one of the endings, sorted by name.
 
     Raises:
@@ -278,7 +282,7 @@ def data_files(path: Path, *, suffixes: Iterable[str] = (".jsonl", ".jsonl.gz", 
     if path.is_file():
         return [path]
     endings = tuple(suffixes)
-    found = sorted(file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file())
+    found = sorted(file for file in path.rglob("*") if ends_with(file, endings) and file.is_file())
     if not found:
-        raise SourceError(f"{path}: contains no file {', '.join(f'*{ending}' for ending in endings)}")
+        raise SourceError(f"{path}: contains no file {named(f'*{ending}' for ending in endings)}")
     return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from upsolve.archive.cells import CSV, DATABASES
 from upsolve.archive.ingest import ingest
+from upsolve.archive.packed import ends_with
 from upsolve.archive.places import place_of
 from upsolve.archive.shipped import SHIPPED
 from upsolve.archive.store import Archive, open_archive, open_filled
@@ -187,7 +188,7 @@ def import_log(path: Path, source: str) -> tuple[str, Archive]:
     if source and source not in names("source") and ":" not in source:
         raise ConfigError(f"--source {source}: no such importer; `upsolve ingest --sources` lists them")
     refused: list[str] = []
-    known = source or ("table" if path.name.endswith(WITH_COLUMNS) else "")
+    known = source or ("table" if ends_with(path, WITH_COLUMNS) else "")
     for name in (known,) if known else LOGS:
         archive = temporary_archive()
         try:

@@ -15,7 +15,7 @@ from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, check_counts, judge_name, recorded_verdict, status_of, words_of
 from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
-from upsolve.archive.rows import Row, build_each, code_in, data_files, json_lines
+from upsolve.archive.rows import LINES, Row, build_each, code_in, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.archive.table_names import likely_fields
 from upsolve.records import KINDS, from_row, refuse_impossible
@@ -25,14 +25,13 @@ __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:jsonl"
 CONTENT_ID = re.compile("[0-9a-f]{20}")
-SUFFIXES = (".jsonl", ".jsonl.gz")
 LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
 """Kind of a record -> fields that unknown ones may be meant for."""
 
 
 def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts hold within a file."""
-    for file in data_files(path, suffixes=SUFFIXES):
+    for file in data_files(path, suffixes=LINES):
         numbered = json_lines(file)
         head = first_rows(numbered)
         advise([row for _, row in head if isinstance(row, dict)])
@@ -56,7 +55,7 @@ def advise(rows: Sequence[dict[str, Any]]) -> None:
 
 def split(path: Path, **_options: Any) -> list[Unit]:
     """Return the files as units."""
-    return [Unit(file) for file in data_files(path, suffixes=SUFFIXES)]
+    return [Unit(file) for file in data_files(path, suffixes=LINES)]
 
 
 def records_of(row: dict[str, Any], *, ids: dict[str, str], languages: dict[str, str]) -> Iterator[Row]:
@@ -148,4 +147,6 @@ def object_in(extra: Any) -> dict[str, Any]:
     return read if isinstance(read, dict) else {"extra": extra}
 
 
-SOURCE = Source(read, "a .jsonl or .jsonl.gz file of upsolve's records, or a folder of such files", (IMPORTS,), split=split)
+SOURCE = Source(
+    read, "a .jsonl file of upsolve's records, compressed or not, or a folder of such files", (IMPORTS,), split=split
+)

@@ -13,7 +13,8 @@ from typing import Any
 from upsolve.archive.cells import CONVERT, TABLES, Quotes, emptied, first_rows, nested_columns, nested_value, table_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
-from upsolve.archive.rows import BadRow, Row, build_each, data_files
+from upsolve.archive.packed import ends_with
+from upsolve.archive.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.archive.table_names import column_of_programs, likely_fields, options_for, refuse_exit_codes
 from upsolve.archive.table_reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
@@ -22,8 +23,10 @@ from upsolve.types import Status
 
 __all__ = ["SOURCE", "read"]
 
-DATA = (*TABLES, ".ndjson", ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
+DATA = (*TABLES, ".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".xls", ".xlsx")
 """Endings of files that may be meant to be read."""
+JSON = (*LINES, *ARRAYS)
+"""Endings of files of JSON."""
 
 
 def read(
@@ -147,8 +150,8 @@ def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str])
 
 def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
     """Return the files as units; the tasks of a folder's files are named after the folder."""
-    files = data_files(path, suffixes=[ending for ending in TABLES if ending != ".json"])
-    left = sorted({file for file in path.rglob("*") if file.name.lower().endswith(DATA) and file.is_file()} - {*files})
+    files = data_files(path, suffixes=[ending for ending in TABLES if ending not in ARRAYS])
+    left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
     if left:
         warnings.warn(
             f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone", stacklevel=3
@@ -181,7 +184,7 @@ def check_columns(
     """Raise SourceError if the first rows lack a named column, or hold neither prompts nor ids of tasks; rows of JSON may lack some."""
     rows = [row for row in head if isinstance(row, dict)]
     found = [*dict.fromkeys(name for row in rows for name in nested_columns(row))]
-    needed = KEYS if ".json" in path.suffixes or ".jsonl" in path.suffixes else FIELDS
+    needed = KEYS if ends_with(path, JSON) else FIELDS
     in_lists = (one for one in named.values() if any(nested_value(row, one.split(".")) is not None for row in rows))
     known, shown = {*found, *in_lists}, ", ".join(found)
     if found and (missing := [f"{key}={column}" for key, column in named.items() if key in needed and column not in known]):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of
-from upsolve.archive.rows import Row, build_each, data_files, json_lines
+from upsolve.archive.rows import LINES, Row, build_each, data_files, json_lines
 from upsolve.archive.source import Source
 
 __all__ = ["SOURCE", "read"]
@@ -22,7 +22,7 @@ def read(path: Path, **options: Any) -> Iterator[Row]:
         SourceError: the folder contains no .jsonl file, or an option is invalid.
     """
     rollouts = Rollouts("verl", **options)
-    files = data_files(path, suffixes=(".jsonl",))
+    files = data_files(path, suffixes=LINES)
     for file in sorted(files, key=lambda file: (file.parent, len(file.stem), file.stem)):  # 9.jsonl before 10.jsonl
         yield from build_each(file, json_lines(file), partial(records_of, rollouts=rollouts))
 
