@@ -13,6 +13,7 @@ import yaml
 from upsolve.advantage.group import leave_one_out
 from upsolve.archive.info import archive_info
 from upsolve.archive.ingest import ingest
+from upsolve.archive.rows import rows_of_file
 from upsolve.archive.split import split_archive
 from upsolve.archive.store import Archive, open_archive
 from upsolve.config import load_recipe
@@ -179,10 +180,21 @@ def test_groups_are_written_one_by_one_and_as_when_selected(archive, tmp_path, m
         assert pq.read_table(tmp_path / f"a/{split}.parquet").equals(pq.read_table(tmp_path / f"b/{split}.parquet"))
 
 
-def test_a_prompt_of_the_recipe_that_would_not_be_written_is_refused(archive, tmp_path):
-    recipe = recipe_of("rloo", "model.prompt.system=Be brief.")
-    with pytest.raises(ConfigError, match=r"model\.prompt: format groups writes the prompt without it"):
-        export_archive(archive, tmp_path / "a", "groups", recipe=recipe)
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_prompt_of_the_recipe_is_written(archive, tmp_path, name):
+    recipe = recipe_of("dpo" if name == "pairs" else "rloo", "model.prompt.system=Be brief.")
+    export_archive(archive, tmp_path / "a", name, recipe=recipe)
+    file, column = ("train.jsonl", "input") if name == "openrlhf" else ("train.parquet", "prompt")
+    (first, *_) = [row for _, row in rows_of_file(tmp_path / "a" / file)]
+    assert first[column][0] == {"role": "system", "content": "Be brief."} and len(first[column]) == 2
+    assert "model:\n  prompt:\n    system: Be brief.\n" in (tmp_path / "a/README.md").read_text()
+
+
+def test_the_prompt_of_the_recipe_begins_plain_text(archive, tmp_path):
+    export_archive(
+        archive, tmp_path / "a", "sft", recipe=recipe_of("sft", "model.prompt.system=Be brief."), options={"form": "plain"}
+    )
+    assert pq.read_table(tmp_path / "a/train.parquet")["prompt"][0].as_py().startswith("Be brief.\n\n")
 
 
 def test_pairs_are_those_of_training(archive, loaded):

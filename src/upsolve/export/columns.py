@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from upsolve.archive.source import Option
 from upsolve.clean.licences import LICENCE
-from upsolve.export.record import Column
+from upsolve.export.record import Column, Place
 from upsolve.policy.prompt import answer_text, fenced_answer, messages, opening, plain_prompt
 from upsolve.types import Attempt, Group, Task, Turn
 
@@ -147,12 +147,12 @@ def text_type(form: Form) -> Any:
 
 
 def prompt_of(
-    task: Task, form: Form, turns: Sequence[Turn] = (), content: Content = Content.CODE
+    task: Task, form: Form, place: Place, *, turns: Sequence[Turn] = (), content: Content = Content.CODE
 ) -> str | list[dict[str, str]]:
     """Return the prompt as training writes it: chat messages or, for a model without a chat template, text up to the code or the answer."""
     if form is Form.PLAIN:
-        return plain_prompt(task, turns=turns, fence=content is Content.CODE)
-    return messages(task, turns=turns)
+        return plain_prompt(task, place.prompt, turns, fence=content is Content.CODE)
+    return messages(task, place.prompt, turns)
 
 
 def completion_of(task: Task, attempt: Attempt, form: Form, content: Content = Content.CODE) -> str | list[Mapping[str, str]]:

@@ -21,7 +21,7 @@ from upsolve.errors import ArchiveError, ConfigError
 from upsolve.export.card import Card, card_text, judges_of, licences_of
 from upsolve.export.columns import COMPLETION, Content
 from upsolve.export.forming import Items, Part, Stages, check_format, items_of, parts_of, stages_of
-from upsolve.export.record import Export
+from upsolve.export.record import Export, Place
 from upsolve.export.writing import rows_of, write_rows
 from upsolve.files import write_text
 from upsolve.plugins import find, spelled
@@ -78,11 +78,7 @@ def export_archive(
     values = completed(record, values, recipe)
     stages = stages_of(recipe or load_recipe(record.recipe))
     check_format(record, stages, given=recipe is not None, split=split, epoch=epoch)
-    if recipe and record.output != "file" and recipe.model.prompt != PromptConfig():
-        raise ConfigError(
-            f"model.prompt: format {name} writes the prompt without it; use a recipe without it, and add it in the trainer"
-        )
-    work = Work(local_place(out), name, record, values)
+    work = Work(local_place(out), name, record, options=values, prompt=recipe.model.prompt if recipe else PromptConfig())
     if record.unit == "record":
         work.write_file(stored_records({name: archive.parts(name) for name in TABLES}))
         return work.exported()
@@ -92,7 +88,7 @@ def export_archive(
         work.write_file(chain.from_iterable(found.items for _, found in items))
         return work.exported()
     work.write_folder(items)
-    settings = card_recipe(record, stages, given=recipe is not None)
+    settings = card_recipe(record, stages, work.prompt, given=recipe is not None)
     card = work.card(parts, archive=archive_name(archive), made={"command": command, "recipe": settings})
     write_text(work.path / "README.md", card_text(card))
     return work.exported()
@@ -124,7 +120,7 @@ def archive_name(archive: Archive) -> str:
     return next((name for name, folder in SHIPPED.items() if folder == archive.path), archive.path.resolve().name)
 
 
-def card_recipe(record: Export, stages: Stages, *, given: bool) -> str:
+def card_recipe(record: Export, stages: Stages, prompt: PromptConfig, *, given: bool) -> str:
     """Return the part of a recipe that decided an export, as YAML; empty if none did."""
     read = ["data"] if given else []
     if record.unit in ("group", "pair"):
@@ -132,19 +128,21 @@ def card_recipe(record: Export, stages: Stages, *, given: bool) -> str:
     settings: dict[str, Any] = {"name": stages.name, **{key: getattr(stages, key).model_dump(mode="json") for key in read}}
     if record.unit == "pair":
         settings["objective"] = {"preference": {"pairs": stages.pairs}}
+    if prompt != PromptConfig():
+        settings["model"] = {"prompt": prompt.model_dump(mode="json", exclude_defaults=True)}
     return yaml.safe_dump(settings, sort_keys=False) if read else ""
 
 
 class Work:
     """An export in progress: files, rows by split, and what was left out."""
 
-    def __init__(self, path: Path, name: str, record: Export, options: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, name: str, record: Export, *, options: Mapping[str, Any], prompt: PromptConfig) -> None:
         """Check the path.
 
         Raises:
             ArchiveError: the folder is not empty, or the file is a folder.
         """
-        self.path, self.name, self.record, self.options = path, name, record, options
+        self.path, self.name, self.record, self.options, self.prompt = path, name, record, options, prompt
         self.rows, self.files = dict[str, int](), dict[str, str]()
         self.left_out, self.flagged = Counter[str](), Counter[str]()
         self.columns = record.columns(**options)
@@ -175,7 +173,7 @@ class Work:
 
     def write(self, file: Path, items: Iterable[Any], split: str) -> int:
         """Write the rows of items, and return their number."""
-        rows = rows_of(self.record, items, split, options=self.options, left_out=self.left_out)
+        rows = rows_of(self.record, items, Place(split, 0, self.prompt), options=self.options, left_out=self.left_out)
         return write_rows(file, rows, self.columns if self.record.output == "parquet" else None)
 
     def check_rows(self) -> None:

@@ -1,10 +1,11 @@
 """Export formats as records (``docs/extending.md``)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from upsolve.archive.source import Option
+from upsolve.config import PromptConfig
 
 __all__ = ["Column", "Export", "LeftOut", "Place"]
 
@@ -29,6 +30,8 @@ class Place:
     """``train``, ``dev`` or ``test``."""
     index: int
     """Number of the row in its file, from 0."""
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    """System message, solved examples and form of queries in every prompt: ``model.prompt`` of the recipe."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,12 @@ Row = Mapping[str, Any]
 
 
 def rows_of(
-    record: Export, items: Iterable[Any], split: str, *, options: Mapping[str, Any], left_out: Counter[str]
+    record: Export, items: Iterable[Any], first: Place, *, options: Mapping[str, Any], left_out: Counter[str]
 ) -> Iterator[Row]:
-    """Yield the rows of items; what a format cannot hold is added to ``left_out``."""
-    index = 0
+    """Yield the rows of items, from a first place on; what a format cannot hold is added to ``left_out``."""
+    index = first.index
     for item in items:
-        for row in record.rows(item, Place(split, index), **options):
+        for row in record.rows(item, replace(first, index=index), **options):
             if isinstance(row, LeftOut):
                 left_out[row.reason] += row.count
             else:

@@ -58,7 +58,7 @@ def verl_rows(task: Task, place: Place, *, data_source: str = "") -> Iterator[Ma
     """Yield the row of a task."""
     yield {
         "data_source": data_source or task.source or "upsolve",
-        "prompt": prompt_of(task, Form.CONVERSATIONAL),
+        "prompt": prompt_of(task, Form.CONVERSATIONAL, place),
         "ability": ABILITY,
         "reward_model": {"style": "rule", "ground_truth": json.dumps(ground_truth(task))},
         "extra_info": {"split": place.split, "index": place.index, **about(task), "task": json.dumps(to_row(task))},
@@ -96,11 +96,11 @@ def openrlhf_columns() -> tuple[Column, ...]:
     )
 
 
-def openrlhf_rows(task: Task, _place: Place) -> Iterator[Mapping[str, Any]]:
+def openrlhf_rows(task: Task, place: Place) -> Iterator[Mapping[str, Any]]:
     """Yield the row of a task."""
     reference = Attempt(task.task_id, task.reference)
     yield {
-        "input": prompt_of(task, Form.CONVERSATIONAL),
+        "input": prompt_of(task, Form.CONVERSATIONAL, place),
         "output": completion_of(task, reference, Form.CONVERSATIONAL) if task.reference else [],
         "label": json.dumps(to_row(task)),
         "datasource": task.source or "upsolve",

@@ -57,14 +57,14 @@ def group_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Co
 
 
 def group_rows(
-    item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
+    item: TrainGroup, place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
 ) -> Iterator[Row]:
     """Yield the row of a group; with ``data.turns``, one for each conversation that its attempts belong to."""
     task = item.group.task
     for indices in conversations(item.group):
         judged = [judged_values(item, index) for index in indices]
         yield {
-            "prompt": prompt_of(task, form, turns_of(item.group, indices[0]), completion),
+            "prompt": prompt_of(task, form, place, turns=turns_of(item.group, indices[0]), content=completion),
             "completions": [completion_of(task, item.group.attempts[index], form, completion) for index in indices],
             "rewards": item.rewards_G[indices].tolist(),
             "advantages": item.advantages_G[indices].tolist(),
@@ -88,11 +88,11 @@ def pair_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Col
 
 
 def pair_rows(
-    item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
+    item: TrainGroup, place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
 ) -> Iterator[Row]:
     """Yield the row of a pair."""
     task = item.group.task
-    row: Row = {"prompt": prompt_of(task, form, (), completion)}
+    row: Row = {"prompt": prompt_of(task, form, place, content=completion)}
     for index, name in enumerate(("chosen", "rejected")):
         row[name] = completion_of(task, item.group.attempts[index], form, completion)
         row[f"{name}_reward"] = float(item.rewards_G[index])
@@ -129,11 +129,11 @@ def imitated_columns(form: ChatForm = ChatForm.CONVERSATIONAL, **_options: Any) 
     return Column("messages", CHAT, "the prompt and the attempt"), *completion_columns()[2:]
 
 
-def completion_row(item: TrainGroup, index: int, form: Form, completion: Content) -> Row:
+def completion_row(item: TrainGroup, index: int, place: Place, *, form: Form, completion: Content) -> Row:
     """Return the row of one attempt of a group."""
     task = item.group.task
     return {
-        "prompt": prompt_of(task, form, turns_of(item.group, index), completion),
+        "prompt": prompt_of(task, form, place, turns=turns_of(item.group, index), content=completion),
         "completion": completion_of(task, item.group.attempts[index], form, completion),
         "reward": float(item.rewards_G[index]),
         **task_values(task),
@@ -142,17 +142,17 @@ def completion_row(item: TrainGroup, index: int, form: Form, completion: Content
 
 
 def imitated_rows(
-    item: TrainGroup, _place: Place, *, form: ChatForm = ChatForm.CONVERSATIONAL, completion: Content = Content.CODE
+    item: TrainGroup, place: Place, *, form: ChatForm = ChatForm.CONVERSATIONAL, completion: Content = Content.CODE
 ) -> Iterator[Row | LeftOut]:
     """Yield the rows of the attempts to imitate: those with a reward of at least 1, as ``advantage.kind: passed`` selects them."""
     for index, imitated in enumerate(passed(item.rewards_G)):
         if not imitated:
             yield LeftOut("attempts: reward below 1")
         elif form is ChatForm.MESSAGES:
-            row = completion_row(item, index, Form.CONVERSATIONAL, completion)
+            row = completion_row(item, index, place, form=Form.CONVERSATIONAL, completion=completion)
             yield {"messages": row.pop("prompt") + row.pop("completion"), **row}
         else:
-            yield completion_row(item, index, Form(form), completion)
+            yield completion_row(item, index, place, form=Form(form), completion=completion)
 
 
 def labelled_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple[Column, ...]:
@@ -162,11 +162,11 @@ def labelled_columns(form: Form = Form.CONVERSATIONAL, **_options: Any) -> tuple
 
 
 def labelled_rows(
-    item: TrainGroup, _place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
+    item: TrainGroup, place: Place, *, form: Form = Form.CONVERSATIONAL, completion: Content = Content.CODE
 ) -> Iterator[Row]:
     """Yield a labelled row for every attempt of a group."""
     for index, advantage in enumerate(item.advantages_G):
-        yield completion_row(item, index, form, completion) | {"label": bool(advantage > 0)}
+        yield completion_row(item, index, place, form=form, completion=completion) | {"label": bool(advantage > 0)}
 
 
 GROUPS = Export(
