@@ -5,6 +5,7 @@ import pytest
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import JudgeSettings, Limits
+from upsolve.verify.sandbox import made
 
 FAST = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=4))
 ACROSS = {
@@ -58,6 +59,38 @@ ACROSS = {
         "from collections import defaultdict\na, b = f()\nassert a[1] == [] and a == {1: []} and isinstance(b, defaultdict) and b[2] == 7 and b == {2: 7}\n"
         "c = defaultdict(list)\ng(c)\nassert c == {5: [1]} and c[6] == []",
     ),
+    "seed of the tests": (
+        "import random\ndef f(): return random.random()",
+        "import random\nfrom random import seed\nrandom.seed(1)\na = f()\nseed(1)\nassert a == f()\nseed(1)\nassert a == random.random()",
+    ),
+    "deep recursion": (
+        "def f(n): return n and f(n - 1) + 1",
+        "import sys\nsys.setrecursionlimit(9000)\nassert f(5000) == 5000\nx = [1]\nassert f(5) == 5",
+    ),
+    "digits": ("def f(n): return str(10**n)", "import sys\nsys.set_int_max_str_digits(0)\nassert len(f(5000)) == 5001"),
+    "threads": (
+        "def f(x): return [x] * x",
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(8) as pool:\n"
+        "    assert [*pool.map(f, range(200))] == [[x] * x for x in range(200)]",
+    ),
+    "paths, identifiers and addresses": (
+        "from ipaddress import ip_address\nfrom pathlib import Path\nfrom uuid import UUID\n"
+        "def f(p): return {p / 'b': [UUID(int=1), ip_address('::1')]}",
+        "from ipaddress import ip_address\nfrom pathlib import Path\nfrom uuid import UUID\nd = f(Path('a'))\n"
+        "assert d == {Path('a/b'): [UUID(int=1), ip_address('::1')]} and isinstance([*d][0], Path)",
+    ),
+    "builtin types": (
+        "def f(x, kinds={int: float}): return kinds.get(x, type(x))",
+        "assert f(int) is float and f(2) is int and f('') == str",
+    ),
+    "name that the attempt lacks": (
+        "def f(g): return g(1)",
+        "try: f(other)\nexcept NameError as e: assert 'other' in str(e)\nelse: assert False\nassert f(str) == '1'",
+    ),
+    "type of an exception": (
+        "import json\ndef f(s): return json.loads(s)",
+        "import json\ntry: f('{')\nexcept Exception as e: assert isinstance(e, json.JSONDecodeError)\nelse: assert False",
+    ),
     "text of the attempt's type": (
         "class T(str):\n    def __str__(self): return 'shown'\ndef f(): return T('a')",
         "assert f() == 'a' and str(f()) == 'shown'",
@@ -102,6 +135,42 @@ IN_PROCESS = {
         "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    warnings.simplefilter('always')\n    f()\nassert len(seen) == 1",
     ),
 }
+IN_PROCESS |= {
+    name: (f"{given}\ndef f(): {body}", f"{given}\n{test}")
+    for name, given, body, test in (
+        ("replaced builtin", "import builtins", "return input()", "builtins.input = lambda: 'a'\nassert f() == 'a'"),
+        ("set builtin", "import builtins", "return input()", "setattr(builtins, 'input', lambda: 'a')\nassert f() == 'a'"),
+        ("replaced function", "import time", "return time.sleep(99)", "time.sleep = lambda _: None\nassert f() is None"),
+        ("replaced module", "import sys", "import m; return m", "sys.modules['m'] = 3\nassert f() == 3"),
+        ("precision", "from decimal import *", "return Decimal(1) / 3", "getcontext().prec = 2\nassert str(f()) == '0.33'"),
+        (
+            "warning as an error",
+            "import warnings",
+            "warnings.warn('old')",
+            "warnings.simplefilter('error')\ntry: f()\nexcept UserWarning: pass\nelse: assert False",
+        ),
+        (
+            "log",
+            "import logging",
+            "logging.getLogger('a').warning('b')",
+            "class H(logging.Handler):\n    def emit(self, record): seen.append(record.msg)\nseen = []\n"
+            "logging.getLogger('a').addHandler(H())\nf()\nassert seen == ['b']",
+        ),
+        ("file to append to", "", "open('a', 'a').write('y')", "with open('a', mode='w') as file: file.write('x')\nf()"),
+        ("text to append to", "from pathlib import Path", "open('a', 'a').write('y')", "Path('a').write_text('x')\nf()"),
+        ("file to remove", "import os", "open('a', 'w').write('y')", "f()\nos.remove('a')"),
+        ("signature", "from inspect import signature", "pass", "assert not signature(f).parameters"),
+        ("type of an object", "import re", "return re.compile('a')", "assert isinstance(f(), re.Pattern)"),
+        ("type of a class", "", "return type('A', (), {})", "assert isinstance(f(), type)"),
+        ("object", "from types import SimpleNamespace as N", "return N(a=1)", "assert f() == N(a=1)"),
+        (
+            "processes",
+            "from multiprocessing import Pool",
+            "return 1",
+            "with Pool(1) as pool: assert pool.apply(f) == 1",
+        ),
+    )
+}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +184,19 @@ IN_PROCESS = {
 def test_honest_programs_pass(code, test, label):
     verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
     assert (verdict.status, verdict.isolation.split(",")[-1].strip()) == (Status.PASSED, label), verdict.error_message
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        ("class D:\n    def __pow__(self, n): return self\ndef f(g): return g(D())", "f(lambda x: x ** 2)"),
+        ("class D:\n    def __eq__(self, other): return True\ndef f(): return D()", "assert f() == 2"),
+    ],
+)
+def test_an_object_that_met_a_value_of_the_tests_is_named(code, test):
+    verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
+    assert verdict.status in (Status.FAILED, Status.RUNTIME_ERROR)
+    assert "the attempt's own D was compared or combined with a value of the tests" in verdict.error_message
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -169,3 +251,23 @@ def test_a_context_of_the_attempt_suppresses_no_failed_assertion(code, test):
 def test_tests_that_watch_the_way_of_an_exception_run_beside_the_attempt(code, test):
     verdict = judge(Task("t", "", (TestCase(TestKind.CODE, test),)), Attempt("t", code), FAST)
     assert verdict.status is Status.PASSED and verdict.isolation.endswith(",in_process"), verdict
+
+
+def test_a_package_that_tests_import_and_the_task_does_not_name_is_the_tasks_fault():
+    test = TestCase(TestKind.CODE, "import absent_package\nassert f(2) == 4")
+    verdict = judge(Task("t", "", (test,)), Attempt("t", "def f(x): return x * x"), FAST)
+    assert (verdict.status, verdict.error_message) == (
+        Status.UNSCORED,
+        "task t: test 1 imports absent_package: name it in the task's requires",
+    )
+
+
+def test_a_package_that_a_program_imports_and_the_task_does_not_name_is_explained():
+    verdict = judge(Task("t", "", (TestCase(TestKind.CALL, "f(2)", "4"),)), Attempt("t", "import absent_package"), FAST)
+    assert verdict.error_message.startswith("No module named 'absent_package' (beside the standard library")
+
+
+@pytest.mark.parametrize("name", ["os.system", "builtins.exec", "pathlib.os", "type"])
+def test_text_makes_no_other_values(name):
+    with pytest.raises(ValueError, match="no type"):
+        made.made(name, "exec")

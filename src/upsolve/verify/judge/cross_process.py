@@ -5,7 +5,8 @@ They can if they use nothing of the attempt but functions, with plain data as ar
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from upsolve.types import Task
@@ -16,9 +17,21 @@ __all__ = ["BUILTINS", "called_names", "changes_process", "is_direct_call", "lit
 BUILTINS = frozenset(dir(builtins))
 PROCESS = frozenset(
     "patch redirect_stdout redirect_stderr assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ putenv chdir "  # noqa: SIM905
-    "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp throw __cause__ __context__".split()
+    "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp throw __cause__ __context__ "
+    "makedirs mkdir rmdir rmtree write_text write_bytes unlink multiprocessing ProcessPoolExecutor addHandler "
+    "getcontext setcontext localcontext setprofile settrace getfullargspec getsource isgeneratorfunction iscoroutinefunction".split()
 )
 """Names with which tests change or watch their own process or files, or the way of an exception, to see what a function of the attempt does there."""
+OF_MODULE = frozenset({("os", "remove"), ("os", "rename"), ("os", "replace"), ("inspect", "signature")})
+"""Such names that are common words, each with its module."""
+CROSSING = "collections collections.abc typing numbers decimal fractions datetime pathlib uuid ipaddress numpy".split()  # noqa: SIM905
+"""Modules whose types both processes have for the same value."""
+AS_THEY_ARE = ("GeneratorType", "CoroutineType")
+"""How the names of other such types end."""
+KEPT = ("type", "slice", "memoryview")
+"""Builtin types whose instances stay in the process of the attempt."""
+WRITING = re.compile(r"[wax][bt+]*|r[bt]*\+[bt]*")
+"""Modes in which files are opened to write."""
 
 
 def called_names(task: Task) -> tuple[str, ...] | None:
@@ -48,29 +61,84 @@ def called_names(task: Task) -> tuple[str, ...] | None:
 def changes_process(task: Task) -> bool:
     """Return whether tests, which parse, change or watch what only code of the same process shares: streams, patched names, warnings, files.
 
-    Such are ``PROCESS``, assignment to an attribute of ``sys``, and files that the tests write.
+    Such are ``PROCESS``, assignment to attributes and items of what they import (``sys.stdin``, ``random.random``), and files that the tests write.
     """
     nodes = [node for source in (task.setup, *(test.input for test in task.tests)) for node in ast.walk(ast.parse(source))]
-    return any(map(is_of_process, nodes))
+    modules = {name: module for node in nodes for name, module in origins(node)}
+    return any(is_of_process(node, modules) for node in nodes)
 
 
-def is_of_process(node: ast.AST) -> bool:
-    """Return whether a part of a test changes or watches its process (``changes_process``)."""
+def origins(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the names that an import binds, with their module."""
+    if isinstance(node, ast.ImportFrom):
+        yield from ((name, node.module or "") for name in imported(node.names))
+    elif isinstance(node, ast.Import):
+        yield from zip(imported(node.names), (alias.name for alias in node.names), strict=True)
+
+
+def is_of_process(node: ast.AST, modules: Mapping[str, str]) -> bool:
+    """Return whether a part of a test changes or watches its process (``changes_process``).
+
+    Args:
+        node: the part.
+        modules: names that the tests import, with their modules.
+    """
     match node:
         case ast.Name(id=name) | ast.alias(name=name):
             return name in PROCESS
-        case ast.Attribute(value=ast.Name(id="sys"), ctx=ast.Store()):
-            return True
-        case ast.Attribute(attr=name):
-            return name in PROCESS
+        case ast.ImportFrom(module=str(module), names=names):
+            return module in PROCESS or any((module, alias.name) in OF_MODULE for alias in names)
+        case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+            return root(node) in modules or (isinstance(node, ast.Attribute) and node.attr in PROCESS)
+        case ast.Attribute(value=value, attr=name):
+            return name in PROCESS or (root(value), name) in OF_MODULE
         case ast.TryStar():
             return True
         case ast.With(body=body) | ast.AsyncWith(body=body):
             return not is_expected(node) and any(fails(part) for statement in body for part in ast.walk(statement))
-        case ast.Call(func=ast.Name(id="open"), args=[_, ast.Constant(value=str(mode)), *_]):
-            return mode[:1] in "wax"
+        case ast.Call():
+            return is_call_of_process(node, modules)
+        case ast.Compare():
+            made = [side.func for side in (node.left, *node.comparators) if isinstance(side, ast.Call)]
+            return any(stays(kind, modules) and ast.unparse(kind).rpartition(".")[2][:1].isupper() for kind in made)
         case _:
             return False
+
+
+def is_call_of_process(node: ast.Call, modules: Mapping[str, str]) -> bool:
+    """Return whether a call opens a file to write, sets an attribute of something imported, turns warnings into errors, or asks for a type
+    that stays in the attempt's process."""
+    named = [keyword.value for keyword in node.keywords if keyword.arg == "mode"]
+    texts = [part.value for part in (*node.args[:2], *named) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    match node.func:
+        case ast.Name(id="open") | ast.Attribute(attr="open"):
+            return any(map(WRITING.fullmatch, texts))
+        case ast.Name(id="setattr" | "delattr"):
+            return bool(node.args) and root(node.args[0]) in modules
+        case ast.Name(id="simplefilter" | "filterwarnings") | ast.Attribute(attr="simplefilter" | "filterwarnings"):
+            return texts[:1] == ["error"]
+        case ast.Name(id="isinstance") | ast.Attribute(attr="assertIsInstance" | "assertNotIsInstance"):
+            return any(stays(part, modules) for kind in node.args[1:2] for part in ast.walk(kind))
+        case _:
+            return False
+
+
+def stays(kind: ast.AST, modules: Mapping[str, str]) -> bool:
+    """Return whether an expression names a type whose instances stay in the attempt's process; exceptions cross, and so do CROSSING."""
+    name = kind.id if isinstance(kind, ast.Name) else kind.attr if isinstance(kind, ast.Attribute) else ""
+    if name in KEPT:
+        return True
+    module = modules.get(root(kind), "")
+    if not module or module in CROSSING or (isinstance(kind, ast.Name) and name == module):
+        return False
+    return bool(name) and not name.endswith(("Error", "Exception", *AS_THEY_ARE))
+
+
+def root(node: ast.AST) -> str:
+    """Return the name whose attribute or item an expression is; empty if it is neither."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def fails(node: ast.AST) -> bool:

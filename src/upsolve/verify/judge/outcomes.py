@@ -36,6 +36,8 @@ JUDGE = "upsolve-2"
 HEAD = 1000
 MOST_TYPE, MOST_MESSAGE = 100, 500
 """Maximum characters of an error's type and message."""
+NO_MODULE = " (beside the standard library there are the packages that the task requires)"
+"""Ends the message of an import that failed."""
 ENDED = (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 """Statuses that may end a run: tests after one of these are unscored if they have no result."""
 Outcomes = tuple[list[Status], list[list[Any]]]
@@ -104,7 +106,8 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
 def error_of(said: Any) -> list[Any]:
     """Return ``[type, message, line]`` of an error record, validated and truncated, since the attempt may have written it."""
     if isinstance(said, list) and len(said) >= 3 and isinstance(said[0], str) and isinstance(said[1], str):
-        return [said[0][:MOST_TYPE], said[1][:MOST_MESSAGE], said[2] if type(said[2]) is int else None]
+        hint = NO_MODULE if said[0] == "ModuleNotFoundError" and said[1].startswith("No module named") else ""
+        return [said[0][:MOST_TYPE], f"{said[1][:MOST_MESSAGE]}{hint}", said[2] if type(said[2]) is int else None]
     return ["MalformedResult", str(said)[:200] if isinstance(said, str | int | None) else type(said).__name__, None]
 
 

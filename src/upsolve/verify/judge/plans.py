@@ -16,6 +16,7 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.compare import literal, tolerance_of
 from upsolve.verify.judge.cross_process import BUILTINS, called_names, changes_process, is_direct_call, literal_call
+from upsolve.verify.judge.imports import absent_packages
 from upsolve.verify.judge.kinds import merged, shares_of
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
@@ -177,6 +178,8 @@ def impossible(task: Task, attempt: Attempt) -> str:
                 literal(test.expected)
             if attempt.language in PYTHON and (fault := syntax_fault(test.kind, test.input)):
                 return f"task {task.task_id}: test {number} is not Python: {fault}"
+            if attempt.language in PYTHON and test.kind is TestKind.CODE and (absent := absent_packages(task, test.input)):
+                return f"task {task.task_id}: test {number} imports {absent[0]}: name it in the task's requires"
         if simulates(task):
             parsed(task)
         if task.compare not in ("lines", "exact", "tokens", "checker"):

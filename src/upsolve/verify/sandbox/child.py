@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from upsolve.verify.sandbox.borrowed import Borrowed
     from upsolve.verify.sandbox.interpreter import feed, finish, new_module, stack_limits
     from upsolve.verify.sandbox.messages import next_request, report, report_error
-    from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, kind_of, outcome_of
+    from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from upsolve.verify.sandbox.queries import run as query
     from upsolve.verify.sandbox.shared import Shared
     from upsolve.verify.sandbox.values import plain
@@ -27,7 +27,7 @@ else:
     from borrowed import Borrowed
     from interpreter import feed, finish, new_module, stack_limits
     from messages import next_request, report, report_error
-    from operations import OPERATIONS, answer, describe, kind_of, outcome_of
+    from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from queries import run as query
     from shared import Shared
     from values import plain
@@ -213,11 +213,15 @@ def serve_calls(job: dict[str, Any]) -> None:
         if not target:
             report_lines()
             return
-        if args is None:
-            args, named, scope = shared.arguments(json.loads(named))
-        else:
-            scope = ()
+        scope = ()
+        if args is not None:
             shared.settle(())
+        else:
+            try:
+                args, named, scope = shared.arguments(json.loads(named))
+            except NameError as error:  # the tests pass a function that the program does not define
+                report(failure(error, shared))
+                return
         borrowed.serving += 1
         kind, outcome = outcome_of(lambda: function_of(target)(*args, **named))
         with borrowed.lock:  # another thread may be in an exchange with the tester

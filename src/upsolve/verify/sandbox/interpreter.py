@@ -39,7 +39,7 @@ def new_module(name: str, code: str) -> Any:
     module: Any = type(sys)(name)
     module.__builtins__, module.__file__ = builtins, os.path.abspath("main.py")
     sys.modules[name] = sys.modules["__main__"] = module
-    if "__file__" in code or "inspect" in code:
+    if any(word in code for word in ("__file__", "inspect", "spawn", "forkserver")):
         show_source(code)
     if "/dev/" in code:
         open_devices()
@@ -59,7 +59,7 @@ def new_module(name: str, code: str) -> Any:
 
 
 def show_source(code: str) -> None:
-    """Write the program's source to main.py, and make it available to ``inspect`` and ``traceback``."""
+    """Write the program's source to main.py, for processes that it starts, and make it available to ``inspect`` and ``traceback``."""
     import linecache
 
     with open("main.py", "wb") as file:

@@ -57,6 +57,7 @@ MODULES = (
     "queries",
     "stand_ins",
     "containers",
+    "made",
     "shared",
     "exceptions",
     "replies",

@@ -123,14 +123,13 @@ def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> b
     wide = {
         "address_bytes": 0,
         "file_bytes": 512 << 20,
-        "files": 1024,
         "processes": max(256, limits.processes),
         "cpu_seconds": 600,
     }
     own = PACKAGES_BYTES if required_by(profile) else 0
-    lean = {"address_bytes": limits.memory_bytes + own, "file_bytes": RESULTS_READ, "files": 64}
+    lean = {"address_bytes": limits.memory_bytes + own, "file_bytes": RESULTS_READ}
     stack = {"stack_bytes": STACK_BYTES if grouped else 0}
-    return marshal.dumps({**asdict(limits), **(wide if profile == "any" else lean), **stack, "folder": folder})
+    return marshal.dumps({**asdict(limits), "files": 1024, **(wide if profile == "any" else lean), **stack, "folder": folder})
 
 
 def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:

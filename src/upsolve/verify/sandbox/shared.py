@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from sys import getrecursionlimit, setrecursionlimit  # of this process alone (tester.mirror)
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from upsolve.verify.sandbox import stand_ins, values
+    from upsolve.verify.sandbox import made, stand_ins, values
     from upsolve.verify.sandbox.containers import (
         ATOMS,
         COPIED,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         same,
     )
 else:
+    import made
     import stand_ins
     import values
     from containers import ATOMS, COPIED, is_extended, items_of, overridden, parts_of, references, replace, same
@@ -53,7 +55,8 @@ class Shared:
     """
 
     def __init__(self, first: int, keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
-        self.next, self.keep, self.held = first, keep, held
+        self.next, self.held = first, held
+        self.keep: Callable[[Any], str] = lambda value: made.written(value) or keep(value)
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.known: dict[int, Any] = {}
@@ -112,6 +115,8 @@ class Shared:
         if tag == "sub":
             about, data = more
             return stand_ins.like(self.value_held(*number), values.value_of(data, held=self.value_held), *about)
+        if tag == "made":
+            return made.made(number, *more)
         if tag != "@":
             return self.held(tag, number, *more)
         content = more[0] if more else None
@@ -230,9 +235,9 @@ class Shared:
 
 def deeper(function: Any, *args: Any) -> Any:
     """Call a function that is recursive, ``FRAMES`` at each level of a value, with that much more room on the stack."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + FRAMES * values.DEEPEST)
+    limit = getrecursionlimit()
+    setrecursionlimit(limit + FRAMES * values.DEEPEST)
     try:
         return function(*args)
     finally:
-        sys.setrecursionlimit(limit)
+        setrecursionlimit(limit)

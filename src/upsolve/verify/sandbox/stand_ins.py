@@ -101,7 +101,14 @@ def awaited(name: str) -> Any:
 
 def between_remotes(name: str) -> Any:
     """Return a special method for two values of the attempt; values of the tests, which may be answers, are never sent."""
-    return lambda value, other: operate(value, name, other) if isinstance(other, Remote) else NotImplemented  # pyright: ignore[reportUnknownLambdaType]
+
+    def done(value: Remote, other: Any) -> Any:
+        if isinstance(other, Remote):
+            return operate(value, name, other)
+        object.__getattribute__(value, "_remote")[0].apart = type(value).__name__
+        return NotImplemented
+
+    return done
 
 
 for special in PAIRWISE:

@@ -6,9 +6,13 @@ builtin types, so that no method of the attempt runs in an assertion.
 
 from __future__ import annotations
 
+import _thread
+import functools
+import importlib
 import json
 import marshal
 import os
+import sys
 
 TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
@@ -31,6 +35,15 @@ __all__ = ["SERVANT_GONE", "run"]
 REPLIES, REQUESTS = 4, 5
 REPLY_BYTES = 64 << 20
 """Maximum size of a message of the attempt, bytes; a longer one ends its run."""
+MIRRORED = (
+    "random.seed",
+    "numpy.random.seed",
+    "sys.setrecursionlimit",
+    "sys.set_int_max_str_digits",
+)
+"""Functions that set what holds for a whole process. Called by the tests, they are called in the attempt's process, too."""
+APART = "the attempt's own {} was compared or combined with a value of the tests, which the judge never shows to an attempt"
+"""Why a test may have failed an object that is no plain data."""
 SERVANT_GONE = 3
 """Exit code of a tester whose attempt has ended."""
 
@@ -66,6 +79,10 @@ class Channel:
         self.lent = lent.Lent(space)
         self.shared = shared.Shared(0, self.keep, self.held)
         self.stubs: dict[int, tuple[str, Any]] = {}
+        self.lock = _thread.RLock()
+        """Held during a call: threads of the tests take turns, and functions that are lent may call the attempt."""
+        self.apart = ""
+        """Type of an object of the attempt that the current test compared or combined with a value of its own, if it did."""
 
     def reply(self, max_bytes: int = REPLY_BYTES) -> dict[str, Any]:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
@@ -133,15 +150,16 @@ class Channel:
 
         Until it answers, the attempt may request operations on what it was lent.
         """
-        self.ask(self.request(target, args, named))
-        while "ask" in (reply := self.reply()):
-            self.ask(marshal.dumps(self.lent.answer(reply, self.shared)))
-        try:
-            return replies.result_of(reply, self.shared)
-        except BaseException as error:
-            if (own := self.lent.passed_on(error)) is error:
-                raise
-            raise own from None
+        with self.lock:
+            self.ask(self.request(target, args, named))
+            while "ask" in (reply := self.reply()):
+                self.ask(marshal.dumps(self.lent.answer(reply, self.shared)))
+            try:
+                return replies.result_of(reply, self.shared)
+            except BaseException as error:
+                if (own := self.lent.passed_on(error)) is error:
+                    raise
+                raise own from None
 
     def held(self, tag: str, number: Any, about: Any = None) -> Any:
         """Return an object of the tests that the attempt was lent, or a stand-in for a value that its process keeps."""
@@ -152,6 +170,28 @@ class Channel:
 
 SCALARS = (str, int, float, bool, type(None), bytes, complex)
 """Immutable types that ``marshal`` preserves."""
+
+
+def mirror(channel: Channel, sources: list[str]) -> None:
+    """Let those functions of MIRRORED that the tests mention act on the attempt's process, too."""
+    for path in MIRRORED:
+        module, _, name = path.rpartition(".")
+        if any(name in source for source in sources) and (module in sys.modules or module in sys.stdlib_module_names):
+            top, _, rest = path.partition(".")
+            owner = importlib.import_module(module)
+            setattr(owner, name, mirrored(getattr(owner, name), channel, f"__import__({top!r}).{rest}"))
+
+
+def mirrored(own: Any, channel: Channel, target: str) -> Any:
+    """Return a function that calls a function here and then that of the attempt's process."""
+
+    @functools.wraps(own)
+    def both(*args: Any, **named: Any) -> Any:
+        result = own(*args, **named)
+        channel.call(target, args, named)
+        return result
+
+    return both
 
 
 def run(job: dict[str, Any]) -> int:
@@ -172,20 +212,22 @@ def run(job: dict[str, Any]) -> int:
     except BaseException as error:
         messages.report_error(setup=operations.describe(error))
         return 0
+    mirror(channel, [source for _, source in job["tests"]])
     current = [0]
     clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
     for index, (kind, source) in enumerate(job["tests"]):
         current[0] = index
         clock(job["test_seconds"])
-        one_test(index, kind, source, space)
+        one_test(index, kind, source, channel)
     clock(0)
     if job["lines"]:
         messages.report_error(lines=channel.lines_executed())
     return 0
 
 
-def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
+def one_test(index: int, kind: str, source: str, channel: Channel) -> None:
     """Run one test and report its result."""
+    space, channel.apart = channel.lent.space, ""
     try:
         if kind == "call":
             child.report_value(index, eval(source, space))
@@ -193,4 +235,7 @@ def one_test(index: int, kind: str, source: str, space: dict[str, Any]) -> None:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
             messages.report_error(test=index, ok=True)
     except BaseException as error:
-        messages.report_error(test=index, error=[*operations.describe(error)[:2], getattr(error, "attempt_line", None)])
+        name, message, _ = operations.describe(error)
+        if channel.apart and isinstance(error, AssertionError | TypeError):
+            message = f"{message} ({APART.format(channel.apart)})".lstrip()
+        messages.report_error(test=index, error=[name, message, getattr(error, "attempt_line", None)])

@@ -33,8 +33,8 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
-HELD = ("kept", "remote", "lent", "own", "@", "sub")
-"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name; and of a
+HELD = ("kept", "remote", "lent", "own", "made", "@", "sub")
+"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name, made from text; and of a
 container that both sides hold and an instance of a subclass of a builtin type (``shared``)."""
 CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
 """Names of the types of containers that can be changed."""
