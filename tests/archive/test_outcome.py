@@ -50,6 +50,8 @@ P, F, U = Status.PASSED, Status.FAILED, Status.UNSCORED
         ({"status": "Accepted (33.3/100)"}, (F, 0, 0)),
         ({"status": "Accepted (3/5)", "passed": 2, "total": 4}, (F, 2, 4)),
         ({"status": "AC (5/5)"}, (P, 0, 0)),
+        ({"status": "7 / 10"}, (F, 7, 10)),
+        ({"status": "10/10"}, (P, 0, 0)),
         ({"status": "Wrong answer (3/5)"}, (F, 0, 0)),
         ({"error": "disk full", "wall_seconds": 1.5}, (U, 0, 0)),
     ],
@@ -182,12 +184,19 @@ def test_inputs_without_outputs_set_a_row_of_a_table_aside(tmp_path):
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (F, "SECURITY_VIOLATED, QLE, No response on stdout, no-output, Partially Accepted, Unaccepted"),
-        (Status.TIMEOUT, "timelimit, Terminated due to timeout, Real Time Limit Exceeded"),
-        (Status.RUNTIME_ERROR, "IR, Run Time Error, run-error, Segmentation Fault, NZEC"),
+        (F, "SECURITY_VIOLATED, QLE, No response on stdout, no-output, Partially Accepted, Unaccepted, unresolved"),
+        (P, "Correct answer, resolved"),
+        (
+            Status.TIMEOUT,
+            "timelimit, Terminated due to timeout, Real Time Limit Exceeded, Time Limit Exceed, Time Exceeded, TL",
+        ),
+        (Status.MEMORY_LIMIT, "Memory Limit Exceed, Memory Exceeded, ML"),
+        (Status.OUTPUT_LIMIT, "Output Limit Exceed, Output Exceeded, OL"),
+        (Status.COMPILE_ERROR, "Compile Time Error"),
+        (Status.RUNTIME_ERROR, "IR, RT, Run Time Error, run-error, Segmentation Fault, NZEC"),
         (
             U,
-            "WJ, Waiting for Re-judging, TESTING, SUBMITTED, INPUT_PREPARATION_CRASHED, Judging, SC, UKE, Validator Error, In queue",
+            "QU, Grading, Cancelled, IGN, Running & Judging, Pending Rejudging, Denial of judgement, WJ, Waiting for Re-judging, TESTING, SUBMITTED, INPUT_PREPARATION_CRASHED, Judging, SC, UKE, Validator Error, In queue",
         ),
     ],
 )

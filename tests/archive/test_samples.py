@@ -155,6 +155,21 @@ def test_results_of_evalplus_have_a_verdict_of_the_base_tests_and_one_of_all(tmp
     assert by_prompt == {Status.PASSED, Status.FAILED, Status.TIMEOUT}
 
 
+def test_results_of_bigcodebench_have_one_status(tmp_path):
+    results = {
+        f"BigCodeBench/{number}": [
+            {"task_id": f"BigCodeBench/{number}", "solution": f"x{number}", "status": word, "details": {}}
+        ]
+        for number, word in enumerate(("pass", "fail", "timeout"))
+    }
+    file = tmp_path / "m--bigcodebench-complete_eval_results.json"
+    file.write_text(json.dumps({"date": "2024-10-01 10:41", "eval": results}))
+    archive, report = imported(tmp_path, file)
+    found = [(f"x{number}", "recorded:bigcodebench", word) for number, word in enumerate(("passed", "failed", "timeout"))]
+    assert statuses(archive) == found and report.bad == 0
+    assert archive.attempts()[0].task_id == "bigcodebench/0"
+
+
 def test_evalplus_folder(tmp_path, problems):
     folder = tmp_path / "model"
     (folder / "HumanEval_7").mkdir(parents=True)

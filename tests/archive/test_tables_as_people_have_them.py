@@ -1,5 +1,6 @@
 """`upsolve ingest table` reads tables as people have them: any delimiter and encoding, nested JSON, arrays, databases."""
 
+import csv
 import gzip
 import json
 import math
@@ -182,6 +183,11 @@ def test_a_named_column_without_a_value_is_said(tmp_path):
             "--map FILE with `columns: {status: returncode}` and `statuses: {0: passed, 1: failed}`",
         ),
         ({"prompt": "add", "code": "x", "status": "AC", "exit_code": 0}, None),
+        ({"prompt": "add", "Submission ID": "S-111"}, None),  # no program
+        ({"prompt": "add", "source": 7}, None),
+        ({"prompt": "add", "code": "x", "time": 12}, None),  # of a run
+        ({"prompt": "add", "code": "x", "time": 12, "in_date": "2020-01-01"}, "--created in_date"),
+        ({"prompt": "add", "code": "x", "epoch_second": 1560000000}, "--created epoch_second"),
     ],
 )
 def test_columns_that_look_like_fields_are_named_with_their_options(tmp_path, row, options, recwarn):
@@ -667,6 +673,126 @@ def test_numbers_of_tests_are_named_if_both_are_there(tmp_path, recwarn, row, op
     ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", [{"prompt": "add", "code": "x", **row}]))
     said = [str(warning.message).partition(" with ")[2].partition("; without")[0] for warning in recwarn]
     assert said == [options] * bool(options)
+
+
+SUBMISSIONS_OF_A_SITE = [{"prompt": "add", "code": f"x{number}", "status": word} for number, word in enumerate(("AC", "WA"))]
+
+
+def test_a_list_of_rows_in_an_object_is_named(tmp_path):
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps({"meta": {"pages": [{"n": 1}]}, "data": {"results": SUBMISSIONS_OF_A_SITE, "none": []}}))
+    with pytest.raises(SourceError, match=r"lists of objects: data.results \(2\), meta.pages \(1\): --rows data.results"):
+        ingest(Archive.create(tmp_path / "a"), "table", file)
+    with pytest.raises(SourceError, match=r"data is no list of rows; it has lists of objects: data.results"):
+        ingest(Archive.create(tmp_path / "b"), "table", file, rows="data")
+    archive = Archive.create(tmp_path / "c")
+    assert ingest(archive, "table", file, rows="data.results").bad == 0
+    assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED, Status.FAILED]
+    with pytest.raises(SourceError, match="option rows: only .json"):
+        ingest(Archive.create(tmp_path / "d"), "table", write(tmp_path / "log.jsonl", SUBMISSIONS_OF_A_SITE), rows="data")
+
+
+def test_pages_of_a_web_interface_are_a_folder_of_objects(tmp_path):
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for number, row in enumerate(SUBMISSIONS_OF_A_SITE):
+        (folder / f"{number}.json").write_text(json.dumps({"result": [row]}))
+    archive = Archive.create(tmp_path / "a")
+    assert ingest(archive, "table", folder, rows="result").bad == 0
+    assert {attempt.code for attempt in archive.attempts()} == {"x0", "x1"} and len(archive.tasks()) == 1
+
+
+def numbered(name, *values):
+    return [{"prompt": "add", "code": f"x{number}", name: value} for number, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("status", (0, 4, "6"), r"status has numbers, 0, 4, 6, .* --map FILE .*`columns: \{status: status\}`.* --passed-at"),
+        ("status", (1.0, "0.5"), "status has numbers, 0.5, 1,"),
+        ("language", (1, "6.0"), r"language has numbers, 1, 6, .* --map FILE with `languages: \{1: cpp"),
+    ],
+)
+def test_numbers_that_mean_something_at_one_judge_alone_are_refused(tmp_path, name, values, said):
+    with pytest.raises(SourceError, match=said):
+        ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", numbered(name, *values)))
+
+
+def test_numbers_in_a_map_are_those_of_a_table_in_any_form(tmp_path):
+    (tmp_path / "map.yaml").write_text("languages: {1: cpp, 6: python}\nstatuses: {4: passed, 6: failed}\n")
+    rows = [{**row, "status": 4} for row in numbered("language", 1.0, "6")]
+    archive = Archive.create(tmp_path / "a")
+    assert ingest(archive, "table", write(tmp_path / "log.jsonl", rows), map=str(tmp_path / "map.yaml")).bad == 0
+    assert [attempt.language for attempt in archive.attempts()] == ["cpp", "python"]
+
+
+def extras(archive):
+    return [json.loads(attempt.extra or "{}") for attempt in archive.attempts()]
+
+
+def test_scores_pass_from_a_score_on_and_are_kept(tmp_path):
+    archive = Archive.create(tmp_path / "a")
+    file = write(tmp_path / "log.jsonl", numbered("status", 1, "0.74", 1e-7, "skipped", math.nan))
+    assert ingest(archive, "table", file, passed_at="0.75").bad == 0
+    assert [verdict.status.value for verdict in archive.verdicts()] == ["passed", "failed", "failed", "unscored"]
+    assert extras(archive) == [{"status": 1}, {"status": "0.74"}, {"status": 1e-7}, {}, {}]
+
+
+def test_a_threshold_without_scores_is_refused(tmp_path):
+    with pytest.raises(SourceError, match="option passed_at: the column of `status`, status, has no scores; --status COLUMN"):
+        ingest(Archive.create(tmp_path / "a"), "table", write(tmp_path / "log.jsonl", numbered("score", 0.5)), passed_at=1)
+
+
+def test_points_with_fractions_are_no_numbers_of_tests_and_are_kept(tmp_path):
+    rows = [{**row, "max": "10.0"} for row in numbered("points", "7.5", "10.0", "", 9.5)]
+    archive = Archive.create(tmp_path / "a")
+    assert ingest(archive, "table", write(tmp_path / "log.jsonl", rows), passed="points", total="max").bad == 0
+    outcomes = [(verdict.status.value, verdict.passed, verdict.total) for verdict in archive.verdicts()]
+    assert outcomes == [("failed", 0, 0), ("passed", 10, 10), ("unscored", 0, 10), ("failed", 0, 0)]
+    assert extras(archive) == [{"points": "7.5", "max": "10.0"}, {}, {}, {"points": 9.5, "max": "10.0"}]
+
+
+def test_a_column_status_that_is_no_outcome_leaves_it_to_the_one_that_is_named(tmp_path):
+    rows = [{"prompt": "add", "code": "x", "status": "Graded", "ok": False}]
+    archive, file = Archive.create(tmp_path / "a"), write(tmp_path / "log.jsonl", rows)
+    with pytest.warns(UserWarning, match=r"status is no outcome \('Graded'\) and stored in extra"):
+        assert ingest(archive, "table", file, passed="ok").bad == 0
+    assert archive.verdicts()[0].status is Status.FAILED and extras(archive) == [{"status": "Graded"}]
+    rows[0]["status"] = "WA"
+    archive = Archive.create(tmp_path / "b")
+    ingest(archive, "table", write(tmp_path / "log.jsonl", rows), passed="ok")
+    assert archive.verdicts()[0].status is Status.FAILED and extras(archive) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("time", "stored"),
+    [
+        (1600000000, "2020-09-13T12:26:40+00:00"),
+        ("1600000000.5", "2020-09-13T12:26:40.500000+00:00"),
+        (1600000000123, "2020-09-13T12:26:40.123000+00:00"),
+        ("20240101", "20240101"),
+        ("202401011200", "202401011200"),
+        ("20240101120000", "20240101120000"),
+        (2024, "2024"),
+        ("2024-01-01", "2024-01-01"),
+    ],
+)
+def test_seconds_since_1970_become_a_time(tmp_path, time, stored):
+    archive = Archive.create(tmp_path / "a")
+    ingest(archive, "table", write(tmp_path / "log.jsonl", numbered("created", time)))
+    assert archive.column("attempts", "created") == [stored]
+
+
+def test_json_in_a_cell_of_csv_has_names_with_dots(tmp_path):
+    file = tmp_path / "log.csv"
+    with file.open("w", newline="") as out:
+        table = csv.writer(out)
+        table.writerows([("inputs", "outputs"), ('{"question": "add"}', '{"output": ["x = 1"]}'), ('{"question": "sub"}', "{")])
+    archive = Archive.create(tmp_path / "a")
+    report = ingest(archive, "table", file, prompt="inputs.question", code="outputs.output.0", max_rejected=1)
+    assert report.bad == 0 and [task.prompt for task in archive.tasks()] == ["add", "sub"]
+    assert [attempt.code for attempt in archive.attempts()] == ["x = 1"]
 
 
 def test_json_lines_in_another_encoding_say_how_to_convert_them(tmp_path):

@@ -2,12 +2,14 @@
 
 import codecs
 import csv
+import json
 import re
 import sqlite3
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from enum import StrEnum
 from io import TextIOWrapper
 from itertools import chain, islice
@@ -15,10 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.packed import UNREADABLE, ends_with, named, open_bytes, packed_too
-from upsolve.archive.rows import DATA_SUFFIXES, BadRow, rows_of_file
+from upsolve.archive.rows import ARRAYS, DATA_SUFFIXES, NO_ARRAY, BadRow, json_value, objects_in, rows_of_file
 from upsolve.errors import SourceError
 
-__all__ = ["CONVERT", "TABLES", "Quotes", "emptied", "first_rows", "nested_columns", "nested_value", "table_rows", "without"]
+__all__ = [
+    "CONVERT",
+    "TABLES",
+    "Quotes",
+    "decoded",
+    "emptied",
+    "first_rows",
+    "moment",
+    "nested_columns",
+    "nested_value",
+    "table_rows",
+    "without",
+]
 
 CSV = packed_too(".csv", ".tsv")
 DATABASES = (".db", ".sqlite", ".sqlite3")
@@ -43,10 +57,14 @@ CONVERT = "unpack, convert or rename the file (JSON with a row on each line is .
 """What to do with other files."""
 HEAD, HEAD_SIZE = 1000, 1 << 20
 """Most rows that are looked at before any is read, and about how many characters they may have."""
+SECONDS, LATEST = 1e8, 2e9
+"""Seconds since 1970 that a number may be: from 1973 to 2033. Longer ones are dates without signs, such as 2024010112."""
 Numbered = tuple[int, dict[str, Any] | BadRow]
 
 
-def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quotes = Quotes.DOUBLE) -> Iterable[Numbered]:
+def table_rows(
+    path: Path, *, encoding: str = "", query: str = "", quotes: Quotes = Quotes.DOUBLE, rows: str = ""
+) -> Iterable[Numbered]:
     """Return the rows of a file with their numbers.
 
     Args:
@@ -54,6 +72,7 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quote
         encoding: of a CSV file; empty: UTF-8, or UTF-16 if it starts with such a byte order mark.
         query: SQL whose rows are read; a SQLite file needs one.
         quotes: whether cells of a CSV file may be quoted.
+        rows: name, with dots, of the list of rows in a JSON object; empty: the file is a list.
 
     Raises:
         SourceError: the file cannot be read, its ending is unknown, or an argument does not fit it.
@@ -62,6 +81,8 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quote
         raise SourceError(f"{path}: option encoding: only {named(CSV)} files have one; JSON is UTF-8")
     if quotes is not Quotes.DOUBLE and not ends_with(path, CSV):
         raise SourceError(f"{path}: option quotes: only {named(CSV)} files have quotes")
+    if rows and not ends_with(path, ARRAYS):
+        raise SourceError(f"{path}: option rows: only {named(ARRAYS)} files are objects with a list of rows")
     if bool(query) != ends_with(path, DATABASES):
         needs = (
             "is a database: --query 'select ...' says which rows to read" if not query else "option query is for SQLite files"
@@ -71,7 +92,29 @@ def table_rows(path: Path, *, encoding: str = "", query: str = "", quotes: Quote
         return sqlite_rows(path, query)
     if not ends_with(path, TABLES):
         raise SourceError(f"{path}: a table's name must end in one of {named(TABLES)}; {CONVERT}")
+    if ends_with(path, ARRAYS):
+        return rows_within(path, rows)
     return csv_rows(path, encoding, quotes) if ends_with(path, CSV) else rows_of_file(path)
+
+
+def rows_within(path: Path, name: str) -> Iterator[Numbered]:
+    """Return the rows of a JSON file: its items, or those of the list with this name; SourceError names the lists of objects that it has."""
+    value = json_value(path)
+    found = nested_value(value, name.split(".")) if name else value
+    if not isinstance(found, list):
+        lists = sorted(lists_of_objects(value), key=lambda one: -one[1])
+        has = ", ".join(f"{one} ({count})" for one, count in lists[:5])
+        advice = f"; it has lists of objects: {has}: --rows {lists[0][0]}" if lists else ""
+        raise SourceError(f"{path}: {f'{name} is no list of rows' if name else NO_ARRAY}{advice}")
+    return objects_in(path, found)
+
+
+def lists_of_objects(value: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yield name, with dots, and length of the lists of objects in an object."""
+    for name, item in value.items() if isinstance(value, dict) else ():
+        if isinstance(item, list) and item and isinstance(item[0], dict):
+            yield prefix + name, len(item)
+        yield from lists_of_objects(item, f"{prefix}{name}.")
 
 
 def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
@@ -203,11 +246,20 @@ def nested_columns(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def nested_value(row: Any, path: Sequence[str]) -> Any:
     """Return the value at a path of names, and of places in lists, such as ``("messages", "0", "content")``; None if there is none."""
     for name in path:
+        row = json_in(row) if isinstance(row, str) else row
         if isinstance(row, dict):
             row = row.get(name)
         else:
             row = row[int(name)] if isinstance(row, list) and name.isdigit() and int(name) < len(row) else None
     return row
+
+
+def json_in(text: str) -> Any:
+    """Return the object or list that a text is in JSON, as where CSV has an object in a cell; None for other text."""
+    try:
+        return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def without(row: Any, path: Sequence[str]) -> Any:
@@ -221,3 +273,22 @@ def without(row: Any, path: Sequence[str]) -> Any:
         return row
     inner = without(row[first], rest) if rest else None
     return {name: inner if name == first else value for name, value in row.items() if name != first or inner}
+
+
+def decoded(data: bytes, encoding: str) -> str:
+    """Return the text of a file: UTF-8, or else in an encoding that the user names; lines end as ``open`` reads them."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode(encoding or "utf-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def moment(value: Any) -> str:
+    """Return a time as text: seconds or milliseconds since 1970 in ISO 8601, and what else it may be as it is."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    seconds = number / 1000 if number > 9e11 else number
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if SECONDS <= seconds < LATEST else str(value)

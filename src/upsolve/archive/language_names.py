@@ -13,7 +13,13 @@ MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|
 OTHERS = {
     "clang": "c",
     "gcc": "c",
+    "cc": "cpp",
+    "clangx": "cpp",
+    "kt": "kotlin",
+    "monocs": "c#",
     "py3": "python",
+    "pythondata": "python",
+    "v8js": "javascript",
     "pypy": "python",
     "cpython": "python",
     "cs": "c#",
@@ -22,7 +28,7 @@ OTHERS = {
 """Names that are no aliases of a language here, because tasks do not use them."""
 INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
 """Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
-PYTHON_2 = re.compile(r"^(?:c?python|pypy|py)[ (:_-]*v?2")
+PYTHON_2 = re.compile(r"^(?:py\.)?(?:c?python|pypy|py)[ (:_-]*v?2")
 VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
 
 

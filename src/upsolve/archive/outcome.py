@@ -1,6 +1,7 @@
 """Recorded outcomes in common notations -> verdicts."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,26 +18,32 @@ __all__ = [
     "judge_name",
     "number_in",
     "recorded_verdict",
+    "scored",
     "status_of",
     "words_of",
 ]
 
 BY_STATUS: Mapping[Status, str] = {
-    Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, right, solved, true, yes",
+    Status.PASSED: "passed, pass, ac, accepted, ok, success, succeeded, successful, correct, correct answer, right, solved, resolved, "
+    "true, yes",
     Status.FAILED: "failed, fail, failure, wa, wrong answer, wrong, incorrect, pe, presentation error, rejected, partially correct, "
     "partial, partially accepted, challenged, hacked, unaccepted, security violated, restricted function, illegal function, "
-    "no output, no response on stdout, query limit exceeded, qle, false, no",
+    "no output, no response on stdout, query limit exceeded, qle, incorrect answer, not accepted, partially passed, unsolved, unresolved, "
+    "false, no",
     Status.TIMEOUT: "timeout, timed out, tle, time limit exceeded, time limit, idleness limit exceeded, "
-    "timelimit, time out, cpu time limit exceeded, real time limit exceeded, wall time limit exceeded, terminated due to timeout, to",
-    Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory",
-    Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded",
+    "timelimit, time out, cpu time limit exceeded, real time limit exceeded, wall time limit exceeded, terminated due to timeout, "
+    "to, tl, time exceeded, time limit exceed, timelimit exceeded",
+    Status.MEMORY_LIMIT: "memory limit, mle, memory limit exceeded, oom, out of memory, ml, memory exceeded, memory limit exceed",
+    Status.OUTPUT_LIMIT: "output limit, ole, output limit exceeded, ol, output exceeded, output limit exceed",
     Status.RUNTIME_ERROR: "runtime error, re, rte, error, exception, crashed, crash, run time error, run error, ir, "
-    "invalid return, nzec, segmentation fault, segfault, sigsegv, abort called",
-    Status.COMPILE_ERROR: "compile error, ce, compilation error, compiler error, syntax error, build failed, compilation failed",
+    "rt, invalid return, nzec, segmentation fault, segfault, sigsegv, abort called",
+    Status.COMPILE_ERROR: "compile error, ce, compilation error, compiler error, syntax error, build failed, compilation failed, "
+    "compile time error",
     Status.UNSCORED: "unscored, ie, internal error, judge error, system error, se, skipped, pending, waiting, queued, "
     "in queue, wj, waiting for judging, waiting for rejudging, waiting for re judging, submitted, compiling, running, testing, judging, processing, "
     "ignored, not judged, can't be judged, short circuit, short circuited, sc, unknown error, uke, validator error, "
-    "input preparation crashed, unknown, flaky",
+    "input preparation crashed, unknown, flaky, qu, grading, cancelled, canceled, ign, rejudging, pending rejudging, "
+    "running & judging, queueing, not judged yet, judgement failed, denial of judgement",
 }
 WORDS: Mapping[str, Status] = {word: status for status, words in BY_STATUS.items() for word in words.split(", ")}
 """Status as written by other judges, in lower case with spaces -> ours."""
@@ -81,6 +88,10 @@ def read_status(value: Any, words: Mapping[str, Status]) -> tuple[Status, Mappin
             return words[spelled], {}
     if number in BITS and not any(number_in(one) for one in words if one[-1:].isdigit()):
         return BITS[number], {}
+    if SHARE.fullmatch(plain):
+        status, counts = read_where(plain)
+        if status:
+            return status, counts
     where = WHERE.search(plain)
     status = words.get(plain[: where.start()]) if where else None
     counts: Mapping[str, int] = {}
@@ -117,6 +128,30 @@ def are_statuses(values: Iterable[Any], words: Mapping[str, Status] = WORDS) -> 
     except ValueError:
         return False
     return bool(known) and not all(number_in(str(value).strip()) for value in given)
+
+
+def scored(cells: Mapping[str, Any], passed_at: float | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return a row's cells with outcomes instead of scores, and the scores by field, since a verdict has none.
+
+    Scores are numbers in ``status``, if ``passed_at`` says from which on one is passed, and ``passed`` of ``total`` points, if one is no integer.
+    """
+    passed, total, score = (score_in(cells.get(name)) for name in ("passed", "total", "status"))
+    if passed is not None and total is not None and not (passed.is_integer() and total.is_integer()):
+        left = {name: value for name, value in cells.items() if name != "total"}
+        return left | {"passed": passed >= total}, {name: cells[name] for name in ("passed", "total")}
+    if passed_at is None or score is None:
+        return cells, {}
+    status = Status.PASSED if score >= passed_at else Status.FAILED
+    return {**cells, "status": status.value}, {"status": cells["status"]}
+
+
+def score_in(value: Any) -> float | None:
+    """Return the finite number that a value is; None for others, also for true and false."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def check_counts(status: Status, passed: int, total: int) -> None:

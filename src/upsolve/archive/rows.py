@@ -18,6 +18,7 @@ __all__ = [
     "DATA_SUFFIXES",
     "LINES",
     "NOWHERE",
+    "NO_ARRAY",
     "ODD",
     "BadRow",
     "Row",
@@ -27,6 +28,8 @@ __all__ = [
     "data_files",
     "json_array",
     "json_lines",
+    "json_value",
+    "objects_in",
     "parquet_rows",
     "place_of_row",
     "reason_of",
@@ -53,19 +56,11 @@ ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError
 
 Row = Task | Attempt | Verdict | BadRow
 
-OTHER_FORMS = (
-    b"\xff\xfe",
-    b"\xfe\xff",
-    b"\x28\xb5\x2f\xfd",
-    b"\x1f\x8b",
-    b"PK\x03\x04",
-    b"BZh",
-    b"\xfd7zXZ",
-    b"PAR1",
-    b"SQLite ",
-)
+OTHER_FORMS = (b"\xff\xfe", b"\xfe\xff", b"(\xb5/\xfd", b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"PAR1", b"SQLite ")
 """How files begin that are no lines of JSON in UTF-8: UTF-16, zstd, gzip, zip, bzip2, xz, Parquet, SQLite."""
 OTHER_FORM = "is no text in UTF-8: convert it (iconv -f UTF-16 -t UTF-8), unpack it, or give its name the right ending"
+NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orient='records'))"
+"""What an error says."""
 CHUNK = 100
 """Rows whose records are checked together."""
 NOWHERE: tuple[str, int] = ("", 0)
@@ -236,14 +231,24 @@ def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     Raises:
         SourceError: the file does not exist, cannot be read, or is not an array.
     """
+    rows = json_value(path)
+    if not isinstance(rows, list):
+        raise SourceError(f"{path}: {NO_ARRAY}")
+    yield from objects_in(path, rows)
+
+
+def json_value(path: Path) -> Any:
+    """Return the value of a JSON file, compressed or not; SourceError if it cannot be read."""
     try:
         with open_bytes(path) as file:
-            rows = json.loads(file.read())
+            return json.loads(file.read())
     except (*UNREADABLE, ValueError, RecursionError) as error:
         lines = "; if each line is an object, name it .jsonl" if str(error).startswith("Extra data") else ""
         raise SourceError(f"{path}: cannot be read: {error}{lines}") from error
-    if not isinstance(rows, list):
-        raise SourceError(f"{path}: is not a JSON array of objects (pandas writes one with to_json(orient='records'))")
+
+
+def objects_in(path: Path, rows: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Yield the items of an array with their numbers; one that is no object is a ``BadRow``."""
     for number, row in enumerate(rows, start=1):
         yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", str(row)[:500])
 

@@ -3,13 +3,14 @@
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import nested_columns, nested_value
+from upsolve.archive.cells import SECONDS, nested_columns, nested_value
 from upsolve.archive.outcome import are_statuses, number_in
 from upsolve.errors import SourceError
 
-__all__ = ["column_of_programs", "likely_fields", "options_for", "refuse_exit_codes"]
+__all__ = ["column_of_programs", "likely_fields", "options_for", "refuse_codes", "refuse_exit_codes", "unfit_status"]
 
 RESPONSES = ("response", "completion", "generation", "output")
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -20,7 +21,20 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "code": ("sourcecode", "source", "program", "submission", *RESPONSES),
     "language": ("lang", "programminglanguage", "languagename", "proglang", "compiler"),
     "author": ("user", "username", "userid", "handle", "student", "studentid", "participant", "model", "modelname"),
-    "created": ("createdat", "submittedat", "submitted", "submissiontime", "submissiondate", "timestamp", "date", "time"),
+    "created": (
+        "createdat",
+        "submittedat",
+        "submitted",
+        "submissiontime",
+        "submissiondate",
+        "creationtimeseconds",
+        "createtime",
+        "epochsecond",
+        "timestamp",
+        "date",
+        "indate",
+        "time",
+    ),
     "status": (
         "verdict",
         "result",
@@ -109,17 +123,33 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
     """
     if not values or any(isinstance(value, dict) or (isinstance(value, list) and field != "tests") for value in values):
         return False
+    if field == "tests" and any(isinstance(value, list) and are_results(value) for value in values):
+        return False
     if field in ("task_id", "prompt"):
         return (max(len(str(value).split()) for value in values) >= WORDS) == (field == "prompt")
+    numbers = {number_in(str(value).strip()) for value in values}
+    if field == "created":  # seconds since 1970, and not those of a run
+        return "" in numbers or all(float(number) >= SECONDS for number in numbers)
+    if field in ("code", "answer") and ("" not in numbers or column.lower().endswith("id")):
+        return False
     if field == "answer":
         return any("```" in str(value) for value in values)
     if field not in ("status", *COUNTS):
         return True
-    numbers = {number_in(str(value).strip()) for value in values}
     if field in COUNTS:
         return "" not in numbers
     good = numbers == {"0", "1"} or (numbers <= {"0", "1"} and column.lower().endswith(RIGHT))
     return good or any(are_statuses([value]) for value in values)
+
+
+def are_results(items: Sequence[Any]) -> bool:
+    """Return whether a list is of the outcomes of tests, and not of tests: objects with a status or the like, and no input."""
+    names = {*items[0]} if items and isinstance(items[0], dict) else set[str]()
+    return bool(names & {"status", "result", "verdict", "outcome", "passed", "score"}) and not names & {
+        "input",
+        "stdin",
+        "inputs",
+    }
 
 
 def column_of_programs(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -148,3 +178,58 @@ def refuse_exit_codes(named: Mapping[str, str], statuses: Iterable[Any]) -> None
         raise SourceError(
             f"{codes[0]}: of an exit code, 0 is a success, and of other columns a failure: {MAPPED.format(codes[0])}"
         )
+
+
+def refuse_codes(
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    mapped: Mapping[str, str],
+    *,
+    scores: bool,
+    words: Iterable[str],
+    languages: Iterable[str],
+) -> None:
+    """Raise SourceError if outcomes or languages are numbers that mean something at one judge alone, and nothing says what, or lack scores.
+
+    Args:
+        path: the table.
+        rows: its first rows.
+        mapped: field -> column.
+        scores: whether numbers are scores.
+        words: known words for a status.
+        languages: words for languages in the map.
+    """
+    status, language = mapped.get("status", ""), mapped.get("language", "")
+    if scores and not any(number_in(str(value).strip()) for value in values_of(rows, status)):
+        raise SourceError(
+            f"{path}: option passed_at: the column of `status`, {status}, has no scores; --status COLUMN names another"
+        )
+    codes = numbers_in(rows, status)
+    if codes - {"0", "1"} and not scores and not any(map(number_in, words)):
+        shown = ", ".join(sorted(codes, key=float)[:9])
+        raise SourceError(
+            f"{path}: {status} has numbers, {shown}, which judges use as codes and others as scores: of codes, --map FILE with `columns: "
+            f"{{status: {status}}}` and `statuses: {{4: passed, 6: failed, ...}}`, one for each number; of scores, --passed-at with the "
+            "score from which on an attempt counts as passed"
+        )
+    if codes := numbers_in(rows, language) - {*languages}:
+        raise SourceError(
+            f"{path}: {language} has numbers, {', '.join(sorted(codes, key=float)[:9])}, which mean a language at one judge alone: --map FILE "
+            f"with `languages: {{{min(codes, key=float)}: cpp, ...}}`, one for each number"
+        )
+
+
+def numbers_in(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:
+    """Return the numbers in a column; none if it has other values, too."""
+    found = {"" if isinstance(value, bool) else number_in(str(value).strip()) for value in values_of(rows, column)}
+    return set[str]() if "" in found else found
+
+
+def unfit_status(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> str:
+    """Return a word of the column ``status`` if nobody named it, another column is named as the outcome, and it has no word for a status."""
+    values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
+    return (
+        ""
+        if any(are_statuses([value]) or number_in(str(value).strip()) in ("0", "1") for value in values)
+        else str(next(iter(values), ""))
+    )

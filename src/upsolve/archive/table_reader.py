@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import nested_value, without
+from upsolve.archive.cells import decoded, moment, nested_value, without
 from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import OUTCOME_FIELDS, recorded_verdict
+from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
 from upsolve.archive.references import language_of_task, name_attempt, named_attempt, refuse_outcome, whole
 from upsolve.archive.rows import Row, code_in
 from upsolve.archive.table_tests import fields_of_tests
@@ -87,6 +87,8 @@ class Reader:
     """Folder of the files that rows name."""
     encoding: str = ""
     """Encoding of those that are not UTF-8."""
+    passed_at: float | None = None
+    """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
     any_language: bool = False
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
@@ -228,7 +230,7 @@ class Reader:
     def language(self, cells: Mapping[str, Any]) -> str:
         """Return the language in a row, as upsolve calls it; empty if it says nothing."""
         word = str(cells.get("language", "")).strip()
-        return self.languages.get(word.lower()) or language_in(word)
+        return self.languages.get(number_in(word) or word.lower()) or language_in(word)
 
     def language_of(self, task_id: str) -> str:
         """Return the language of a task that an earlier row, another file or another import has; empty if none is known, or it may be any."""
@@ -253,7 +255,9 @@ class Reader:
             rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
         if "answer" in fields:
             fields.setdefault("code", code_in(fields["answer"], fields["language"]))
-        fields |= {key: str(fields[key]) for key in ("author", "created") if key in fields}
+        fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
+        cells, points = scored(cells, self.passed_at)
+        rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}
         if "id" in cells:
             rest = {**rest, self.columns["id"]: cells["id"]}
         extra = AS_JSON(rest) if rest else ""
@@ -282,15 +286,6 @@ class Reader:
         if name and not found:
             raise ValueError(f"no earlier row has the attempt {name!r}, the parent of this one")
         return found or ""
-
-
-def decoded(data: bytes, encoding: str) -> str:
-    """Return the text of a file: UTF-8, or else in an encoding that the user names; lines end as ``open`` reads them."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode(encoding or "utf-8")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def hashes_of(task: Task) -> bytes:

@@ -2,6 +2,7 @@
 
 human-eval, EvalPlus      samples.jsonl: task_id, and completion (continues the prompt) or solution (a whole program)
                           *_results.jsonl: also passed, result; *_eval_results.json: base_status, plus_status; folder HumanEval_0/0.py
+BigCodeBench              *_eval_results.json: status
 bigcode harness           a list of lists of programs, in the order of its tasks
 LiveCodeBench             a list of questions with question_id, code_list, and, once evaluated, graded_list, metadata
 lm-evaluation-harness     samples_*.jsonl: doc, resps, filtered_resps, metrics
@@ -158,12 +159,13 @@ def continued(task: Task | None, name: str, completion: str) -> str:
 
 
 def evalplus_result(row: Json, *, samples: Samples) -> Iterator[Row]:
-    """Yield the records of one sample in EvalPlus's results: one verdict by the base tests, and one by all tests if they were run."""
+    """Yield the records of a sample in EvalPlus's results: a verdict by the base tests, and one by all if they were run; BigCodeBench has one."""
     if "solution" not in row:
         raise ValueError("has no solution: results of an early EvalPlus; import the file of samples")
     fields = dict(row)
-    base, plus = fields.pop("base_status"), fields.pop("plus_status", None)
-    outcomes = [{"status": base or "unscored", "judge": "recorded:evalplus-base"}]
+    alone = fields.pop("status", None) if "base_status" not in fields else None
+    base, plus = alone or fields.pop("base_status"), fields.pop("plus_status", None)
+    outcomes = [{"status": base or "unscored", "judge": "recorded:bigcodebench" if alone else "recorded:evalplus-base"}]
     if plus:
         outcomes.append({"status": base if base and base != "pass" else plus, "judge": "recorded:evalplus"})
     yield from samples.records(fields.pop("task_id"), fields.pop("solution"), outcomes, extra=fields)
@@ -215,11 +217,8 @@ def question_of(row: Json, *, samples: Samples) -> Iterator[Row]:
         extra=json.dumps(about) if about else "",
     )
     for index, code in enumerate(codes):
-        outcomes = (
-            []
-            if grades is None or grades[index] is None
-            else [graded(grades[index], json.loads(metadata[index]) if metadata else {})]
-        )
+        grade = None if grades is None else grades[index]
+        outcomes = [] if grade is None else [graded(grade, json.loads(metadata[index]) if metadata else {})]
         answer = {"answer": answers[index]} if answers and answers[index] != code else {}
         yield from samples.records(name, code, outcomes, extra=answer, task=task if statement else None)
 

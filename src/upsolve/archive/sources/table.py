@@ -16,7 +16,14 @@ from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.packed import ends_with
 from upsolve.archive.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
-from upsolve.archive.table_names import column_of_programs, likely_fields, options_for, refuse_exit_codes
+from upsolve.archive.table_names import (
+    column_of_programs,
+    likely_fields,
+    options_for,
+    refuse_codes,
+    refuse_exit_codes,
+    unfit_status,
+)
 from upsolve.archive.table_reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
 from upsolve.errors import SourceError, one_line
 from upsolve.types import Status
@@ -37,7 +44,7 @@ def read(
     encoding: str = "",
     quotes: Quotes = Quotes.DOUBLE,
     query: str = "",
-    **columns: str,
+    **columns: Any,
 ) -> Iterator[Row]:
     """Yield the records of a file, or of the files of a folder; names of attempts, and tasks without a prompt, hold within a file.
 
@@ -50,30 +57,32 @@ def read(
         query: SQL for a SQLite file.
         columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field:
             column), ``statuses`` (word: a status) and ``languages`` (word: a language); columns given here override those of the map.
+            ``rows``: name of the list of rows in a JSON object; ``passed_at``: least score in ``status`` that counts as passed.
 
     Raises:
         SourceError: the file or the map cannot be read.
     """
     if path.is_dir():
-        for unit in split(path, name=name):
+        for unit in split(path, name=name, rows=columns.get("rows", "")):
             given: dict[str, Any] = {**columns, **unit.options}
             yield from read(unit.path, imports=imports, encoding=encoding, quotes=quotes, query=query, **given)
         return
-    file = columns.pop("map", "")
+    file, rows, passed_at = columns.pop("map", ""), columns.pop("rows", ""), columns.pop("passed_at", None)
     plan = read_map(Path(file)) if file else {}
     named = {**plan.get("columns", {}), **columns}
     mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
     words = words_in(plan, named, file)
-    numbered = iter(table_rows(path, encoding=encoding, query=query, quotes=quotes))
+    languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
+    numbered = iter(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows))
     head = first_rows(numbered)
     check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
-    languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
-    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages)
-    reader.root, reader.encoding = path.parent.resolve(), encoding
     first = [row for _, row in head if isinstance(row, dict)]
+    leave_unfit(path, first, mapped, named)
+    refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
+    reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at)
+    reader.root, reader.encoding = path.parent.resolve(), encoding
     reader.any_language = reader.mixed(first)
-    advise(reader.name, first, mapped)
-    tell_several(reader, first)
+    advise(reader, first)
     del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     tell_unused(path, reader, named)
@@ -99,8 +108,19 @@ def tell_unused(path: Path, reader: Reader, named: Mapping[str, str]) -> None:
         )
 
 
-def advise(name: str, rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> None:
-    """Warn of columns that look like fields and are not used as such, and of pairs of answers."""
+def leave_unfit(path: Path, rows: Sequence[Mapping[str, Any]], mapped: dict[str, str], named: Mapping[str, str]) -> None:
+    """Take ``status`` from the fields, with a warning, if another column is named as the outcome and this one has no word for one."""
+    if word := unfit_status(rows, named):
+        del mapped["status"]
+        warnings.warn(
+            f"{path}: the column status is no outcome ({word!r}) and stored in extra; if it is one: --status status",
+            stacklevel=3,
+        )
+
+
+def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
+    name, mapped = reader.name, reader.columns
     likely = likely_columns(rows, mapped)
     if likely:
         unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
@@ -114,6 +134,7 @@ def advise(name: str, rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, st
             f"{name}: the columns chosen and rejected are not read as attempts; for pairs of answers: upsolve ingest openrlhf",
             stacklevel=3,
         )
+    tell_several(reader, rows)
 
 
 def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -148,9 +169,9 @@ def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str])
     return {**capital, **likely_fields(rows, {**mapped, **capital})}
 
 
-def split(path: Path, *, name: str = "", **_columns: str) -> list[Unit]:
-    """Return the files as units; the tasks of a folder's files are named after the folder."""
-    files = data_files(path, suffixes=[ending for ending in TABLES if ending not in ARRAYS])
+def split(path: Path, *, name: str = "", rows: str = "", **_columns: Any) -> list[Unit]:
+    """Return the files as units, ``.json`` alone if ``rows`` names their lists; the tasks of a folder's files are named after the folder."""
+    files = data_files(path, suffixes=ARRAYS if rows else [ending for ending in TABLES if ending not in ARRAYS])
     left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
     if left:
         warnings.warn(
@@ -208,6 +229,8 @@ SOURCE = Source(
             "quotes", Quotes, "quotes in CSV files: double (default: a cell may be quoted, quotes in it are doubled) or none"
         ),
         Option("query", str, "SQL that selects the rows of a SQLite file"),
+        Option("rows", str, "list of the rows in a .json file that is an object, such as result, or data.results"),
+        Option("passed_at", float, "score in the column of `status` from which on an attempt counts as passed"),
         IMPORTS,
         *(Option(name, str, f"column of: {what}") for name, what in FIELDS.items()),
     ),
