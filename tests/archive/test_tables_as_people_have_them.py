@@ -77,6 +77,19 @@ def test_values_in_objects_are_named_with_dots_and_the_rest_is_kept(tmp_path):
     assert [json.loads(attempt.extra) for attempt in attempts] == 2 * [{"task": {"kind": "sum"}}]
 
 
+def test_an_id_in_two_columns(tmp_path):
+    rows = [
+        {"problem": {"contest": contest, "index": "A"}, "prompt": f"add {contest}", "code": "x", "who": who}
+        for contest, who in ((4.0, "ann"), (5, "bob"), (None, "eve"))
+    ]
+    file, archive = write(tmp_path / "log.jsonl", rows), Archive.create(tmp_path / "a")
+    assert ingest(archive, "table", file, task_id="problem.contest+problem.index", author="who").bad == 0
+    named = [task.task_id for task in archive.tasks()]
+    assert named[:2] == ["log/4-A", "log/5-A"] and len(named) == 3
+    with pytest.raises(SourceError, match=r"no column for task_id=problem.contest\+problem.letter of the options"):
+        ingest(Archive.create(tmp_path / "b"), "table", file, task_id="problem.contest+problem.letter")
+
+
 def test_values_in_lists_are_named_with_their_places(tmp_path):
     rows = [
         {

@@ -23,6 +23,7 @@ from upsolve.errors import SourceError
 __all__ = [
     "CONVERT",
     "TABLES",
+    "Numbered",
     "Quotes",
     "decoded",
     "emptied",
@@ -60,6 +61,7 @@ HEAD, HEAD_SIZE = 1000, 1 << 20
 SECONDS, LATEST = 1e8, 2e9
 """Seconds since 1970 that a number may be: from 1973 to 2033. Longer ones are dates without signs, such as 2024010112."""
 Numbered = tuple[int, dict[str, Any] | BadRow]
+"""A row with its number, from 1."""
 
 
 def table_rows(

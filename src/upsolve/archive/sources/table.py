@@ -10,10 +10,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.cells import CONVERT, TABLES, Quotes, emptied, first_rows, nested_columns, nested_value, table_rows
+from upsolve.archive.cells import (
+    CONVERT,
+    TABLES,
+    Numbered,
+    Quotes,
+    emptied,
+    first_rows,
+    nested_columns,
+    nested_value,
+    table_rows,
+)
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.packed import ends_with
+from upsolve.archive.references import whole
 from upsolve.archive.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.archive.table_names import (
@@ -55,7 +66,7 @@ def read(
         encoding: of CSV files, and of files that rows name, if it is not UTF-8.
         quotes: whether cells of CSV files may be quoted.
         query: SQL for a SQLite file.
-        columns: field=column, with dots for a value in an object (``meta.user``); ``map`` names a YAML file with ``columns`` (field:
+        columns: field=column, with dots for a value in an object (``meta.user``), or several with plus signs (``contest+problem``); ``map`` names a YAML file with ``columns`` (field:
             column), ``statuses`` (word: a status) and ``languages`` (word: a language); columns given here override those of the map.
             ``rows``: name of the list of rows in a JSON object; ``passed_at``: least score in ``status`` that counts as passed.
 
@@ -73,7 +84,7 @@ def read(
     mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
     words = words_in(plan, named, file)
     languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
-    numbered = iter(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows))
+    numbered = joined(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows), mapped.values())
     head = first_rows(numbered)
     check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
     first = [row for _, row in head if isinstance(row, dict)]
@@ -86,6 +97,25 @@ def read(
     del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
     tell_unused(path, reader, named)
+
+
+def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Numbered]:
+    """Yield rows with a column for each name with a plus sign, such as ``contest+problem``: the values of both, with a hyphen between them."""
+    parts = {name: [part.split(".") for part in name.split("+")] for name in columns if "+" in name}
+    for number, row in numbered:
+        if not isinstance(row, BadRow):
+            found = {name: [nested_value(row, part) for part in paths] for name, paths in parts.items() if name not in row}
+            row |= {
+                name: "-".join(str(whole(one)) for one in values)
+                for name, values in found.items()
+                if all(map(is_given, values))
+            }
+        yield number, row
+
+
+def is_given(value: Any) -> bool:
+    """Return whether a cell has a value: neither null, empty text nor NaN."""
+    return value is not None and value != "" and value == value
 
 
 def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
