@@ -19,8 +19,9 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 MODEL ?= smollm2-135m
 SEED ?= 0
 OUT ?= runs/demo-$(SEED)
-# processes of pytest; 0: one. The tests of a file run in one process, for the fixtures that they share
-JOBS ?= 2
+# processes of pytest; 0: one. Tests wait much (for limits of time, browsers, servers), so three keep two cores busy. The tests of a file run in
+# one process, for the fixtures that they share
+JOBS ?= 3
 # PyTorch without an NVIDIA GPU: 200 MB instead of 3 GB. Where this index cannot be reached, the extra `train` takes what pip's own has
 TORCH_CPU := https://download.pytorch.org/whl/cpu
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
