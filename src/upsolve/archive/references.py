@@ -6,7 +6,7 @@ from typing import Any
 
 from upsolve.types import Status, Verdict
 
-__all__ = ["language_of_task", "languages_from", "name_attempt", "named_attempt", "refuse_outcome", "whole"]
+__all__ = ["is_given", "language_of_task", "languages_from", "name_attempt", "named_attempt", "refuse_outcome", "whole"]
 
 languages: list[Callable[[str], str]] = []
 """Tells the language of a task that another file or import has (``languages_from``)."""
@@ -64,6 +64,11 @@ def refuse_outcome(outcomes: dict[str, Status], name: str, verdict: Verdict, *, 
             f"the attempt {name} is {verdict.status.value} here, and {before.value} in an earlier row: a row is one attempt; if rows are "
             "outcomes of single tests, put those of an attempt into one row, as a list in the column of `outcomes`"
         )
+
+
+def is_given(value: Any) -> bool:
+    """Return whether a cell has a value: neither null, empty text nor NaN."""
+    return value is not None and value != "" and value == value
 
 
 def whole(value: Any) -> Any:

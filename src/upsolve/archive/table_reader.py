@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.archive.cells import decoded, moment, nested_value, without
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
-from upsolve.archive.references import language_of_task, name_attempt, named_attempt, refuse_outcome, whole
+from upsolve.archive.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
 from upsolve.archive.rows import Row, code_in
 from upsolve.archive.table_tests import fields_of_tests
 from upsolve.records import from_row
@@ -143,9 +143,7 @@ class Reader:
         rest: dict[str, Any] = {}
         nested = {column: path for column, path in self.nested.items() if column not in row}
         for column, value in chain(row.items(), ((column, nested_value(row, path)) for column, path in nested.items())):
-            if value is None or value == "":
-                continue
-            if value != value:
+            if not is_given(value):
                 continue
             if column not in self.fields:
                 rest[column] = value

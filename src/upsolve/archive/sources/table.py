@@ -24,7 +24,7 @@ from upsolve.archive.cells import (
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.packed import ends_with
-from upsolve.archive.references import whole
+from upsolve.archive.references import is_given, whole
 from upsolve.archive.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.archive.table_names import (
@@ -113,11 +113,6 @@ def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Num
         yield number, row
 
 
-def is_given(value: Any) -> bool:
-    """Return whether a cell has a value: neither null, empty text nor NaN."""
-    return value is not None and value != "" and value == value
-
-
 def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
     """Return the words for a status, those of a map first; SourceError if one is no status, or an exit code needs a map."""
     refuse_exit_codes(named, plan.get("statuses", {}))
@@ -173,7 +168,7 @@ def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         cells = {name: reader.value(row, column) for name, column in reader.columns.items()}
         outcome = [cells.get(name) for name in ("status", "passed", "outcomes")]
-        if any(cells.get(name) for name in PROGRAMS) and any(value not in (None, "") and value == value for value in outcome):
+        if any(cells.get(name) for name in PROGRAMS) and any(map(is_given, outcome)):
             same = [cells.get(name) for name in (*NAMES, *PROGRAMS, "language", "author", "created", "judge")]
             found.setdefault(repr(same), set()).add(repr(outcome))
     several = sum(len(outcomes) > 1 for outcomes in found.values())

@@ -82,7 +82,7 @@ class Channel:
         self.lock = _thread.RLock()
         """Held during a call: threads of the tests take turns, and functions that are lent may call the attempt."""
         self.apart = ""
-        """Type of an object of the attempt that the current test compared or combined with a value of its own, if it did."""
+        """Type of an attempt's object that the current test compared or combined with a value of the tests; empty if none was."""
 
     def reply(self, max_bytes: int = REPLY_BYTES) -> dict[str, Any]:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
