@@ -48,7 +48,7 @@ SECONDS = {
     "curve": 40,
     "resume": 60,
     "step": 220,
-    "profile": 60,
+    "profile": 100,
     "sampling": 80,
     "vllm": 110,
     "largest": 90,

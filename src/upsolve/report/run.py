@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from upsolve import __version__
 from upsolve.archive.groups import Lazy
 from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import Archive, open_filled
@@ -109,5 +110,5 @@ def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: "HeldOut", trai
         "sampling": f"{sample.samples} samples per task, one if greedy; top-p {sample.top_p}, seed {sample.seed}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
         + (torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"),
-        "versions": ", ".join(f"{name} {version(name)}" for name in ("upsolve", "torch", "transformers")),
+        "versions": f"upsolve {__version__}, torch {version('torch')}, transformers {version('transformers')}",
     }
