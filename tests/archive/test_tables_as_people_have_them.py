@@ -664,7 +664,7 @@ def test_files_of_data_in_a_folder_that_are_not_read_are_counted(tmp_path, recwa
         ("log.json", b'{"prompt": "add"}\n{"prompt": "sub"}\n', "if each line is an object, name it .jsonl"),
         ("log.json", b'{"prompt": {"0": "add"}}', r"to_json\(orient='records'\)"),
         ("log.jsonl", '{"prompt": "add"}'.encode("utf-16"), r"log.jsonl: is no text in UTF-8: convert it \(iconv"),
-        ("log.jsonl", gzip.compress(b"{}"), "unpack it"),
+        ("log.jsonl", gzip.compress(b"{}", mtime=0), "unpack it"),
         ("log.zip", b"", "a table.s name must end in one of .*; unpack, convert or rename"),
     ],
 )
