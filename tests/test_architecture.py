@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
@@ -74,12 +75,15 @@ def read(file):
     return Module(".".join(words[:-1] if package else words), text, ast.parse(text), package)
 
 
-MODULES = [read(file) for file in sorted(SOURCE.rglob("*.py")) if file.parts[-3] != "attacks"]
+@cache
+def modules():
+    """All modules; parsing them takes seconds, which collecting the tests need not take in every process."""
+    return [read(file) for file in sorted(SOURCE.rglob("*.py")) if file.parts[-3] != "attacks"]
 
 
 def violations(rule):
     """``module: what`` for everything that a rule yields, over all modules."""
-    return [f"{module.name}: {what}" for module in MODULES for what in rule(module)]
+    return [f"{module.name}: {what}" for module in modules() for what in rule(module)]
 
 
 def test_a_stage_imports_only_from_its_left():
@@ -102,13 +106,13 @@ def test_files_and_functions_are_small():
                 yield f"{node.name}: {lines} lines"
 
     assert not violations(rule)
-    lengths = [node.end_lineno - node.lineno + 1 for module in MODULES for node in module.functions()]
+    lengths = [node.end_lineno - node.lineno + 1 for module in modules() for node in module.functions()]
     assert statistics.median(lengths) <= MEDIAN_LINES
 
 
 def test_an_adapter_is_thin():
     """It turns a tool's arguments into tasks and attempts, and verdicts back: what takes more belongs to a stage."""
-    lengths = {module.name: len(module.text.splitlines()) for module in MODULES if module.stage == "adapters"}
+    lengths = {module.name: len(module.text.splitlines()) for module in modules() if module.stage == "adapters"}
     assert lengths and not {name: lines for name, lines in lengths.items() if lines >= 150}
 
 
@@ -246,7 +250,7 @@ def test_torch_stays_out_of_the_early_stages():
 
 
 def test_there_are_no_import_cycles():
-    graph = {m.name: {other for other in m.imports() if other.startswith("upsolve.")} for m in MODULES if m.name != "upsolve"}
+    graph = {m.name: {other for other in m.imports() if other.startswith("upsolve.")} for m in modules() if m.name != "upsolve"}
     done, path = set(), []
 
     def visit(module):

@@ -137,22 +137,33 @@ def test_a_forged_set_is_not_its_members_twice():
     assert not answers(["dict", [["str", "a"], ["int", "1"]], [["str", "a"], ["int", "1"]]], "{'a': 1}", "floats")
 
 
-COLLIDING = {k * (2**61 - 1) for k in range(20_000)}
+COUNT = 20_000
+
+
+def colliding(*, half=False):
+    """Numbers with one hash, or one hash for every two, as an attempt reports them; to put them into a set would take seconds."""
+    return shown([k * (2**61 - 1) + (0.5 if half else 0) for k in range(COUNT)])[1:]
+
+
+def keys(members):
+    """A dictionary with these keys, as an attempt reports it."""
+    return ["dict", *([member, 1] for member in members)]
 
 
 @pytest.mark.parametrize(
-    ("value", "expected", "compare"),
+    ("made", "expected", "compare"),
     [
-        ({str(k) for k in range(20_000)}, {str(k) for k in range(20_000, 40_000)}, "lines"),
-        ({k: k for k in range(20_000)}, {k: k for k in reversed(range(20_000))}, "lines"),
-        (COLLIDING, {*range(20_000)}, "lines"),
-        ({k + 0.5 for k in COLLIDING}, {*range(20_000)}, "floats"),
-        (dict.fromkeys(COLLIDING, 1), dict.fromkeys(range(20000), 1), "floats"),
-        (dict.fromkeys(COLLIDING, 1), 5, "lines"),
+        (lambda: shown({str(k) for k in range(COUNT)}), lambda: {str(k) for k in range(COUNT, 2 * COUNT)}, "lines"),
+        (lambda: shown({k: k for k in range(COUNT)}), lambda: {k: k for k in reversed(range(COUNT))}, "lines"),
+        (lambda: ["set", *colliding()], lambda: {*range(COUNT)}, "lines"),
+        (lambda: ["set", *colliding(half=True)], lambda: {*range(COUNT)}, "floats"),
+        (lambda: keys(colliding()), lambda: dict.fromkeys(range(COUNT), 1), "floats"),
+        (lambda: keys(colliding()), lambda: 5, "lines"),
     ],
+    ids=["texts", "order", "integers", "floats", "keys", "kinds"],
 )
-def test_no_value_takes_long_to_compare(value, expected, compare):
-    data, source = shown(value), repr(expected)
+def test_no_value_takes_long_to_compare(made, expected, compare):
+    data, source = made(), repr(expected())
     started = time.process_time()
     answers(data, source, compare)
     displayed(data)
