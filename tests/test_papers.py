@@ -14,6 +14,8 @@ from upsolve.config import load_recipe, recipe_names
 from upsolve.train.loop import train
 
 PAPERS = [name for name in recipe_names() if name.startswith("papers/")]
+QUICK = {"papers/2605.21180_code", "papers/2605.28409_exp", "papers/2605.30478_qwen_grpo_both"}
+"""One of each paper; the others are run by make test-all."""
 PAGE = ROOT / "docs" / "papers.md"
 STATUSES = (
     "Accepted",
@@ -137,7 +139,7 @@ def test_what_the_importers_make_is_what_the_recipes_need():
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAPERS])
 def test_two_steps(name, tiny_model, tmp_path):
     recipe = load_recipe(name, settings(name, tiny_model))
     split = split_archive(open_archive(recipe.data.archive), recipe.data, untried=recipe.source.rounds > 0)

@@ -23,8 +23,9 @@ SMALL = [
     "optim.tokens_per_step=2000",
     "monitor.heldout=4",
 ]
-LONG = ("sql_rloo", "sql_sft")
-"""Recipes on the archive that takes longest to read; ``demo`` reads it, too."""
+QUICK = {"demo", "demo_python", "dpo", "exp_advantage", "grpo", "hybrid", "kto"}
+QUICK |= {"ppo_dense", "rank", "rlvr_lint", "rloo", "robot", "sft", "ssd"}
+"""Recipes of every kind of archive, source and stage; the others are run by make test-all."""
 
 
 def test_the_documented_recipes_are_there():
@@ -40,7 +41,7 @@ def test_the_documented_recipes_are_there():
 
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(file, marks=pytest.mark.slow) if file.stem in LONG else file for file in FILES],
+    [file if file.stem in QUICK else pytest.param(file, marks=pytest.mark.slow) for file in FILES],
     ids=lambda path: path.stem,
 )
 def test_two_steps(file, tiny_model, tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def test_files_of_a_folder(tmp_path, folder, monkeypatch, size, workers):
     assert f"the task A, which is another in {first}, line 1 than in {second}, line 1: give one of the two" in reasons[1]
 
 
-@pytest.mark.parametrize("stop", range(1, 13))
+@pytest.mark.parametrize("stop", [pytest.param(n, marks=[] if n in (1, 7, 12) else pytest.mark.slow) for n in range(1, 13)])
 def test_an_import_that_is_interrupted_while_it_settles(tmp_path, folder, monkeypatch, stop):
     monkeypatch.setattr(shares, "SHARE_BYTES", 1)
     whole, _ = imported(tmp_path, ("jsonl", folder, {}), name="whole")

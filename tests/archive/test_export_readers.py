@@ -44,8 +44,9 @@ def load(few, tmp_path):
 @pytest.mark.parametrize(
     ("name", "trainer", "form"),
     [
-        *((name, trainer, form) for name, trainer in TRAINERS.items() for form in ("plain", "conversational")),
-        ("sft", "SFT", "messages"),
+        *((name, trainer, "conversational") for name, trainer in TRAINERS.items()),
+        *(pytest.param(name, trainer, "plain", marks=pytest.mark.slow) for name, trainer in TRAINERS.items()),
+        pytest.param("sft", "SFT", "messages", marks=pytest.mark.slow),
     ],
 )
 def test_trl_trains_on_it(name, trainer, form, load, tiny_model, tmp_path):

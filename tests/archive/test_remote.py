@@ -123,6 +123,7 @@ def test_an_archive_at_a_url_is_written(tmp_path, bucket):
     assert len(Archive(f"{bucket}/new").verdicts()) == 13
 
 
+@pytest.mark.slow
 def test_an_archive_at_a_url_is_cleaned_filled_and_viewed(tmp_path, bucket):
     there = copy_archive(local(tmp_path), f"{bucket}/source")
     there.append(attempts=[Attempt("t0", "x = 1  # mail ann@corp.io")])

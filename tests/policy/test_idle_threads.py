@@ -84,7 +84,14 @@ def test_spinning_returns_after_calm_seconds(calm):
     assert watch.short
 
 
-@pytest.mark.parametrize(("quota", "threads"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 3)])
+@pytest.mark.parametrize(
+    ("quota", "threads"),
+    [
+        pytest.param("100000 100000", 1, marks=pytest.mark.slow),
+        ("150000 100000", 2),
+        pytest.param("max 100000", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_threads_of_torch_keep_to_the_quota_of_the_control_group(quota, threads, tmp_path):
     (tmp_path / "cpu.max").write_text(quota)
     code = (

@@ -30,6 +30,7 @@ def test_every_part_runs_or_says_why_not(tmp_path):
     assert "not done:\n  step, qwen2-tiny-random, 1 in a pass, beside TRL: not done" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_part_that_takes_too_long_takes_its_measurement_along():
     """The output of the script ends with the last process that can write to it."""
     code = """

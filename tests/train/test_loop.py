@@ -149,6 +149,7 @@ def test_a_collapse_before_any_weights_were_kept_says_what_helps(tiny_model, tmp
         run(recipe_for(tiny_model, monitor=monitor), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_run_that_a_limit_stopped_goes_on_with_another_limit(tiny_model, tmp_path):
     whole = run(recipe_for(tiny_model), tmp_path / "whole")
     entropies = [row["entropy"] for row in whole.metrics]

@@ -71,10 +71,12 @@ GAE = {"advantage": {"kind": "gae"}, "objective": {"kl": {"coefficient": 0.05, "
     "stages",
     [
         {},
-        {"objective": {"reduce": "sequence_mean", "clip": {"low": 0.2, "high": 0.28}}},
-        {"advantage": {"kind": "centred"}, "objective": {"reduce": "constant_length", "length": 24}},
+        pytest.param({"objective": {"reduce": "sequence_mean", "clip": {"low": 0.2, "high": 0.28}}}, marks=pytest.mark.slow),
+        pytest.param(
+            {"advantage": {"kind": "centred"}, "objective": {"reduce": "constant_length", "length": 24}}, marks=pytest.mark.slow
+        ),
         {"objective": {"kind": "gspo", "reduce": "sequence_mean", "clip": {"low": 3e-4, "high": 4e-4}}},
-        {"objective": {"kind": "cispo"}},
+        pytest.param({"objective": {"kind": "cispo"}}, marks=pytest.mark.slow),
         {"advantage": {"kind": "leave_one_out"}, "objective": {"kind": "reinforce", "kl": {"coefficient": 0.01}}},
         GAE,
         {**GAE, "reward": {"preset": "dense", "weights": {"length": 1.0}}},
@@ -135,7 +137,8 @@ def whole(tiny_model, tmp_path_factory):
     return run(recipe_for(tiny_model, **MIXED), folder)
 
 
-@pytest.mark.parametrize("stop", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [0, 1, 4])
 def test_a_killed_online_run_goes_on_bit_by_bit(tiny_model, tmp_path, whole, stop):
     recipe, place = recipe_for(tiny_model, **MIXED), whole.folder.parent
     file = tmp_path / "recipe.yaml"

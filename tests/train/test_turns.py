@@ -163,7 +163,7 @@ def test_exports_write_the_conversation(tmp_path):
     assert sorted(len(row["completions"]) for row in rows[:3]) == [1, 1, 2]
 
 
-@pytest.mark.parametrize("recipe", ["rloo", "sft"])
+@pytest.mark.parametrize("recipe", ["rloo", pytest.param("sft", marks=pytest.mark.slow)])
 def test_a_run_trains_on_conversations(tmp_path, tiny_model, monkeypatch, recipe):
     archive, losses = stored(tmp_path / "archive", 12), []
     settings = ["data.train=0.8", "data.dev=0.1", "optim.max_steps=2", "optim.epochs=2"]

@@ -461,7 +461,7 @@ def workers_of(pid):
     return [child for child in children(pid) if "verify.pool.worker" in read(f"/proc/{child}/cmdline")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stopped_server_leaves_nothing_behind(tmp_path, number):
     server = Server(tmp_path)
     line = opened(server, [(TASK, replace(LOOP, code=f"{LOOP.code}#{k}")) for k in range(50)], 30)

@@ -16,6 +16,8 @@ from upsolve.view.answers import Answers
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
 
+WAYS = ["served", pytest.param("static", marks=pytest.mark.slow)]
+
 
 def loaded(page, address):
     page.goto(address)
@@ -51,7 +53,7 @@ def walk(page):
     return said + page.locator("main").inner_text()
 
 
-@pytest.mark.parametrize("how", ["served", "static"])
+@pytest.mark.parametrize("how", WAYS)
 def test_scripts_in_texts_are_shown_and_never_run(chromium, tmp_path, monkeypatch, served, how):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     archive = evil_archive(tmp_path / "evil")
@@ -67,7 +69,7 @@ def test_scripts_in_texts_are_shown_and_never_run(chromium, tmp_path, monkeypatc
         assert not faults, faults
 
 
-@pytest.mark.parametrize("how", ["served", "static"])
+@pytest.mark.parametrize("how", WAYS)
 def test_keys_filters_and_two_attempts_side_by_side(chromium, tmp_path, monkeypatch, served, how):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     archive = plain_archive(tmp_path / "a")
@@ -113,7 +115,7 @@ def test_a_finding_stands_beside_its_lines(chromium, tmp_path, served):
         assert note["x"] >= code["x"] + code["width"] - 1
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served, theme):
     with open_page(chromium, viewport={"width": 375, "height": 700}, color_scheme=theme) as (page, faults):
         loaded(page, served(plain_archive(tmp_path / "a").path))
@@ -127,7 +129,7 @@ def test_it_is_readable_on_a_phone_in_light_and_dark(chromium, tmp_path, served,
         assert not faults, faults
 
 
-@pytest.mark.parametrize("how", ["served", "static"])
+@pytest.mark.parametrize("how", WAYS)
 def test_samples_of_evaluations_are_beside_the_attempts_of_a_run(chromium, tmp_path, monkeypatch, served, tiny_model, how):
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
     folder = evaluated_run(tmp_path, tiny_model)
