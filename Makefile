@@ -26,7 +26,7 @@ JOBS ?= 3
 TORCH_CPU := https://download.pytorch.org/whl/cpu
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-python test test-all docs gpu lint test-pythons test-languages test-vllm check install clean
+.PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm check install clean
 
 demo: $(VENV)/.trains
 	$(BIN)/upsolve demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -34,16 +34,24 @@ demo: $(VENV)/.trains
 demo-python: $(VENV)/.trains
 	$(BIN)/upsolve run demo_python --model $(MODEL) --seed $(SEED) --out runs/demo-python-$(SEED) $(ARGS)
 
-test: lint
-	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+test: style
+	@$(call beside_types,$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS))
 
-test-all: lint
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not gpu and not languages and not vllm' $(ARGS)
+test-all: style
+	@$(call beside_types,$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not gpu and not languages and not vllm' $(ARGS))
 
-lint: install
+lint: style
+	$(BIN)/pyright
+
+style: install
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/ruff format --check src tests tools benchmarks
-	$(BIN)/pyright
+
+# Types are checked while tests run, which leave half a minute of the cores idle; errors are printed after the tests
+define beside_types
+$(BIN)/pyright > $(VENV)/types 2>&1 & types=$$!; $(1); tests=$$?; \
+wait $$types || tests=$$?; cat $(VENV)/types; exit $$tests
+endef
 
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
