@@ -9,6 +9,7 @@ settings.register_profile("calm", deadline=None)  # a busy machine is no failure
 settings.load_profile("calm")
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["UPSOLVE_CHECK"] = "always"  # checks of models find what is wrong now, not what was right before
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of pytest on two cores, and the same sums everywhere
 
 

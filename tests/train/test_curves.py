@@ -103,7 +103,7 @@ def golden(kind):
 
 
 def always(scorer, *, own_attention=False):
-    """Return a replacement of ``choose_scorer``."""
+    """Return a replacement of ``known_or_chosen``."""
 
     def choose(model, _batch, _precision):
         if not own_attention:
@@ -126,9 +126,12 @@ SETTINGS = {
     "several rows, many batches": {"row_tokens": 300, "tokens_per_batch": 700},
 }
 SWITCHES = {
-    "whole rows with a mask": ("upsolve.train.learner.choose_scorer", always(partial(token_scores, blocks=False))),
-    "the model's own attention with a mask": ("upsolve.train.learner.choose_scorer", always(token_scores, own_attention=True)),
-    "padded texts": ("upsolve.train.learner.choose_scorer", always(padded_scores, own_attention=True)),
+    "whole rows with a mask": ("upsolve.train.learner.known_or_chosen", always(partial(token_scores, blocks=False))),
+    "the model's own attention with a mask": (
+        "upsolve.train.learner.known_or_chosen",
+        always(token_scores, own_attention=True),
+    ),
+    "padded texts": ("upsolve.train.learner.known_or_chosen", always(padded_scores, own_attention=True)),
     "many bundles of attention": ("upsolve.policy.layout.OVERHEAD", 0),
     "head in narrow blocks": ("upsolve.train.head_scores.block_elements", lambda tokens, *_, **__: 7 * tokens),
     "equal attempts apart": ("upsolve.train.encode.merged", tuple),

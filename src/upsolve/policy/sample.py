@@ -13,6 +13,7 @@ from upsolve.policy.allocator import available_bytes
 from upsolve.policy.batched_decode import ATTENTION, check_batched_decode
 from upsolve.policy.decoder import Decoder, Job
 from upsolve.policy.generate import generate_attempts
+from upsolve.policy.known_checks import check_file, keep_check, kept_check
 from upsolve.policy.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.packed import packed_weights
 from upsolve.policy.prefill_order import of_like_length
@@ -41,8 +42,8 @@ def sample(
 
     ``token_logps`` and ``entropy`` are in nats, of the distribution at temperature 1 without truncation. Each attempt has its own random
     numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
-    number of threads give the same attempts. Before the first sample of a model, batched decoding is compared with the model's own forward
-    pass; if they differ, a warning is logged and ``generate`` is used instead.
+    number of threads give the same attempts. Before the first sample of a kind of model, batched decoding is compared with the model's own
+    forward pass; if they differ, a warning is logged and ``generate`` is used instead.
 
     Args:
         model: a causal language model of transformers, in the dtype to sample in.
@@ -98,11 +99,18 @@ def sample_each(
 
 
 def problem_of(model: Any, ids: tuple[int, ...]) -> str:
-    """Return why batched decoding does not work with a model, "" if it does; a model is checked once in each precision and on each device."""
+    """Return why batched decoding does not work with a model, "" if it does; a model is checked once in each precision and on each device.
+
+    A model of the same form that passed in another run is not checked again (``upsolve.policy.known_checks``).
+    """
     form = (model.dtype, str(model.device))
     known = CHECKED.setdefault(model, {})
     if form not in known:
-        known[form] = check_batched_decode(model, ids)
+        file = check_file("batched decoding", model)
+        passed = kept_check(file) is not None
+        known[form] = "" if passed else check_batched_decode(model, ids)
+        if not passed and not known[form]:
+            keep_check(file)
     return known[form]
 
 

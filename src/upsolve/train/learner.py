@@ -22,7 +22,7 @@ from upsolve.train.pack import PackedBatch
 from upsolve.train.placement import Fsdp2, Replicated, zero_loss
 from upsolve.train.processes import Processes
 from upsolve.train.reference import fingerprint, read_attempts, reference_logps
-from upsolve.train.reference_scorer import choose_scorer, padded_scores
+from upsolve.train.reference_scorer import known_or_chosen, padded_scores
 from upsolve.train.step import ByAttempt, FrozenScores, statistic_of, sum_gradients
 from upsolve.train.step_metrics import merged, step_metrics
 
@@ -68,7 +68,7 @@ class Learner:
     def choose_scorer(self, batch: PackedBatch) -> None:
         """Choose the fastest packed scorer that agrees with the padded one on a batch."""
         self.example = batch
-        self.scorer = choose_scorer(self.model, batch, self.precision if self.config.bf16 else None)
+        self.scorer = known_or_chosen(self.model, batch, self.precision if self.config.bf16 else None)
 
     @property
     def scoring(self) -> str:

@@ -19,6 +19,7 @@ from torch.nn import functional
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE
 from upsolve.policy.flex import FLEX
+from upsolve.policy.known_checks import check_file, keep_check, kept_check
 from upsolve.policy.model import trainable
 from upsolve.policy.tokens import Codec
 from upsolve.policy.varlen import VARLEN
@@ -32,6 +33,7 @@ __all__ = [
     "checked_parameters",
     "choose_scorer",
     "difference",
+    "known_or_chosen",
     "packed_scorers",
     "padded_scores",
     "probe",
@@ -52,6 +54,9 @@ ATTEMPTS, PROMPT, TOKENS = 6, 24, 48
 """Most attempts of the sample, and the most tokens of each and of its prompt: they bound the activations and logits of the check."""
 CHECKED = 2**22
 """Most elements of a gradient that are compared (16 MB): the check holds three such gradients, whatever the size of the model."""
+
+WHOLE_ROWS = partial(token_scores, blocks=False)
+"""The packed scorer whose attention has a mask of the whole row."""
 
 ScoresAndGradient = tuple[torch.Tensor, torch.Tensor]
 """Log-probabilities [T], nats, and the gradient of their mean with respect to ``checked_parameters``, flat, float32."""
@@ -220,7 +225,7 @@ def difference(scored: ScoresAndGradient, reference: ScoresAndGradient) -> float
 def packed_scorers(model: Any) -> list[tuple[str, Scorer]]:
     """Return the packed scorers for a model on its device, the fastest first, each with its attention implementation."""
     if model.device.type == "cpu":
-        return [(TREE, token_scores), (TREE, partial(token_scores, blocks=False))]
+        return [(TREE, token_scores), (TREE, WHOLE_ROWS)]
     own: str = model.config._attn_implementation
     return [(name, token_scores) for name in (VARLEN, FLEX, TREE if own == "eager" else own)]
 
@@ -267,3 +272,22 @@ def choose_scorer(model: Any, batch: PackedBatch, precision: Precision | None = 
     model.set_attn_implementation(before)
     warnings.warn(f"packed rows do not work with this model ({problem}): using padded texts, which is slower", stacklevel=2)
     return padded_scores
+
+
+def known_or_chosen(model: Any, batch: PackedBatch, precision: Precision | None = None) -> Scorer:
+    """Return the scorer that was chosen in another run for a model of the same form, else the one that ``choose_scorer`` chooses now.
+
+    A run's precision is that of the weights, or bfloat16. Where no packed scorer agrees, every run looks for one anew, and warns.
+    """
+    ways = packed_scorers(model)
+    file = check_file(f"scorer, {'precision of the weights' if precision is None else 'bfloat16'}", model)
+    kept = kept_check(file)
+    if kept is not None:
+        attention, scorer = ways[int(kept)]
+        model.set_attn_implementation(attention)
+        return scorer
+    scorer = choose_scorer(model, batch, precision)
+    way = (model.config._attn_implementation, scorer)
+    if way in ways:
+        keep_check(file, str(ways.index(way)))
+    return scorer

@@ -1,0 +1,73 @@
+"""Checks of models that passed, kept between runs: batched decoding and packed scorers are compared with a model's own computation once.
+
+    $UPSOLVE_CACHE/checks/<key>
+
+What a check compares are ways of computing, so the key has all that they depend on but the values of the weights: the settings of the model,
+the code, names, shapes and precisions of its layers, the versions of PyTorch and transformers, and the processor. Only what passed is
+kept: a problem is looked for, and reported, in every run.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from upsolve.files import cache_folder, write_text
+from upsolve.types import content_id
+
+__all__ = ["check_file", "keep_check", "kept_check"]
+
+ALWAYS = "always"
+"""Value of $UPSOLVE_CHECK with which nothing is read from the cache."""
+PARTS = ("policy", "train")
+"""Folders of this package whose code is compared with a model's own."""
+
+
+def check_file(name: str, model: Any) -> Path:
+    """Return the file in which the result of a check of a model is kept."""
+    settings = {key: value for key, value in model.config.to_dict().items() if key != "_name_or_path"}
+    layers = (f"{name} {tuple(p.shape)} {p.dtype} {p.requires_grad}" for name, p in model.named_parameters())
+    versions = (torch.__version__, version("transformers"))
+    form = (str(settings), str(model.config._attn_implementation), *layers, *code_of(model), *versions, processor(model.device))
+    return cache_folder() / "checks" / content_id(name, *form)
+
+
+def kept_check(file: Path) -> str | None:
+    """Return what a check that passed has found; None if nothing is kept, or $UPSOLVE_CHECK is ``always``."""
+    if os.environ.get("UPSOLVE_CHECK") != ALWAYS:
+        with suppress(OSError):
+            return file.read_text()
+    return None
+
+
+def keep_check(file: Path, found: str = "") -> None:
+    """Keep what a check that passed has found; nothing is kept where the cache cannot be written, so that the next run checks once more."""
+    with suppress(OSError):
+        write_text(file, found)
+
+
+def code_of(model: Any) -> list[str]:
+    """Return the classes of a model's modules with the files of their code, and the files of this package's."""
+    kinds = {type(module) for module in model.modules()}
+    names = {f"{kind.__module__}.{kind.__qualname__} {kind.forward.__module__}" for kind in kinds}
+    files = {getattr(sys.modules.get(kind.__module__), "__file__", None) or "" for kind in kinds}
+    own = Path(__file__).parents[1]
+    paths = [*map(Path, files - {""}), *(path for part in PARTS for path in (own / part).glob("*.py"))]
+    stats = [(path, path.stat()) for path in paths]
+    return sorted(names) + sorted(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats)
+
+
+def processor(device: torch.device) -> str:
+    """Return a name of the processor of a device: what it is, and which instructions PyTorch uses."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return "\n".join([device.type, torch.backends.cpu.get_cpu_capability(), *sorted(named)])
