@@ -101,6 +101,25 @@ def test_a_run_goes_on_without_layers_that_cannot_be_compiled(tiny_model, broken
     assert expected in caplog.text
 
 
+def test_layers_that_were_compared_in_another_run_are_only_compiled(tiny_model, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path))
+    monkeypatch.delenv("UPSOLVE_CHECK")
+    monkeypatch.setattr(torch, "compile", lambda forward, **_: forward)
+    exact = compiled.exact_scores
+    monkeypatch.setattr(compiled, "exact_scores", lambda *inputs: calls.append(inputs) or exact(*inputs))
+    for _ in range(2):
+        model = load_model(tiny_model)
+        assert isinstance(compiled_or_plain(model, token_scores, batch_of(), torch.enable_grad), CompiledScorer)
+    assert len(calls) == 1
+
+    def broken(*_args, **_inputs):
+        raise RuntimeError("no space left for the compiler")
+
+    monkeypatch.setattr(torch, "compile", lambda _forward, **_: broken)
+    assert compiled_or_plain(load_model(tiny_model), token_scores, batch_of(), torch.enable_grad) is token_scores
+
+
 def test_only_long_runs_of_large_models_are_compiled_by_themselves(tiny_model, monkeypatch):
     model = load_model(tiny_model)
     size = sum(parameter.numel() for parameter in model.parameters())

@@ -11,6 +11,7 @@ from torch._functorch import config as functorch_config
 from torch.fx.experimental import _config
 
 from upsolve.policy.attention import TREE
+from upsolve.policy.known_checks import check_file, keep_check, kept_check
 from upsolve.policy.varlen import VARLEN
 from upsolve.train.logprobs import Scorer, TokenScores, token_scores
 from upsolve.train.pack import PackedBatch
@@ -119,17 +120,24 @@ def compiled_or_plain(model: Any, scorer: Scorer, batch: PackedBatch, precision:
     """Return a scorer with compiled layers, or the given one, with a warning, if they cannot be compiled or compute something else.
 
     Log-probabilities and gradients of a sample of the batch must be as close to those in float32 as with plain layers
-    (``reference_scorer.choose_scorer``).
+    (``reference_scorer.choose_scorer``); for a model of a form that passed in another run, it is enough that they can be compiled.
     """
-    compiled, sample, exact = CompiledScorer(model, scorer), sample_of(batch), exact_scores(model, sample_of(batch), scorer)
+    compiled, sample = CompiledScorer(model, scorer), sample_of(batch)
+    file = check_file(f"compiled layers, {getattr(scorer, '__name__', 'whole rows')}", model)
+    known = kept_check(file) is not None
+    exact = None if known else exact_scores(model, sample, scorer)
     with precision():
-        rounding = difference(scores_and_gradient(model, sample, scorer), exact)
+        plain = None if known else scores_and_gradient(model, sample, scorer)
         try:
-            distance = difference(scores_and_gradient(model, sample, compiled), exact)
+            scored = scores_and_gradient(model, sample, compiled)
         except RuntimeError as error:  # all errors of torch.compile are
             LOGGER.warning("layers are not compiled: %s. Set model.compile: never to skip the attempt", error)
             return scorer
-    if distance <= max(TOLERANCE, ROUNDING * rounding):
+    if exact is None or plain is None:
+        return compiled
+    distance = difference(scored, exact)
+    if distance <= max(TOLERANCE, ROUNDING * difference(plain, exact)):
+        keep_check(file)
         return compiled
     LOGGER.warning("layers are not compiled: log-probabilities or gradients would differ by %.2g", distance)
     return scorer
