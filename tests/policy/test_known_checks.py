@@ -59,7 +59,18 @@ def test_another_attention_or_processor_or_other_code_is_checked_anew(monkeypatc
     before = check_file("scorer", own)
     assert check_file("scorer", own) == before
     (tmp_path / "own.py").write_text("# changed\n")
-    assert check_file("scorer", own) != before
+    changed = check_file("scorer", own)
+    assert changed != before
+    (tmp_path / "own.py").unlink()  # as for modules inside of an archive
+    assert check_file("scorer", own) not in (before, changed)
+
+
+def test_a_replaced_forward_pass_is_checked_anew():
+    model = small()
+    known = check_file("scorer", model)
+    norm = model.model.layers[0].input_layernorm
+    norm.forward = lambda hidden: hidden
+    assert check_file("scorer", model) != known
 
 
 def test_a_check_is_made_anew_if_asked_for(monkeypatch):

@@ -51,14 +51,28 @@ def keep_check(file: Path, found: str = "") -> None:
 
 
 def code_of(model: Any) -> list[str]:
-    """Return the classes of a model's modules with the files of their code, and the files of this package's."""
-    kinds = {type(module) for module in model.modules()}
-    names = {f"{kind.__module__}.{kind.__qualname__} {kind.forward.__module__}" for kind in kinds}
-    files = {getattr(sys.modules.get(kind.__module__), "__file__", None) or "" for kind in kinds}
+    """Return the classes of a model's modules, with the code of their forward passes and its files, and the files of this package's."""
+    forwards = {(type(module), instructions(module.forward)) for module in model.modules()}
+    names = [f"{kind.__module__}.{kind.__qualname__} {code}" for kind, code in forwards]
+    files = {getattr(sys.modules.get(kind.__module__), "__file__", None) for kind, _ in forwards}
     own = Path(__file__).parents[1]
-    paths = [*map(Path, files - {""}), *(path for part in PARTS for path in (own / part).glob("*.py"))]
-    stats = [(path, path.stat()) for path in paths]
-    return sorted(names) + sorted(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats)
+    paths = [*(Path(file) for file in files if file), *(path for part in PARTS for path in (own / part).glob("*.py"))]
+    return [*sorted(names), *sorted(map(state_of, paths))]
+
+
+def instructions(forward: Any) -> str:
+    """Return the bytecode of a function or method in hexadecimal; for one that is not written in Python, its type."""
+    code = getattr(forward, "__code__", None)
+    return code.co_code.hex() if code else str(type(forward))
+
+
+def state_of(path: Path) -> str:
+    """Return what changes when a file changes; for one inside of an archive, its name."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return str(path)
+    return f"{path} {stat.st_size} {stat.st_mtime_ns}"
 
 
 def processor(device: torch.device) -> str:
