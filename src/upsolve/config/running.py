@@ -49,8 +49,8 @@ class ModelConfig(Strict):
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
     time. Changes no gradient."""
     compile: Literal["auto", "always", "never"] = "auto"
-    """Compile the layers with ``torch.compile``; ``auto``: on CPUs with AMX and a C++ compiler, if the run is long enough to save more time than
-    compiling takes (about half a minute); elsewhere ``always`` saves memory, not time. Compiled layers round differently, within the error of
+    """Compile the layers with ``torch.compile``; ``auto``: on CPUs with a C++ compiler, if the run is long enough to save more time than
+    compiling takes (about half a minute); on GPUs ``always`` saves memory, not time. Compiled layers round differently, within the error of
     ``bf16``. Sharded policies are not compiled."""
     offline: bool = False
     """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
