@@ -49,9 +49,9 @@ class ModelConfig(Strict):
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
     time. Changes no gradient."""
     compile: Literal["auto", "always", "never"] = "auto"
-    """Compile the layers with ``torch.compile``; ``auto``: on CPUs with a C++ compiler, if the run is long enough to save more time than
-    compiling takes (about half a minute); on GPUs ``always`` saves memory, not time. Compiled layers round differently, within the error of
-    ``bf16``. Sharded policies are not compiled."""
+    """Compile the layers with ``torch.compile``, which saves a third of the memory and, on CPUs with AMX, of the time; ``auto``: on CPUs with a
+    C++ compiler, if the run is long enough beside the time that compiling takes (about 20 s, 3 when it is repeated). Compiled layers round
+    differently, within the error of ``bf16``. Sharded policies are not compiled."""
     offline: bool = False
     """Use local files only, without requests to the model hub (like the environment variable HF_HUB_OFFLINE=1)."""
     shard: Literal["none", "fsdp2", "deepspeed"] = "none"
