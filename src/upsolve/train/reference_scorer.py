@@ -279,15 +279,14 @@ def known_or_chosen(model: Any, batch: PackedBatch, precision: Precision | None 
 
     A run's precision is that of the weights, or bfloat16. Where no packed scorer agrees, every run looks for one anew, and warns.
     """
-    ways = packed_scorers(model)
+    ways = {str(number): way for number, way in enumerate(packed_scorers(model))}
     file = check_file(f"scorer, {'precision of the weights' if precision is None else 'bfloat16'}", model)
-    kept = kept_check(file)
-    if kept is not None:
-        attention, scorer = ways[int(kept)]
-        model.set_attn_implementation(attention)
-        return scorer
+    if way := ways.get(kept_check(file) or ""):
+        model.set_attn_implementation(way[0])
+        return way[1]
     scorer = choose_scorer(model, batch, precision)
-    way = (model.config._attn_implementation, scorer)
-    if way in ways:
-        keep_check(file, str(ways.index(way)))
+    chosen = (model.config._attn_implementation, scorer)
+    for number, way in ways.items():
+        if way == chosen:
+            keep_check(file, number)
     return scorer
