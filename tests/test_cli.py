@@ -385,7 +385,7 @@ def test_a_full_disk_is_one_message_and_leaves_no_temporary_file(here, tmp_path,
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
 def test_a_signal_keeps_the_verdicts_there_are(tmp_path, number):
-    rows = [{**RIGHT, "code": f"import time\ntime.sleep(0.2)\ndef f(x):\n    return 2 * x + {i} - {i}"} for i in range(60)]
+    rows = [{**RIGHT, "code": f"import time\ntime.sleep(0.1)\ndef f(x):\n    return 2 * x + {i} - {i}"} for i in range(60)]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, (TASK, *rows))))
     upsolve("ingest", "jsonl", tmp_path / "in.jsonl", tmp_path / "archive")
     command = [sys.executable, "-m", "upsolve", "verify", str(tmp_path / "archive"), "--no-cache", "--workers", "1"]
