@@ -141,6 +141,7 @@ def test_a_compaction_that_was_stopped_loses_nothing_and_goes_on(tmp_path, monke
     assert len([*archive.path.glob("*/*.parquet")]) == 3 and not [*archive.path.glob("*/*.tmp")]
 
 
+@pytest.mark.slow
 def test_a_compaction_that_is_killed_loses_nothing(tmp_path):
     archive = filled(tmp_path / "a", parts=30)
     before = stored(archive)

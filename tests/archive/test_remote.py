@@ -65,6 +65,7 @@ def local(tmp_path):
     return archive
 
 
+@pytest.mark.slow
 def test_an_archive_at_a_url_is_read_as_a_local_one(tmp_path, bucket, monkeypatch):
     here = local(tmp_path)
     copy_archive(here, f"{bucket}/archive")

@@ -45,6 +45,7 @@ def run(code):
     ).stdout.split()
 
 
+@pytest.mark.slow
 def test_a_contended_process_spins_shortly_until_it_is_calm():
     """Each operation of two threads is followed by 1 ms in which the idle one spins, or sleeps."""
     free, short, again = map(
@@ -57,6 +58,7 @@ def test_a_contended_process_spins_shortly_until_it_is_calm():
     assert max(free, again) < 100 < short, (free, short, again)
 
 
+@pytest.mark.slow
 def test_contention_is_what_threads_wait_for_cores():
     """With more busy processes than cores, this process waits for cores."""
     busy = "import itertools, time; any(time.process_time() > 10 for _ in itertools.count())"  # ends, whatever becomes of this test
