@@ -44,8 +44,7 @@ def package(folder, files=None, **settings):
     for name, text in (texts | (files or {})).items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        if text is not None:
-            file.write_text(text)
+        file.write_text(text)
     return folder
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from upsolve.plugins import load
 from upsolve.types import Task
 
-__all__ = ["asking_for", "language_in", "same_language"]
+__all__ = ["asking_for", "language_in", "languages_in", "same_language"]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
@@ -40,6 +40,11 @@ def asking_for(task: Task, language: str) -> Task:
 def same_language(first: str, second: str) -> bool:
     """Return whether two names are of one language; the empty name is Python's."""
     return first == second or (language_in(first) or "python") == (language_in(second) or "python")
+
+
+def languages_in(words: str) -> frozenset[str]:
+    """Return the languages of names between commas, such as ``python,c++``; none for an empty text."""
+    return frozenset(language_in(word) for word in words.split(",") if word.strip())
 
 
 @lru_cache(maxsize=4096)

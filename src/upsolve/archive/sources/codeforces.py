@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.language_names import language_in
+from upsolve.archive.language_names import language_in, languages_in
 from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Option, Source, Unit
 from upsolve.archive.sources.problems import build_alone, by_numbers, extra_of, split_of, stdio_tests
@@ -95,7 +95,7 @@ def read(path: Path, *, language: str = "", generated: int = 0) -> Iterator[Row]
         language: languages of the submissions to keep, such as ``python,cpp``; empty for all.
         generated: generated tests read per problem, the first ones; 0 for all.
     """
-    languages = frozenset(language_in(word) for word in language.split(",") if word.strip())
+    languages = languages_in(language)
     for file in files_of(path):
         rows = rows_of_file(file)
         first = [*islice(rows, 1)]

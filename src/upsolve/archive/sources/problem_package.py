@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from upsolve.archive.language_names import language_in
-from upsolve.archive.outcome import WORDS, status_of
+from upsolve.archive.language_names import language_in, languages_in
+from upsolve.archive.outcome import WORDS
 from upsolve.archive.rows import Row, build_each
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.problems import extra_of
@@ -45,7 +45,7 @@ def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Ro
     packages = [file.parent for file in sorted(path.rglob("problem.yaml"))]
     if not packages:
         raise SourceError(f"{path}: no problem.yaml in it or below; unpack packages (.zip, .kpp) first")
-    languages = frozenset(language_in(word) for word in language.split(",") if word.strip())
+    languages = languages_in(language)
     for folder in packages:
         name = folder.relative_to(path).as_posix() if folder != path else folder.resolve().name
         task_id = f"problem_package/{name}"
@@ -178,7 +178,7 @@ def submission(_row: Mapping[str, Any], *, file: Path, task_id: str, languages: 
     words = expected(file.parent.name, code)
     attempt = Attempt(task_id, code, language, "human", extra=extra_of({"file": file.name, "expected": ", ".join(words)}))
     yield attempt
-    status = status_of(words[0]) if len(words) == 1 and words[0] in WORDS else Status.UNSCORED
+    status = WORDS.get(words[0], Status.UNSCORED) if len(words) == 1 else Status.UNSCORED
     yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
 
 
