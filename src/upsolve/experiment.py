@@ -100,7 +100,7 @@ def run_recipe(
     require("jinja2", "matplotlib")  # for the report, imported when it is written: that would delay the first sample
     path, processes = Path(folder), Processes()
     report = progress if progress and processes.is_main else no_progress
-    processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
+    recipe = processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
     online, labels = recipe.source.rounds > 0, recipe.select.reads_labels
     split = split_archive(open_filled(recipe.data.archive), recipe.data, untried=online, labels=labels)
     check_run(recipe, split.groups["train"])

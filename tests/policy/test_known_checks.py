@@ -51,7 +51,7 @@ def test_another_attention_or_processor_or_other_code_is_checked_anew(monkeypatc
     model.set_attn_implementation("eager")
     assert check_file("scorer", model) != known
     with monkeypatch.context() as other:
-        other.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+        other.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
         assert check_file("scorer", small()) != known
     (tmp_path / "own.py").write_text("import transformers\n\n\nclass Own(transformers.LlamaForCausalLM):\n    pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))

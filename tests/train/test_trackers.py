@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -82,6 +83,7 @@ def test_every_log_begins_with_the_held_out_values_before_the_first_step(tmp_pat
     for step in (1.0, 2.0):
         log.write({"step": step, "round": 0.0, "loss": 1.0, "heldout_margin": step})
     log.close()
+    time.sleep(1.1 - time.time() % 1)  # TensorBoard reads files in the order of their names, which begin with the second
     log = Log(tmp_path, MonitorConfig(), start, keep_steps=1, keep_rounds=0)
     log.write({"step": 2.0, "round": 0.0, "loss": 1.0, "heldout_margin": 3.0})
     log.close()

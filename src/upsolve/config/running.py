@@ -42,8 +42,9 @@ class ModelConfig(Strict):
     """What the model writes. ``code``: the prompt opens a code fence, and the completion is the program. ``answer``: the model answers freely,
     with thinking or prose, up to its end token; the program is taken from the answer, and whole answers are trained on."""
     prompt: PromptConfig = PromptConfig()
-    bf16: bool = True
-    """Compute in bfloat16. Weights that are trained stay in float32; of those that are not (with adapters, or of the reference), the
+    bf16: bool | Literal["auto"] = "auto"
+    """Compute in bfloat16, not in float32; ``auto``: where the processor multiplies bfloat16 (GPUs since 2020, CPUs with AMX, AVX-512-BF16 or
+    Arm's BF16). Other processors take ten times as long as in float32, or longer. A run keeps what it began with. In bfloat16, weights that are trained stay in float32; of those that are not (with adapters, or of the reference), the
     matrices of linear layers are stored in bfloat16."""
     gradient_checkpointing: bool = False
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more

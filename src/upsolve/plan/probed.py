@@ -21,6 +21,7 @@ from upsolve.evaluate.tasksets import task_sets
 from upsolve.plan.findings import BasePass, Cost, Likelihood, Share, share
 from upsolve.policy.allocator import available_bytes
 from upsolve.policy.model import codec_of, load_model
+from upsolve.policy.precision import precision_of
 from upsolve.policy.sample import sample_each
 from upsolve.policy.tokens import Codec
 from upsolve.progress import OnProgress
@@ -87,8 +88,7 @@ class Samples:
 def load(config: ModelConfig) -> Loaded:
     """Load a model in the dtype used for sampling."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if config.bf16 else torch.float32
-    model = load_model(config.name, dtype=dtype, device=device, offline=config.offline)
+    model = load_model(config.name, dtype=precision_of(config), device=device, offline=config.offline)
     return Loaded(model.eval(), codec_of(config))
 
 

@@ -41,12 +41,12 @@ def make_transformers(_config: SampleConfig, model: ModelConfig) -> Sampler:
 
     from upsolve.policy.allocator import keep_memory
     from upsolve.policy.model import codec_of, load_model
+    from upsolve.policy.precision import precision_of
     from upsolve.policy.sample import LocalModel
 
     keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if model.bf16 else torch.float32
-    policy = load_model(model.name, dtype=dtype, device=device, offline=model.offline)
+    policy = load_model(model.name, dtype=precision_of(model), device=device, offline=model.offline)
     return LocalModel(policy, codec_of(model))
 
 

@@ -18,6 +18,7 @@ from upsolve.policy.allocator import release_memory
 from upsolve.policy.gguf import converted
 from upsolve.policy.idle_threads import use_allowed_cores, watch_spinning
 from upsolve.policy.locate import locate
+from upsolve.policy.precision import in_bfloat16
 from upsolve.policy.prompt import PLAIN
 from upsolve.policy.quiet import choose_accelerator, peft_calls
 from upsolve.policy.tokens import Codec
@@ -138,8 +139,8 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     with peft_calls():
         adapted: Any = get_peft_model(model, settings)
     for layer in adapter_layers(adapted):
-        layer.cast_input_dtype_enabled = (
-            not config.bf16
+        layer.cast_input_dtype_enabled = not in_bfloat16(
+            config
         )  # autocast casts inputs; PEFT's cast to float32 before it would keep copies
     return adapted
 
@@ -183,7 +184,7 @@ def load_policy(config: ModelConfig, *, seed: int, device: str = "cpu") -> Any:
 
 def rounded(model: Any, config: ModelConfig) -> Any:
     """Return the model; with ``bf16``, the frozen parameters of its linear layers are cast to bfloat16."""
-    for parameter in linear_parameters(model) if config.bf16 else ():
+    for parameter in linear_parameters(model) if in_bfloat16(config) else ():
         if not parameter.requires_grad:
             parameter.data = parameter.data.to(torch.bfloat16)
     return model

@@ -14,6 +14,7 @@ from upsolve.errors import ModelError
 from upsolve.policy.gguf import converted
 from upsolve.policy.locate import locate
 from upsolve.policy.model import codec_of, load_model, save_model
+from upsolve.policy.precision import precision_of
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
@@ -46,7 +47,7 @@ class Vllm:
             raise ModelError(f"sample.engine=vllm: it cannot be imported ({error}); `pip install vllm`") from error
         self.settings_of, self.sleeps, self.asleep = vllm.SamplingParams, sleeps, False
         self.model, self.codec = model.name, codec_of(model)
-        dtype = torch.bfloat16 if model.bf16 else torch.float32
+        dtype = precision_of(model)
         with TemporaryDirectory() as folder:
             try:
                 self.llm: Any = vllm.LLM(

@@ -13,6 +13,7 @@ from torch import Tensor
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.allocator import GrownMemory, keep_memory
 from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
+from upsolve.policy.precision import in_bfloat16, precision_of
 from upsolve.train import checkpoint
 from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
 from upsolve.train.deepspeed import DeepSpeed
@@ -55,6 +56,7 @@ class Learner:
         keep_memory()
         torch.manual_seed(seed)
         self.config, self.objective, self.optim, self.seed, self.values = model, objective, optim, seed, values
+        self.bf16 = in_bfloat16(model)
         self.codec = codec_of(model)
         self.processes = processes or Processes()
         self.model: Any = load_policy(model, seed=seed, device=str(self.processes.device))
@@ -68,7 +70,7 @@ class Learner:
     def choose_scorer(self, batch: PackedBatch) -> None:
         """Choose the fastest packed scorer that agrees with the padded one on a batch."""
         self.example = batch
-        self.scorer = known_or_chosen(self.model, batch, self.precision if self.config.bf16 else None)
+        self.scorer = known_or_chosen(self.model, batch, self.precision if self.bf16 else None)
 
     @property
     def scoring(self) -> str:
@@ -80,7 +82,7 @@ class Learner:
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the autocast context of the run; it caches no rounded weights where layers are recomputed, or all would stay in memory."""
-        if not self.config.bf16:
+        if not self.bf16:
             return nullcontext()
         kind = self.processes.device.type
         return torch.autocast(kind, torch.bfloat16, cache_enabled=not self.config.gradient_checkpointing)
@@ -94,7 +96,7 @@ class Learner:
             tokens: expected number of tokens of the run, on which ``model.compile: auto`` depends.
         """
         if keep_start and not self.config.lora_rank:
-            self.frozen = start_copy(self.model, bf16=self.config.bf16)
+            self.frozen = start_copy(self.model, bf16=self.bf16)
         if self.values:
             self.value_head = value_head(self.model)
         self.model.train()
@@ -117,7 +119,7 @@ class Learner:
             "processes": self.processes,
             "optim": self.optim,
             "value_lr": self.objective.value.lr,
-            "bf16": model.bf16,
+            "bf16": self.bf16,
         }
         if model.shard == "none" or self.processes.count == 1:
             return Replicated(*modules, **settings)
@@ -133,7 +135,7 @@ class Learner:
 
     def sampling_copy(self, policy: Any) -> Any:
         """Return a copy of the policy to sample from: in the precision of the run, with the model's original attention."""
-        copied = frozen_copy(policy, torch.bfloat16 if self.config.bf16 else torch.float32).to(self.processes.device)
+        copied = frozen_copy(policy, precision_of(self.config)).to(self.processes.device)
         copied.set_attn_implementation(self.attention)
         return copied
 
@@ -154,7 +156,7 @@ class Learner:
 
     def start_logps(self, batches: Sequence[PackedBatch]) -> ByAttempt:
         """Return the log-probabilities of attempts under the frozen start, before ``start_training``; rank 0 computes, the others read."""
-        precision = "bf16" if self.config.bf16 else "fp32"
+        precision = "bf16" if self.bf16 else "fp32"
         self.fingerprint = self.fingerprint or fingerprint(self.model, precision)
         self.model.eval()
         with self.processes.accelerator.main_process_first():

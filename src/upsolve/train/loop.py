@@ -47,7 +47,8 @@ def train(
         KeyboardInterrupt: SIGINT or SIGTERM; a checkpoint of the last step is kept.
     """
     path, processes, collapsed, usable = Path(folder), Processes(), "", True
-    if done := processes.from_main(lambda: claim_run(path, recipe, fresh=fresh)):
+    recipe, done = processes.from_main(lambda: claim_run(path, recipe, fresh=fresh))
+    if done:
         return done
     rewarder = checked_rewarder(recipe, groups, processes)
     with StopSignals() as signals, deterministic(recipe.optim.deterministic):

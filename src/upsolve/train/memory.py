@@ -17,6 +17,7 @@ from upsolve.errors import ConfigError
 from upsolve.policy.allocator import available_bytes
 from upsolve.policy.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.model import codec_of
+from upsolve.policy.precision import in_bfloat16
 from upsolve.train.head_scores import block_elements
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
 from upsolve.types import Group
@@ -116,8 +117,8 @@ def activation_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
     layers are stored in bfloat16, and the copy of the head is part of ``head_bytes``.
     """
     rounded_alone = shape.linear if model.gradient_checkpointing else 0  # one layer at a time
-    copies = 0 if shape.adapters or not model.bf16 else 2 * (shape.parameters - rounded_alone)
-    layer = 4 * shape.hidden * tokens if model.gradient_checkpointing else layer_bytes(shape, tokens, bf16=model.bf16)
+    copies = 0 if shape.adapters or not in_bfloat16(model) else 2 * (shape.parameters - rounded_alone)
+    layer = 4 * shape.hidden * tokens if model.gradient_checkpointing else layer_bytes(shape, tokens, bf16=in_bfloat16(model))
     return shape.layers * layer + copies
 
 
@@ -125,8 +126,8 @@ def recomputed_bytes(shape: ModelShape, tokens: int, model: ModelConfig) -> int:
     """Return the memory of one layer while it is recomputed, bytes; 0 without ``gradient_checkpointing``."""
     if not model.gradient_checkpointing:
         return 0
-    rounded = 0 if shape.adapters or not model.bf16 else 2 * shape.linear // shape.layers
-    return layer_bytes(shape, tokens, bf16=model.bf16) + rounded
+    rounded = 0 if shape.adapters or not in_bfloat16(model) else 2 * shape.linear // shape.layers
+    return layer_bytes(shape, tokens, bf16=in_bfloat16(model)) + rounded
 
 
 def start_bytes(shape: ModelShape, *, rounded: bool) -> int:
@@ -173,7 +174,7 @@ def plan_memory(
             at once; None: all of ``rollout.batch``.
     """
     share = processes if model.shard != "none" else 1
-    copies, start = 2 if model.bf16 else 4, start_bytes(shape, rounded=model.bf16)
+    copies, start = 2 if in_bfloat16(model) else 4, start_bytes(shape, rounded=in_bfloat16(model))
     weights = start if shape.adapters else 4 * shape.parameters
     moments, less = MOMENTS[optim.moments]
     fixed = [
@@ -200,8 +201,8 @@ def plan_memory(
 def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupShape) -> Sequence[MemoryRow]:
     """Return what a forward and backward pass holds: activations of all layers, and the larger of the head and of one layer."""
     smaller = "optim.tokens_per_batch" if model.gradient_checkpointing else "model.gradient_checkpointing: true"
-    layer = attention_bytes(shape, group.pairs, bf16=model.bf16) + recomputed_bytes(shape, tokens, model)
-    held = max(head_bytes(shape, tokens, bf16=model.bf16, gpu=torch.cuda.is_available()), layer)
+    layer = attention_bytes(shape, group.pairs, bf16=in_bfloat16(model)) + recomputed_bytes(shape, tokens, model)
+    held = max(head_bytes(shape, tokens, bf16=in_bfloat16(model), gpu=torch.cuda.is_available()), layer)
     what = f"a block of logits, or a group of {group.tokens} tokens in attention"
     return (
         MemoryRow("activations", activation_bytes(shape, tokens, model), "step", f"a micro-batch of {tokens} tokens", smaller),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from upsolve.config import Recipe, dump_recipe, load_recipe
+from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.files import write_text
 from upsolve.train.monitor import read_steps
@@ -139,8 +139,8 @@ def may_change_yet(key: str, old: Any, new: Any) -> bool:
 
 def claim(
     folder: Path, recipe: Recipe, *, started: Sequence[str], allowed: Callable[[str, Any, Any], bool], fresh: bool
-) -> None:
-    """Write the resolved recipe into a folder, unless the folder has results of another recipe.
+) -> Recipe:
+    """Write the resolved recipe into a folder, unless the folder has results of another recipe, and return it as written.
 
     Args:
         folder: created if missing.
@@ -155,24 +155,36 @@ def claim(
     file = folder / "recipe.yaml"
     if fresh and file.exists():
         shutil.rmtree(folder)
+    before: Recipe | None = None
     if file.exists() and any(any(folder.glob(pattern)) for pattern in started):
         try:
-            changed = changed_keys(load_recipe(file), recipe)
+            before = load_recipe(file)
         except ConfigError as error:
             raise TrainingError(
                 f"{file}: cannot be read ({error}); choose another folder, or start fresh (--fresh removes this run)"
             ) from error
-        refused = {key: values for key, values in changed.items() if not allowed(key, *values)}
+    recipe = recipe.model_copy(update={"model": settled(recipe.model, before.model if before else None)})
+    if before:
+        refused = {key: values for key, values in changed_keys(before, recipe).items() if not allowed(key, *values)}
         if refused:
             differences = "; ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in refused.items())
             raise TrainingError(
                 f"{folder}: holds results of another recipe ({differences}); restore these keys, choose another folder, or start fresh (--fresh removes the results)"
             )
     dump_recipe(recipe, file)
+    return recipe
 
 
-def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained | None:
-    """Claim the folder of a training run; return the run if it is finished.
+def settled(model: ModelConfig, before: ModelConfig | None) -> ModelConfig:
+    """Return the settings with ``bf16: auto`` decided: as in the run ``before`` in the folder, or by the processor."""
+    from upsolve.policy.precision import in_bfloat16
+
+    decides = before if before and model.bf16 == "auto" else model
+    return model.model_copy(update={"bf16": in_bfloat16(decides)})
+
+
+def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Recipe, Trained | None]:
+    """Claim the folder of a training run; return the recipe as ``claim`` does, and the run if it is finished.
 
     A run may become longer (``optim.max_steps``, ``optim.epochs``, ``source.rounds``); a finished one needs its checkpoint for that
     (``monitor.keep_checkpoints``).
@@ -182,13 +194,13 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
     """
     file = folder / "recipe.yaml"
     before = load_recipe(file) if file.exists() and (folder / SUMMARY).exists() and not fresh else None
-    claim(folder, recipe, started=STARTED, allowed=may_change if before else may_change_yet, fresh=fresh)
+    recipe = claim(folder, recipe, started=STARTED, allowed=may_change if before else may_change_yet, fresh=fresh)
     done = load_trained(folder)
     if done is None or before is None or done.collapsed:
-        return done
+        return recipe, done
     grown = [key for key, values in changed_keys(before, recipe).items() if makes_longer(key, *values)]
     if not grown:
-        return done
+        return recipe, done
     if not (folder / CHECKPOINT).exists():
         dump_recipe(before, file)
         raise TrainingError(
@@ -196,7 +208,7 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> Trained |
             f"from {folder / MODEL} (model.name), or start fresh with monitor.keep_checkpoints: true (--fresh --keep-checkpoints)"
         )
     (folder / SUMMARY).unlink()
-    return None
+    return recipe, None
 
 
 def load_trained(folder: Path) -> Trained | None:
