@@ -1,16 +1,17 @@
 """Cost against work, with the limit of the machine in every picture: python benchmarks/performance.py [--parts step sample] [--rounds 1]
 
 Parts, each measurement in a separate process:
-    step      seconds of an optimizer step (SmolLM2-135M, bf16, compiled layers) against its tokens
+    step      seconds of an optimizer step (SmolLM2-135M, compiled layers) against its tokens
     sample    sampled tokens per second against attempts decoded at once
     judge     seconds of judging small programs against their number
     import    seconds of importing a JSONL file against its rows
     memory    peak resident memory of training against parameters (the first layers of SmolLM2-135M)
     share     seconds of an optimizer step against the number of runs at once on the machine
 
-The limits are measured in the same call: matrix products in bfloat16, the bandwidth of the memory, starting and ending a process, and parsing
+The limits are measured in the same call: matrix products in the precision of the model, the bandwidth of the memory, starting and ending a process, and parsing
 JSON. A limit is what the work takes at these rates if nothing else took time. Measurements of earlier calls are kept, those of the parts named
 are made again (none: `--parts` alone writes the page anew); results/performance.json, docs/performance.svg and the tables of docs/performance.md are written after each.
+On a processor that does not multiply bfloat16, where models compute in float32, the results are in results/performance_float32.json, and have tables of their own.
 """
 
 import argparse
@@ -28,7 +29,13 @@ from pathlib import Path
 from machine import machine
 
 ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "performance.json"
+RESULTS = {
+    precision: ROOT / "benchmarks" / "results" / f"performance{end}.json"
+    for precision, end in {"bfloat16": "", "float32": "_float32"}.items()
+}
+"""Results by the precision in which models compute on the machine."""
+WEIGHT_BYTES = {"bfloat16": 18, "float32": 16}
+"""Bytes per parameter that training holds: weights, gradients and two moments in float32, and rounded weights."""
 PAGE = ROOT / "docs" / "performance.md"
 SIZES = {
     "step": (512, 1024, 2048, 4096),
@@ -109,7 +116,7 @@ def sample(size):
     layers, head = weights()
     each = {
         "operations": 2 * (layers + head),
-        "bytes": 2 * (layers + head) / size,
+        "bytes": model_dtype().itemsize * (layers + head) / size,
     }  # of a token: the weights are read once a step
     return {"work": size, "cost": tokens / seconds, "threads": torch.get_num_threads(), **each}
 
@@ -190,6 +197,14 @@ def share(size):
     return {"work": size, "cost": statistics.median(row["seconds"] for row in rows)}
 
 
+def model_dtype():
+    """Return the dtype in which models compute on this machine."""
+    from upsolve.config import ModelConfig
+    from upsolve.policy.precision import precision_of
+
+    return precision_of(ModelConfig())
+
+
 def rates():
     """Return what the machine can do: products, bytes and processes per second on all cores, and bytes of JSON parsed per second on one."""
     import torch
@@ -205,7 +220,7 @@ def rates():
             times.append((time.monotonic() - started) / count)
         return min(times)
 
-    a, b = (torch.randn(2048, 2048, dtype=torch.bfloat16) for _ in range(2))
+    a, b = (torch.randn(2048, 2048).to(model_dtype()) for _ in range(2))
     large = torch.zeros(1 << 28)
     row = json.dumps(
         {"task": "1", "question": "Add 1.", "code": "def f(x):\n    return x + 1\n" + "# padding\n" * 37, "verdict": "AC"}
@@ -234,7 +249,7 @@ ABOUT = {
         "Memory of training",
         "million parameters",
         "GiB",
-        "weights, gradients and AdamW's moments in float32, weights in bf16",
+        "weights, gradients and AdamW's moments in float32, and weights in bfloat16 where the model computes in it",
     ),
     "share": ("Runs at once", "runs", "seconds of a step of each", "the machine divided among the runs"),
 }
@@ -253,7 +268,7 @@ def limit(part, row, result):
         return row["work"] / known["rows"]
     if part == "share":
         return row["work"] * result["parts"]["share"][0]["cost"]
-    return row["work"] * 1e6 * 18 / 2**30
+    return row["work"] * 1e6 * WEIGHT_BYTES[result["precision"]] / 2**30
 
 
 def measure(part, size):
@@ -265,18 +280,30 @@ def measure(part, size):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def page(result):
-    """Return docs/performance.md with the tables of the results."""
+def tables(result, level):
+    """Return the tables of the results of a machine, with headings of a level."""
     facts = result["machine"]
-    text = PAGE.read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n\n"
-    text += f"Machine: {facts['processor']}, {facts['cores']} cores, PyTorch {facts['torch']}; load before: {result['load_before']}.\n"
+    names = {"avx512_bf16": "AVX-512-BF16", "amx_bf16": "AMX"}
+    able = " and ".join(names[name] for name in facts["instructions"] if name in names)
+    text = f"Machine: {facts['processor']} {f'with {able}' if able else 'without instructions for bfloat16'}, {facts['cores']} cores, PyTorch {facts['torch']}, "
+    text += f"{result['precision']}; load before: {result['load_before']}.\n"
     for part, rows in result["parts"].items():
         title, work, cost, bound = ABOUT[part]
-        text += f"\n## {title}\n\nLimit: {bound}.\n\n| {work} | {cost} | limit | share of the limit |\n|---|---|---|---|\n"
+        text += f"\n{level} {title}\n\nLimit: {bound}.\n\n| {work} | {cost} | limit | share of the limit |\n|---|---|---|---|\n"
         for row in rows:
             best = limit(part, row, result)
             share = row["cost"] / best if part == "sample" else best / row["cost"]
             text += f"| {row['work']:,.0f} | {short(row['cost'])} | {short(best)} | {share:.0%} |\n"
+    return text
+
+
+def page():
+    """Return docs/performance.md with the tables of all results."""
+    text = PAGE.read_text(encoding="utf-8").partition("<!-- tables -->")[0] + "<!-- tables -->\n\n"
+    found = {precision: json.loads(file.read_text(encoding="utf-8")) for precision, file in RESULTS.items() if file.exists()}
+    text += tables(found["bfloat16"], "##")
+    if "float32" in found:
+        text += f"\n## In float32\n\n{tables(found['float32'], '###')}"
     return text
 
 
@@ -304,8 +331,10 @@ def draw(result, file):
 
 def main(parts, rounds):
     """Measure parts, and write the results after each of them."""
-    result = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"parts": {}}
-    result |= {"machine": machine(), "load_before": round(os.getloadavg()[0], 1)}
+    precision = str(model_dtype()).removeprefix("torch.")
+    file = RESULTS[precision]
+    result = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"parts": {}}
+    result |= {"machine": machine(), "precision": precision, "load_before": round(os.getloadavg()[0], 1)}
     now = rates()
     for part in parts:
         best = max if part == "sample" else min
@@ -314,14 +343,14 @@ def main(parts, rounds):
         result["parts"] = {name: known[name] for name in PARTS if name in known}
         result["rates"] = {**result.get("rates", {}), part: now}  # other parts keep those of their own measurement
         print(part, json.dumps(rows), flush=True)
-        write(result)
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_page()
 
 
-def write(result):
-    """Write the results, the page and its picture."""
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(result), encoding="utf-8")
-    draw(result, PAGE.with_suffix(".svg"))
+def write_page():
+    """Write the page, and the picture of the results in bfloat16."""
+    PAGE.write_text(page(), encoding="utf-8")
+    draw(json.loads(RESULTS["bfloat16"].read_text(encoding="utf-8")), PAGE.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
@@ -335,4 +364,4 @@ if __name__ == "__main__":
     elif given.parts:
         main(given.parts, given.rounds)
     else:
-        write(json.loads(RESULT.read_text(encoding="utf-8")))
+        write_page()

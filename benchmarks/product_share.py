@@ -1,8 +1,9 @@
 """What part of a step of training is its matrix products at the machine's rate: python benchmarks/product_share.py [--rounds 3]
 
-Trains the recipe `demo` for some steps, and after each times a product of two 4,096 x 4,096 matrices in bfloat16 on the same threads: the rate of
+Trains the recipe `demo` for some steps, and after each times a product of two 4,096 x 4,096 matrices in the precision of the model on the same threads: the rate of
 a shared machine changes within minutes, so that a product that is timed before or after the whole run says little of it. A share is the operations
-of the step's products, divided by its seconds and the rate of the products beside it. Writes results/product_share.json.
+of the step's products, divided by its seconds and the rate of the products beside it. Products of a model's own matrices are slower than that of two
+large ones: those of a step, with nothing else, are timed as well, after the steps. Writes results/product_share.json.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 from machine import machine, publish
-from performance import steps_of_demo, weights
+from performance import MODEL, model_dtype, steps_of_demo, weights
 
 ROOT = Path(__file__).parents[1]
 SIZE, REPEATS = 4096, 3
@@ -27,7 +28,7 @@ class Products:
     def __init__(self):
         import torch
 
-        self.a, self.b, self.out = (torch.randn(SIZE, SIZE).bfloat16() for _ in range(3))
+        self.a, self.b, self.out = (torch.randn(SIZE, SIZE).to(model_dtype()) for _ in range(3))
         self.rates = []
 
     def write(self, row):
@@ -58,6 +59,34 @@ def measure(steps, warm, settings):
     return [{**row, "product": rates[row["step"]]} for row in rows]
 
 
+def products_alone(tokens, scored):
+    """Return the seconds of all products of a step with nothing else: of each layer forward, for its inputs and for its weights; the head for scored tokens."""
+    import torch
+
+    from upsolve.policy.model import load_model
+
+    model = load_model(MODEL, dtype=model_dtype())
+    head = model.get_output_embeddings()
+    layers = [
+        (module.weight.detach(), scored if module is head else tokens)
+        for module in model.modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
+    rows = [
+        (weight, torch.randn(count, weight.shape[1]).to(weight), torch.randn(count, weight.shape[0]).to(weight))
+        for weight, count in layers
+    ]
+    seconds = []
+    for _ in range(REPEATS):
+        started = time.monotonic()
+        for weight, inputs, gradient in rows:
+            torch.mm(inputs, weight.t())
+            torch.mm(gradient, weight)
+            torch.mm(gradient.t(), inputs)
+        seconds.append(time.monotonic() - started)
+    return min(seconds)
+
+
 def one_round(steps, warm, settings):
     """Return the figures of one run."""
     rows = measure(steps, warm, settings)
@@ -66,6 +95,7 @@ def one_round(steps, warm, settings):
     tokens = sum(row["tokens_per_second"] * row["seconds"] for row in rows)
     scored = sum(row["attempt_tokens"] for row in rows)
     rate = statistics.median(row["product"] for row in rows)
+    alone = products_alone(round(tokens / len(rows)), round(scored / len(rows)))
     return {
         "steps": len(rows),
         "tokens_per_step": round(tokens / len(rows)),
@@ -73,6 +103,8 @@ def one_round(steps, warm, settings):
         "seconds_per_step": round(seconds / len(rows), 3),
         "tokens_per_second": round(tokens / seconds),
         "product_gflops": round(rate / 1e9),
+        "products_alone_seconds": round(alone, 3),
+        "products_alone_gflops": round(6 * (layers * tokens + head * scored) / len(rows) / alone / 1e9),
         "share": round(6 * (layers * tokens + head * scored) / seconds / rate, 3),
         "share_with_the_head_for_all_tokens": round(6 * (layers + head) * tokens / seconds / rate, 3),
     }

@@ -136,11 +136,11 @@ def test_the_plan_is_what_a_process_takes():
 
 def test_activations_by_hand():
     """A token and layer: 20 * 8 + 6 * (8 + 4) + 8 * 16 = 360 bytes; 5 tokens, 2 layers, and 2 bytes for each of 1,000 parameters."""
-    assert activation_bytes(SMALL, 5, ModelConfig()) == 5 * 2 * 360 + 2000
+    assert activation_bytes(SMALL, 5, ModelConfig(bf16=True)) == 5 * 2 * 360 + 2000
     assert activation_bytes(SMALL, 5, ModelConfig(bf16=False)) == 5 * 2 * (24 * 8 + 8 * 12 + 16 * 16)
     recomputed = ModelConfig(
-        gradient_checkpointing=True
-    )  # the inputs of both layers, and copies of what is not in a linear layer
+        bf16=True, gradient_checkpointing=True
+    )  # both layers' inputs, copies of what is in no linear layer
     assert activation_bytes(SMALL, 5, recomputed) == 5 * 2 * 4 * 8 + 2 * 400
     assert recomputed_bytes(SMALL, 5, recomputed) == 5 * 360 + 2 * 600 // 2 and recomputed_bytes(SMALL, 5, ModelConfig()) == 0
 
@@ -158,11 +158,11 @@ def test_frozen_weights_take_half():
 def test_what_a_recipe_adds():
     """Moments are sharded, the reference is whole, sampling takes a copy in half precision, and the larger phase counts."""
     group, optim = GroupShape(10, 4, 20), OptimConfig(tokens_per_batch=64)
-    alone = plan_memory(SMALL, model=ModelConfig(), optim=optim, group=group)
+    alone = plan_memory(SMALL, model=ModelConfig(bf16=True), optim=optim, group=group)
     rows = {row.name: row.bytes for row in alone.rows}
     assert (rows["weights"], rows["optimiser"], rows["gradients"]) == (4000, 8000, 4000)
     assert alone.peak_bytes == alone.held("always") + alone.held("step")
-    model = ModelConfig(shard="fsdp2")
+    model = ModelConfig(shard="fsdp2", bf16=True)
     more = plan_memory(
         SMALL, model=model, optim=optim, group=group, reference=True, rollout=SampleConfig(batch=1000), processes=4
     )

@@ -83,7 +83,7 @@ def test_a_model_that_cannot_recompute_its_layers_says_so(monkeypatch):
 
 def test_frozen_matrices_are_stored_in_half_and_give_the_same_numbers(tiny_model):
     """Autocast would round them in every pass."""
-    config = ModelConfig(name=tiny_model, lora_rank=4)
+    config = ModelConfig(name=tiny_model, lora_rank=4, bf16=True)
     halved, whole = load_policy(config, seed=0), with_adapters(load_model(tiny_model), config, seed=0)
     dtypes = {name.split(".")[-2]: parameter.dtype for name, parameter in halved.named_parameters()}
     assert dtypes["base_layer"] == dtypes["lm_head"] == torch.bfloat16
@@ -95,7 +95,7 @@ def test_frozen_matrices_are_stored_in_half_and_give_the_same_numbers(tiny_model
 
 def test_the_reference_is_the_policy_without_adapters(tiny_model, tmp_path):
     """The start has adapters of no effect; once they have one, they are switched off, and no second model is held."""
-    learner = learner_of(ModelConfig(name=tiny_model, lora_rank=4), tmp_path)
+    learner = learner_of(ModelConfig(name=tiny_model, lora_rank=4, bf16=True), tmp_path)
     start = learner.read([batch_of()])[0]
     without_zeros(learner.model)
     now, reference = learner.read([batch_of()])[0], learner.read([batch_of()], frozen=True)[0]
@@ -106,7 +106,7 @@ def test_the_reference_is_the_policy_without_adapters(tiny_model, tmp_path):
 
 
 def test_the_reference_of_a_policy_that_is_trained_whole(tiny_model, tmp_path):
-    learner = learner_of(ModelConfig(name=tiny_model), tmp_path)
+    learner = learner_of(ModelConfig(name=tiny_model, bf16=True), tmp_path)
     start = learner.read([batch_of()])[0]
     assert learner.frozen.lm_head.weight.dtype == torch.bfloat16
     assert learner.frozen.model.embed_tokens.weight.dtype == torch.float32
