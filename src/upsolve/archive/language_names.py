@@ -17,6 +17,7 @@ OTHERS = {
     "clangx": "cpp",
     "kt": "kotlin",
     "monocs": "c#",
+    "pas": "pascal",
     "py3": "python",
     "pythondata": "python",
     "v8js": "javascript",

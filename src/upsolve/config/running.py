@@ -44,8 +44,8 @@ class ModelConfig(Strict):
     prompt: PromptConfig = PromptConfig()
     bf16: bool | Literal["auto"] = "auto"
     """Compute in bfloat16, not in float32; ``auto``: where the processor multiplies bfloat16 (GPUs since 2020, CPUs with AMX, AVX-512-BF16 or
-    Arm's BF16). Other processors take ten times as long as in float32, or longer. A run keeps what it began with. In bfloat16, weights that are trained stay in float32; of those that are not (with adapters, or of the reference), the
-    matrices of linear layers are stored in bfloat16."""
+    Arm's BF16), as a step on other CPUs takes twenty times as long in it, or longer. A run keeps what it began with. In bfloat16, weights that
+    are trained stay in float32; of those that are not (with adapters, or of the reference), the matrices of linear layers are stored in it."""
     gradient_checkpointing: bool = False
     """Keep only the input of every layer and recompute the rest in the backward pass: far less memory for activations, about a third more
     time. Changes no gradient."""

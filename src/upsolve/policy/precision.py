@@ -16,7 +16,7 @@ def multiplies_bfloat16() -> bool:
     """Return whether the device on which models are computed has instructions that multiply bfloat16.
 
     GPUs: AMD's, and NVIDIA's from compute capability 8.0. CPUs: x86-64 with AMX or AVX-512-BF16, and Arm's with BF16 where PyTorch has oneDNN
-    (not on macOS). All others convert every number before it is multiplied: a product takes ten times as long as in float32, or longer.
+    (not on macOS). Others convert all numbers before a product: on CPUs, a step of training takes twenty times as long as in float32, or longer.
     """
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)

@@ -1,8 +1,8 @@
-"""Checkers of tasks that judge as the output validators of problem packages do."""
+"""Checkers of tasks that judge as the output validators of problem packages, and the checkers of testlib, do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-__all__ = ["default_validator", "python_validator"]
+__all__ = ["comparison_of", "default_validator", "python_validator"]
 
 DEFAULT = """import math
 import re
@@ -73,6 +73,31 @@ TOLERANCES = {
 }
 """Flag of the default validator that a number follows -> what it sets."""
 
+LINES = """def check(input, expected, output):
+    return words(expected) == words(output)
+
+
+def words(text):
+    return [line.split() for line in text.rstrip().splitlines()]
+"""
+UNORDERED = """def check(input, expected, output):
+    return sorted(expected.split()) == sorted(output.split())
+"""
+TESTLIB: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("hcmp", "icmp", "ncmp", "wcmp", "caseicmp", "casencmp", "casewcmp"), ("tokens", "")),
+    **{name: (f"floats:{close}", "") for name, close in (("dcmp", 1e-6), ("rcmp4", 1e-4), ("rcmp6", 1e-6), ("rcmp9", 1e-9))},
+    "fcmp": ("lines", ""),
+    "lcmp": ("checker", LINES),
+    "uncmp": ("checker", UNORDERED),
+}
+"""Checker of testlib -> ``Task.compare`` and ``Task.checker``; those that ``default_validator`` compares come on top."""
+VALIDATED = {
+    **dict.fromkeys(("yesno", "nyesno"), ()),
+    **dict.fromkeys(("acmp", "rcmp"), ("float_absolute_tolerance", "1.5e-6")),
+    "rncmp": ("float_absolute_tolerance", "1.5e-5"),
+}
+"""Checker of testlib -> flags of the default validator with which it compares alike: words without regard to case, or numbers that are close."""
+
 
 def default_validator(flags: Sequence[str]) -> str:
     """Return a checker that compares as the default validator does with these flags.
@@ -95,3 +120,14 @@ def default_validator(flags: Sequence[str]) -> str:
 def python_validator(source: str, arguments: Sequence[str]) -> str:
     """Return a checker that runs an output validator written in Python with these arguments."""
     return PROGRAM.format(source=source, arguments=[*arguments])
+
+
+def comparison_of(name: str) -> tuple[str, str] | None:
+    """Return how tasks compare output as a checker of testlib does, by ``Task.compare`` and ``Task.checker``; None if it is unknown here.
+
+    Args:
+        name: such as ``wcmp``, ``rcmp6`` or ``yesno``.
+    """
+    if name in VALIDATED:
+        return "checker", default_validator(VALIDATED[name])
+    return TESTLIB.get(name)
