@@ -130,6 +130,15 @@ def test_what_cannot_be_judged_here_has_no_tests_and_says_why(options, reason, t
     assert sum(isinstance(row, Attempt) for row in read(tmp_path)) == len(SOLUTIONS)
 
 
+def test_nothing_outside_of_a_package_is_read(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    folder = package(tmp_path / "a")
+    xml = (folder / "problem.xml").read_text()
+    (folder / "problem.xml").write_text(xml.replace("tests/%02d.a", "../secret%.0s").replace("solutions/no.java", "../secret"))
+    reasons = [row.reason for row in read(folder) if isinstance(row, BadRow)]
+    assert reasons == ["../secret: not inside of the package"] * 2
+
+
 def test_large_tests_are_left_out_and_counted(tmp_path):
     task, extra = task_in(package(tmp_path, files={"tests/02": "1 1" + " " * (1 << 20)}), max_mb=1)
     assert len(task.tests) == 2 and extra["tests_left_out"] == "1 larger than 1 MB"

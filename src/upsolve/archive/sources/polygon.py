@@ -140,7 +140,9 @@ def not_judged(root: Element) -> str:
         return "problem is interactive"
     if int(judging.get("run-count") or 1) > 1:
         return "solutions run several times on a test"
-    names = [name for name in (judging.get("input-file"), judging.get("output-file")) if name]
+    names = [
+        name for name in (judging.get("input-file"), judging.get("output-file")) if name not in (None, "", "stdin", "stdout")
+    ]
     return f"solutions read or write files: {', '.join(names)}" if names else ""
 
 
@@ -151,7 +153,7 @@ def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase,
     tests: list[TestCase] = []
     large = missing = 0
     for index, sample in enumerate(shown, 1):
-        files = [folder / (pattern % index) for pattern in patterns]
+        files = [inside(folder, pattern % index) for pattern in patterns]
         if not all(file.is_file() for file in files):
             missing += 1
         elif max(file.stat().st_size for file in files) > most:
@@ -163,6 +165,14 @@ def tests_of(testset: Element, folder: Path, most: int) -> tuple[tuple[TestCase,
         f"{missing} of {len(shown)} have no file: doall.sh generates them, and the full package (linux or windows) has them"
     )
     return tuple(tests), large, generated if missing else ""
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return a file of a package by the name that ``problem.xml`` gives; ValueError if it is not inside of the package."""
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise ValueError(f"{name}: not inside of the package")
+    return file
 
 
 def statement_of(root: Element, folder: Path) -> str:
@@ -188,7 +198,7 @@ def solution_of(folder: Path, languages: frozenset[str], row: Mapping[str, str])
     Raises:
         ValueError: its file is missing, or no text in UTF-8.
     """
-    file, kind, tag = folder / row["path"], row["type"], row["tag"]
+    file, kind, tag = inside(folder, row["path"]), row["type"], row["tag"]
     language = language_of(kind)
     if languages and language not in languages:
         return
