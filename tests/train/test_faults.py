@@ -68,7 +68,7 @@ def test_a_finished_run_keeps_its_model_and_nothing_to_resume_from(tiny_model, t
         "summary.json",
         "tensorboard",
     }
-    assert done.scoring == f"packed rows, attention {TREE}"
+    assert done.scoring == f"packed rows in float32, attention {TREE}"
     with pytest.raises(
         TrainingError, match=r"larger optim.max_steps cannot continue it.*monitor.keep_checkpoints.*--keep-checkpoints"
     ):

@@ -78,7 +78,8 @@ class Learner:
         compiled = isinstance(self.scorer, CompiledScorer)
         plain = self.scorer.scorer if isinstance(self.scorer, CompiledScorer) else self.scorer
         layout = "padded texts" if plain is padded_scores else "packed rows"
-        return f"{layout}, attention {self.model.config._attn_implementation}{', compiled layers' if compiled else ''}"
+        precision = "bfloat16" if self.bf16 else "float32"
+        return f"{layout} in {precision}, attention {self.model.config._attn_implementation}{', compiled layers' if compiled else ''}"
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the autocast context of the run; it caches no rounded weights where layers are recomputed, or all would stay in memory."""

@@ -78,7 +78,7 @@ class Trained:
     metrics: list[dict[str, float]]
     """One row per step."""
     scoring: str = ""
-    """How attempts were scored, such as ``packed rows, attention upsolve_tree``; ``padded`` is the slow fallback."""
+    """How attempts were scored, such as ``packed rows in bfloat16, attention upsolve_tree``; ``padded texts`` are the slow fallback."""
     start: dict[str, float] = field(default_factory=dict[str, float])
     """Held-out metrics before the first step; empty without held-out attempts."""
 
