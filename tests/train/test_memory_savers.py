@@ -194,7 +194,9 @@ def test_the_check_of_the_scorers_is_bounded_whatever_the_attempts():
 
 
 def test_a_run_says_what_it_will_hold_and_what_to_change(tiny_model, tmp_path, caplog, monkeypatch):
-    recipe = Recipe.model_validate({"model": {"name": tiny_model, "bf16": True}, "optim": {"max_steps": 1}, "monitor": {"heldout": 0}})
+    recipe = Recipe.model_validate(
+        {"model": {"name": tiny_model, "bf16": True}, "optim": {"max_steps": 1}, "monitor": {"heldout": 0}}
+    )
     groups = split_archive(open_archive("embedded"), recipe.data).groups["train"][:12]
     monkeypatch.setattr("upsolve.train.memory.available_bytes", lambda: 1000)
     with caplog.at_level("INFO", logger="upsolve.train"), pytest.warns(UserWarning, match=r"needs .* GiB, 0.00 are available"):
