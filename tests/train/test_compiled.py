@@ -17,7 +17,8 @@ from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import pack
 from upsolve.train.step import FrozenScores
 
-pytestmark = pytest.mark.filterwarnings("default")  # inductor and peft warn about themselves
+# inductor and peft warn about themselves
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]
 
 
 def batch_of(sizes=(5, 9, 7)):
