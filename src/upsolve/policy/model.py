@@ -139,9 +139,8 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     with peft_calls():
         adapted: Any = get_peft_model(model, settings)
     for layer in adapter_layers(adapted):
-        layer.cast_input_dtype_enabled = not in_bfloat16(
-            config
-        )  # autocast casts inputs; PEFT's cast to float32 before it would keep copies
+        # autocast casts inputs; PEFT's cast to float32 before it would keep copies
+        layer.cast_input_dtype_enabled = not in_bfloat16(config)
     return adapted
 
 
