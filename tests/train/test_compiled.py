@@ -40,7 +40,7 @@ def trained(config, folder, *, steps):
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 def test_compiled_layers_train_alike_and_resume_bitwise(tiny_model, tmp_path, rank):
-    config = ModelConfig(name=tiny_model, lora_rank=rank, compile="always")
+    config = ModelConfig(name=tiny_model, lora_rank=rank, compile="always", bf16=True)
     learner, norms = trained(config, tmp_path / "whole", steps=4)
     assert isinstance(learner.scorer, CompiledScorer) and learner.scoring.endswith("compiled layers")
     plain = trained(config.model_copy(update={"compile": "never"}), tmp_path / "plain", steps=4)[1]
