@@ -104,10 +104,17 @@ def test_a_program_has_the_earlier_cells_that_it_needs(tmp_path):
     assert verify([(tasks[1], attempts["ann"])])[0].status is Status.PASSED
 
 
-def test_packages_of_programs_and_tests_are_required(tmp_path):
+def test_packages_of_programs_and_tests_are_required(tmp_path, monkeypatch):
+    missing = "upsolve.verify.sandbox.packages.missing_packages"
+    monkeypatch.setattr(missing, lambda names: [name for name in names if name != "numpy"])
     numbers = [cell("import numpy as np"), *exercise("def double(x):\n    return int(np.add(x, x))")]
-    (task,), _, _, _ = parts(course(tmp_path, GIVEN | {"autograded/ann/ps1/one": numbers}))
+    odd = [cell("import not_a_package as p"), *exercise("def double(x):\n    return p.add(x, x)")]
+    copies = {"autograded/ann/ps1/one": numbers, "autograded/bob/ps1/one": odd}
+    (task,), _, _, _ = parts(course(tmp_path / "a", GIVEN | copies))
     assert task.requires == ("numpy",)
+    tested = {name: [*exercise("def double(x): return 2 * x", test="import not_a_package")] for name in copies}
+    (task,), _, _, _ = parts(course(tmp_path / "b", tested))
+    assert task.requires == ("not_a_package",)
 
 
 def test_cells_graded_by_hand_are_tasks_without_tests_that_do_not_show_the_solution(tmp_path):
@@ -126,7 +133,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path):
         [*read(tmp_path)]
     folder = course(tmp_path, GIVEN | {"autograded/ann/ps1/one": [TEXT, *exercise("def double(x): return x + x")]})
     for student, text in (
-        ("bob", "[]"),
+        ("aaron", "[]"),
         ("cleo", '{"cells": [], "metadata": {"kernelspec": {"language": "R"}}}'),
         ("dan", "no"),
     ):
@@ -134,7 +141,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path):
         file.parent.mkdir(parents=True)
         file.write_text(text)
     tasks, attempts, _, bad = parts(folder)
-    assert len(tasks) == 1 and [*attempts] == ["ann"]
+    assert len(tasks) == 1 and [*attempts] == ["ann"] and tasks[0].tests  # though the first copy cannot be read
     assert [row.reason.partition(":")[0] for row in bad] == [
         "not a notebook of version 4", "the notebook is in R, not in Python", "JSONDecodeError",
     ]  # fmt: skip

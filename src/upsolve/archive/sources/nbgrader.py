@@ -15,6 +15,7 @@ from upsolve.archive.rows import Row, build_each
 from upsolve.archive.source import Source
 from upsolve.archive.sources.problems import extra_of
 from upsolve.errors import SourceError
+from upsolve.plugins import load
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 __all__ = ["SOURCE", "read"]
@@ -95,9 +96,9 @@ def notebook_rows(course: Path, prefix: str, files: Mapping[str, Path]) -> Itera
     assignment, name = Path(prefix).parts[1:]
     given = {part: file for part in GIVEN if (file := course / part / assignment / f"{name}.ipynb").is_file()}
     graded = [file for file in files.values() if file.parts[-4] == STAGES[0]]
-    model = next(
-        iter([*graded, *given.values(), *files.values()])
-    )  # graded copies have hidden tests, and those that nbgrader wrote
+    # graded copies have hidden tests, and those that nbgrader wrote
+    candidates = [*graded, *given.values(), *files.values()]
+    model = next(filter(readable, candidates), candidates[0])
     yield from build_each(model, [(0, {})], partial(tasks_of, model, given, prefix, [*files.values()]))
     for student, file in files.items():
         yield from build_each(file, [(0, {})], partial(attempts_of, file, prefix, student))
@@ -112,10 +113,12 @@ def tasks_of(
         model: the notebook with the tests.
         given: the instructor's notebooks, by the names of their folders.
         prefix: beginning of the tasks' ids.
-        copies: students' notebooks, for the packages that they import.
+        copies: students' notebooks: a package that one of them imports is required if it is installed here, so that none that a single student
+            tried keeps all others from being judged.
     """
-    cells, known = cells_of(model), {part: cells_of(file) for part, file in given.items()}
-    programs = [program for file in copies for program, _, _ in programs_of(readable(file))]
+    cells, known = cells_of(model), {part: readable(file) for part, file in given.items()}
+    imported = outside((program for file in copies for program, _, _ in programs_of(readable(file))), {})
+    missing = load("upsolve.verify.sandbox.packages:missing_packages")(imported)
     for exercise in exercises_of(cells):
         name = exercise.grade_id
         places = {part: at for part, one in known.items() for at, cell in enumerate(one) if cell.grade_id == name}
@@ -124,6 +127,7 @@ def tasks_of(
         before = known[part][: places[part]] if part else cells[: exercise.at]
         solved = program_of(known["source"], places["source"], exercise.tests) if "source" in places else ""
         tests = tuple(TestCase(TestKind.CODE, test.text, hidden=HIDDEN in test.text) for test in exercise.tests)
+        packages = outside([solved, *(test.text for test in exercise.tests)], {})
         yield Task(
             f"{prefix}/{name}",
             statement(before, texts.get("release") or stub_of(texts.get("source", ""))),
@@ -131,7 +135,7 @@ def tasks_of(
             source="nbgrader",
             official=bool(tests),
             reference=MARK.sub("", solved),
-            requires=tuple(outside([solved, *programs, *(test.text for test in exercise.tests)], {})),
+            requires=tuple(sorted({*packages, *imported} - ({*missing} - {*packages}))),
         )
 
 
