@@ -7,7 +7,7 @@ import pytest
 from upsolve.archive.ingest import ingest
 from upsolve.archive.rows import BadRow
 from upsolve.archive.sources.polygon import read
-from upsolve.archive.sources.validators import comparison_of
+from upsolve.archive.sources.validators import TESTLIB
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
@@ -182,7 +182,7 @@ def test_what_is_no_package_is_said(tmp_path):
     ],
 )
 def test_outputs_are_compared_as_the_checkers_of_testlib_do(name, expected, right, wrong):
-    compare, checker = comparison_of(name)
+    compare, checker = TESTLIB[name]
     task = Task("t", "", (TestCase(TestKind.STDIO, "", expected),), compare=compare, checker=checker)
     attempts = [Attempt("t", f"print({output!r})") for output in (right, wrong)]
     assert [verdict.status for verdict in verify([(task, attempt) for attempt in attempts])] == [Status.PASSED, Status.FAILED]

@@ -118,7 +118,7 @@ def tasks_of(
     """
     cells, known = cells_of(model), {part: readable(file) for part, file in given.items()}
     imported = outside((program for file in copies for program, _, _ in programs_of(readable(file))), {})
-    missing = load("upsolve.verify.sandbox.packages:missing_packages")(imported)
+    installed = {*imported}.difference(load("upsolve.verify.sandbox.packages:missing_packages")(imported))
     for exercise in exercises_of(cells):
         name = exercise.grade_id
         places = {part: at for part, one in known.items() for at, cell in enumerate(one) if cell.grade_id == name}
@@ -135,7 +135,7 @@ def tasks_of(
             source="nbgrader",
             official=bool(tests),
             reference=MARK.sub("", solved),
-            requires=tuple(sorted({*packages, *imported} - ({*missing} - {*packages}))),
+            requires=tuple(sorted({*packages, *installed})),
         )
 
 

@@ -1,7 +1,7 @@
 """Importer for packages of Codeforces' Polygon: statement, tests, limits, checker, and the authors' solutions with their tags."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from upsolve.archive.rows import BadRow, Row, build_each
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.junit import parse_xml
 from upsolve.archive.sources.problems import extra_of
-from upsolve.archive.sources.validators import comparison_of
+from upsolve.archive.sources.validators import TESTLIB
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -56,8 +56,12 @@ def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Ro
     if not files:
         raise SourceError(f"{path}: no problem.xml in it or below; unpack packages (.zip) first")
     for file in files:
-        parts = {"task": partial(task_of, file.parent, most=max_mb << 20), "path": partial(solution_of, file.parent, languages)}
-        yield from build_each(file, rows_of(file), lambda row, parts=parts: parts[next(iter(row))](row))
+        yield from build_each(file, rows_of(file), partial(records_of, file.parent, languages, max_mb << 20))
+
+
+def records_of(folder: Path, languages: frozenset[str], most: int, row: Mapping[str, Any]) -> Iterable[Row]:
+    """Return the records of a row of ``rows_of``."""
+    return task_of(folder, row, most=most) if "task" in row else solution_of(folder, languages, row)
 
 
 def rows_of(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -92,7 +96,7 @@ def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
     root: Element = row["task"]
     testset = next(one for name in ("[@name='tests']", "") if (one := root.find(f"judging/testset{name}")) is not None)
     name = checker_name(root)
-    found = comparison_of(name)
+    found = TESTLIB.get(name)
     tests, large, without = tests_of(testset, folder, most)
     reasons = (not_judged(root), "" if found else f"checker is not one of testlib's: {name or 'none'}", without)
     reason = next(filter(None, reasons), "")
@@ -122,7 +126,7 @@ def number(testset: Element, name: str, convert: Callable[[str], Any]) -> Any:
 
 
 def checker_name(root: Element) -> str:
-    """Return the name of testlib's checker that a package uses, such as ``wcmp``; the file's name for one of its own; empty without any."""
+    """Return the name of a package's checker: ``wcmp`` for one of testlib, else the path of its source file; an empty string if there is no checker."""
     checker = root.find("assets/checker")
     if checker is None:
         return ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["comparison_of", "default_validator", "python_validator"]
+__all__ = ["TESTLIB", "default_validator", "python_validator"]
 
 DEFAULT = """import math
 import re
@@ -83,20 +83,6 @@ def words(text):
 UNORDERED = """def check(input, expected, output):
     return sorted(expected.split()) == sorted(output.split())
 """
-TESTLIB: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("hcmp", "icmp", "ncmp", "wcmp", "caseicmp", "casencmp", "casewcmp"), ("tokens", "")),
-    **{name: (f"floats:{close}", "") for name, close in (("dcmp", 1e-6), ("rcmp4", 1e-4), ("rcmp6", 1e-6), ("rcmp9", 1e-9))},
-    "fcmp": ("lines", ""),
-    "lcmp": ("checker", LINES),
-    "uncmp": ("checker", UNORDERED),
-}
-"""Checker of testlib -> ``Task.compare`` and ``Task.checker``; those that ``default_validator`` compares come on top."""
-VALIDATED = {
-    **dict.fromkeys(("yesno", "nyesno"), ()),
-    **dict.fromkeys(("acmp", "rcmp"), ("float_absolute_tolerance", "1.5e-6")),
-    "rncmp": ("float_absolute_tolerance", "1.5e-5"),
-}
-"""Checker of testlib -> flags of the default validator with which it compares alike: words without regard to case, or numbers that are close."""
 
 
 def default_validator(flags: Sequence[str]) -> str:
@@ -122,12 +108,14 @@ def python_validator(source: str, arguments: Sequence[str]) -> str:
     return PROGRAM.format(source=source, arguments=[*arguments])
 
 
-def comparison_of(name: str) -> tuple[str, str] | None:
-    """Return how tasks compare output as a checker of testlib does, by ``Task.compare`` and ``Task.checker``; None if it is unknown here.
-
-    Args:
-        name: such as ``wcmp``, ``rcmp6`` or ``yesno``.
-    """
-    if name in VALIDATED:
-        return "checker", default_validator(VALIDATED[name])
-    return TESTLIB.get(name)
+TESTLIB: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("hcmp", "icmp", "ncmp", "wcmp", "caseicmp", "casencmp", "casewcmp"), ("tokens", "")),
+    **{name: (f"floats:{close}", "") for name, close in (("dcmp", 1e-6), ("rcmp4", 1e-4), ("rcmp6", 1e-6), ("rcmp9", 1e-9))},
+    **dict.fromkeys(("yesno", "nyesno"), ("checker", default_validator([]))),
+    **dict.fromkeys(("acmp", "rcmp"), ("checker", default_validator(["float_absolute_tolerance", "1.5e-6"]))),
+    "rncmp": ("checker", default_validator(["float_absolute_tolerance", "1.5e-5"])),
+    "fcmp": ("lines", ""),
+    "lcmp": ("checker", LINES),
+    "uncmp": ("checker", UNORDERED),
+}
+"""Checker of testlib, such as ``wcmp`` -> ``Task.compare`` and ``Task.checker`` with which a task compares output as it does."""
