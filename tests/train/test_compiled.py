@@ -5,9 +5,12 @@ import logging
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
+from upsolve.policy import bundled
+from upsolve.policy.attention import TREE
 from upsolve.policy.model import load_model
 from upsolve.train import compiled
 from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
@@ -72,6 +75,21 @@ def test_layers_are_compiled_once_even_if_a_row_is_as_long_as_a_head_is_wide():
     scorer(model, short).logp_T.mean().backward()
     with torch._dynamo.config.patch(error_on_recompile=True):
         scorer(model, long).logp_T.mean().backward()
+
+
+@pytest.mark.slow
+def test_a_layer_is_one_program_whose_attention_is_not_computed_again_in_the_backward_pass(tiny_model, monkeypatch):
+    calls = []
+    carried = bundled.carried
+    monkeypatch.setattr(bundled, "carried", lambda carrier: calls.append(carrier) or carried(carrier))
+    torch.compiler.reset()
+    counters.clear()
+    model = load_model(tiny_model)
+    model.set_attn_implementation(TREE)
+    scores = CompiledScorer(model, token_scores)(model, batch_of())
+    assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
+    scores.logp_T.mean().backward()
+    assert len(calls) == 2 * len(model.model.layers)
 
 
 def test_copies_of_the_model_have_plain_layers(tiny_model):
@@ -145,5 +163,6 @@ def test_compiled_layers_keep_less_for_the_backward_pass(tiny_model):
         return sum(size for pointer, size in sizes.items() if pointer not in weights)
 
     model = load_model(tiny_model)
+    model.set_attn_implementation(TREE)
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     assert kept(CompiledScorer(model, token_scores)) < 0.5 * kept(token_scores)

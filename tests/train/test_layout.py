@@ -7,6 +7,7 @@ import torch
 from upsolve.config import OptimConfig
 from upsolve.policy import layout as layouts
 from upsolve.policy.attention import TREE, tree_attention
+from upsolve.policy.bundled import carrier_of
 from upsolve.policy.flex import FLEX
 from upsolve.policy.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
@@ -83,7 +84,7 @@ def test_attention_in_bundles_equals_attention_with_a_mask(cap, width, monkeypat
     torch.manual_seed(0)
     given = [torch.randn(2, heads, 140, size, dtype=torch.float64) for heads, size in ((6, 8), (2, 8), (2, width))]
     found = []
-    for options in ({"layout": layout(SPANS, 140, torch.device("cpu"), torch.float64)}, {}):
+    for options in ({"layout": carrier_of(layout(SPANS, 140, torch.device("cpu"), torch.float64))}, {}):
         inputs = [tensor.clone().requires_grad_() for tensor in given]
         out = attention(*inputs, scaling=0.3, softcap=cap, **options)
         real = torch.cat([out[0, :137], out[1, :137]])

@@ -107,10 +107,15 @@ class SelectConfig(Strict):
 
     def names(self, column: str) -> bool:
         """Return whether an expression reads a column."""
-        read = set[str | None]()
+        return column in self.columns
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that the expressions read."""
+        read = set[str]()
 
         def note(_action: int, _table: str | None, name: str | None, _database: str | None, _trigger: str | None) -> int:
-            read.add(name)
+            read.add(name or "")
             return sqlite3.SQLITE_OK
 
         with selection_table() as table:
@@ -118,7 +123,7 @@ class SelectConfig(Strict):
             for name in QUERIES:
                 if expression := getattr(self, name):
                     table.execute(QUERIES[name].format(expression))
-        return column in read
+        return read
 
     @model_validator(mode="after")
     def expressions_can_be_read(self) -> Self:

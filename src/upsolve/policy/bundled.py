@@ -12,55 +12,102 @@ from torch import Tensor
 
 from upsolve.policy.layout import Bundle, Layout
 
-__all__ = ["bundle_attention"]
+__all__ = ["bundle_attention", "carrier_of"]
 
 
-class BundleAttention(torch.autograd.Function):
-    """softmax(cap(scale q k^T) + bias) v over bundles, with cap(x) = c tanh(x / c), or x; the weights are recomputed in the backward pass.
+def carrier_of(layout: Layout) -> Tensor:
+    """Return an empty tensor that carries a layout, since operations of PyTorch take only tensors and numbers; it is kept for the backward pass."""
+    carrier: Any = torch.empty(0, dtype=torch.int64)
+    carrier.upsolve_layout = layout
+    return carrier
 
-    With weights P of scores C: dV = P^T dO, dC = P (dO V^T - rowsum(P dO V^T)), dQ = scale dC K, dK = scale dC^T Q; a cap multiplies dC
-    by 1 - (cap(x) / c)^2. All work on a bundle is done before the next one, so that its scores stay in the cache.
+
+def carried(carrier: Any) -> Layout:
+    """Return the layout that a tensor carries."""
+    return carrier.upsolve_layout
+
+
+@torch.library.custom_op("upsolve::bundle_attention", mutates_args=())
+def attend(query: Tensor, key: Tensor, value: Tensor, carrier: Tensor, scaling: float, cap: float | None) -> Tensor:
+    """Return softmax(cap(scale q k^T) + bias) v over bundles, with cap(x) = c tanh(x / c), or x, as one operation in compiled layers.
+
+    Args:
+        query: [B L, H, D], in the dtype of the bundles' bias.
+        key: [B L, K, D].
+        value: [B L, K, D']; D' may differ from D.
+        carrier: of the layout.
+        scaling: scale.
+        cap: c; None: no cap.
+
+    Returns:
+        [B L, H D']; 0 for tokens of no group.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout, scaling: float, cap: float | None
-    ) -> Tensor:
-        """Return the output [B L, H, D] of queries [B L, H, D], keys and values [B L, K, D]; 0 for tokens of no group."""
-        heads = (query.shape[1], key.shape[1])
-        rows = layout.rows(*heads)
+    layout, heads = carried(carrier), (query.shape[1], key.shape[1])
+    rows = layout.rows(*heads)
+    with torch.autocast(query.device.type, enabled=False):
         q, k, v = picked(query, rows.query).mul_(scaling), picked(key, rows.key), picked(value, rows.key)
         out = v.new_empty(len(q) + 1, v.shape[1])
         out[-1] = 0
         for part, (q_part, out_part), (k_part, v_part) in parts(layout, heads, (q, out), (k, v)):
             torch.bmm(weights_of(q_part, k_part, part, cap)[0], v_part, out=out_part)
-        ctx.save_for_backward(query, key, value)
-        ctx.layout, ctx.scaling, ctx.cap = layout, scaling, cap
-        return out.index_select(0, rows.token).view(*query.shape[:2], -1)
+        return out.index_select(0, rows.token).view(len(query), -1)
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of queries, keys and values."""
-        query, key, value = ctx.saved_tensors
-        layout, cap, heads = ctx.layout, ctx.cap, (query.shape[1], key.shape[1])
-        rows = layout.rows(*heads)
-        q, k, v = picked(query, rows.query).mul_(ctx.scaling), picked(key, rows.key), picked(value, rows.key)
-        d_out = picked(gradients[0], rows.query).index_fill_(0, rows.padding, 0)
-        d_q, d_k, d_v = q.new_empty(len(q) + 1, q.shape[1]), torch.empty_like(k), torch.empty_like(v)
-        d_q[-1] = 0
-        for part, queries, keys in parts(layout, heads, (q, d_out, d_q), (k, v, d_k, d_v)):
-            (q_part, d_part, d_q_part), (k_part, v_part, d_k_part, d_v_part) = queries, keys
-            weights, capped = weights_of(q_part, k_part, part, cap)
-            torch.bmm(weights.transpose(1, 2), d_part, out=d_v_part)
-            d_weights = torch.bmm(d_part, v_part.transpose(1, 2))
-            d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-            if cap and capped is not None:
-                d_scores *= 1 - (capped / cap).square()
-            torch.bmm(d_scores, k_part, out=d_q_part)
-            torch.bmm(d_scores.transpose(1, 2), q_part, out=d_k_part)
-        d_query = d_q.index_select(0, rows.token).mul_(ctx.scaling).view(query.shape)
-        d_key, d_value = (torch.embedding_bag(summed, rows.copies, rows.first)[0] for summed in (d_k, d_v))
-        return d_query, d_key.view(key.shape), d_value.view(value.shape), None, None, None
+
+@torch.library.custom_op("upsolve::bundle_attention_gradients", mutates_args=())
+def attend_backward(
+    d_output: Tensor, query: Tensor, key: Tensor, value: Tensor, carrier: Tensor, scaling: float, cap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values; the weights are recomputed.
+
+    With weights P of scores C: dV = P^T dO, dC = P (dO V^T - rowsum(P dO V^T)), dQ = scale dC K, dK = scale dC^T Q; a cap multiplies dC
+    by 1 - (cap(x) / c)^2. All work on a bundle is done before the next one, so that its scores stay in the cache.
+    """
+    layout, heads = carried(carrier), (query.shape[1], key.shape[1])
+    rows = layout.rows(*heads)
+    q, k, v = picked(query, rows.query).mul_(scaling), picked(key, rows.key), picked(value, rows.key)
+    d_out = picked(d_output.reshape(*query.shape[:2], -1), rows.query).index_fill_(0, rows.padding, 0)
+    d_q, d_k, d_v = q.new_empty(len(q) + 1, q.shape[1]), torch.empty_like(k), torch.empty_like(v)
+    d_q[-1] = 0
+    for part, queries, keys in parts(layout, heads, (q, d_out, d_q), (k, v, d_k, d_v)):
+        (q_part, d_part, d_q_part), (k_part, v_part, d_k_part, d_v_part) = queries, keys
+        weights, capped = weights_of(q_part, k_part, part, cap)
+        torch.bmm(weights.transpose(1, 2), d_part, out=d_v_part)
+        d_weights = torch.bmm(d_part, v_part.transpose(1, 2))
+        d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+        if cap and capped is not None:
+            d_scores *= 1 - (capped / cap).square()
+        torch.bmm(d_scores, k_part, out=d_q_part)
+        torch.bmm(d_scores.transpose(1, 2), q_part, out=d_k_part)
+    d_query = d_q.index_select(0, rows.token).mul_(scaling).view(query.shape)
+    d_key, d_value = (torch.embedding_bag(summed, rows.copies, rows.first)[0] for summed in (d_k, d_v))
+    return d_query, d_key.view(key.shape), d_value.view(value.shape)
+
+
+@attend.register_fake
+def shape_of_output(query: Tensor, _key: Tensor, value: Tensor, *_: Any) -> Tensor:
+    """Return an output without values, for the compiler."""
+    return query.new_empty(query.shape[0], query.shape[1] * value.shape[2])
+
+
+@attend_backward.register_fake
+def shapes_of_gradients(_d_output: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return gradients without values, for the compiler."""
+    query, key, value = (tensor.new_empty(tensor.shape) for tensor in inputs[:3])
+    return query, key, value
+
+
+def keep_inputs(ctx: Any, inputs: tuple[Any, ...], **_output: Tensor) -> None:
+    """Keep what the backward pass needs."""
+    *tensors, ctx.scaling, ctx.cap = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def backward(ctx: Any, d_output: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients of all inputs."""
+    return *attend_backward(d_output, *ctx.saved_tensors, ctx.scaling, ctx.cap), None, None, None
+
+
+attend.register_autograd(backward, setup_context=keep_inputs)
 
 
 def picked(tokens: Tensor, rows: Tensor) -> Tensor:
@@ -93,13 +140,11 @@ def weights_of(query: Tensor, key: Tensor, part: Bundle, cap: float | None) -> t
 
 
 def bundle_attention(
-    query: Tensor, key: Tensor, value: Tensor, *, layout: Layout, scaling: float, cap: float | None = None
+    query: Tensor, key: Tensor, value: Tensor, *, carrier: Tensor, scaling: float, cap: float | None = None
 ) -> Tensor:
     """Return the attention output [B, L, H, D] of queries [B, H, L, D], keys and values [B, K, L, D]; under autocast, in its dtype."""
     count, heads, length, _ = query.shape
     kind = query.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
     tokens = [part.transpose(1, 2).reshape(count * length, -1, part.shape[3]).to(dtype) for part in (query, key, value)]
-    with torch.autocast(kind, enabled=False):
-        out: Any = BundleAttention.apply(*tokens, layout, scaling, cap)
-    return out.view(count, length, heads, -1)
+    return attend(*tokens, carrier, scaling, cap).view(count, length, heads, -1)

@@ -1,7 +1,7 @@
 """Selection, weights and order of rewarded groups and attempts, by SQL expressions of a recipe (``select``)."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from upsolve.config.select import COLUMNS, QUERIES, SelectConfig, selection_tabl
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import group_of
-from upsolve.types import Attempt, Status, Task, content_id
+from upsolve.types import Attempt, Status, Verdict, content_id
 
 __all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
 
@@ -89,27 +89,22 @@ def evaluate_queries(
     rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
-    insert = f"INSERT INTO attempts VALUES ({', '.join(f':{name}' for name in (*COLUMNS, 'place'))})"  # noqa: S608  names of ours
-    extra = config.names("extra") or config.names("task_extra")  # of many attempts they are large
-    draws = config.names("chance")
+    read = config.columns
+    names = ("group_id", "place", *(name for name in COLUMNS if name in read and name != "group_id"))
+    insert = f"INSERT INTO attempts ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608  names of ours
+    rows = (
+        {"group_id": group_id, "place": i, "round": number}
+        | shared
+        | {name: ATTEMPT[name](item, i) for name in ATTEMPT.keys() & read}
+        | start_columns(starts[group_id][i] if starts else None)
+        | {"chance": chance(attempt, number, seed) if "chance" in read else None}
+        for group_id, item in enumerate(rewarded)
+        for shared in [{name: GROUP[name](item) for name in GROUP.keys() & read}]
+        for i, attempt in enumerate(item.group.attempts)
+    )
     with selection_table() as table:
-        for group_id, item in enumerate(rewarded):
-            shared = group_columns(item) | {"group_id": group_id, "round": number}
-            for i, attempt in enumerate(item.group.attempts):
-                row = (
-                    shared
-                    | attempt_columns(item, i)
-                    | extra_columns(item.group.task, attempt if extra else None)
-                    | start_columns(starts[group_id][i] if starts else None)
-                    | {"place": i, "chance": chance(attempt, number, seed) if draws else None}
-                )
-                table.execute(insert, row)
+        table.executemany(insert, rows)
         return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
-
-
-def extra_columns(task: Task, attempt: Attempt | None) -> dict[str, Any]:
-    """Return the columns with what an import did not know; NULL if no attempt is given."""
-    return {"extra": attempt and (attempt.extra or None), "task_extra": attempt and (task.extra or None)}
 
 
 def start_columns(likelihood: Likelihood | None) -> dict[str, Any]:
@@ -117,47 +112,70 @@ def start_columns(likelihood: Likelihood | None) -> dict[str, Any]:
     return {"start_logp": likelihood and likelihood.mean, "start_min_logp": likelihood and likelihood.least}
 
 
-def group_columns(rewarded: Rewarded) -> dict[str, Any]:
-    """Return the columns that the attempts of a group share."""
-    task, counts = rewarded.group.task, [attempt.count for attempt in rewarded.group.attempts]
-    passed = [verdict is not None and verdict.status is Status.PASSED for verdict in rewarded.group.verdicts]
-    return {
-        "task_id": task.task_id,
-        "difficulty": task.difficulty,
-        "source": task.source,
-        "attempts": len(counts),
-        "passes": sum(passed),
-        "pass_rate": float(np.average(passed, weights=counts)) if counts else 0.0,
-    }
-
-
-def attempt_columns(rewarded: Rewarded, i: int) -> dict[str, Any]:
-    """Return the columns of one attempt."""
-    attempt, verdict, reward = rewarded.group.attempts[i], rewarded.group.verdicts[i], float(rewarded.rewards_G[i])
+def verdict_of(rewarded: Rewarded, i: int) -> Verdict:
+    """Return the verdict of an attempt."""
+    verdict = rewarded.group.verdicts[i]
     assert verdict is not None, "only judged attempts have rewards"
-    return {
-        "author": attempt.author,
-        "created": attempt.created,
-        "status": verdict.status.value,
-        "passed": int(verdict.status is Status.PASSED),
-        "tests_passed": verdict.passed,
-        "tests": verdict.total,
-        "reward": reward,
-        "reward_rank": int((rewarded.rewards_G > reward).sum()) + 1,
-        "count": attempt.count,
-        "length": len(attempt.code),
-        "lines": len(attempt.code.splitlines()),
-        "tokens": attempt.tokens,
-        "truncated": int(attempt.truncated),
-        "logp": attempt.behavior_logp / attempt.tokens if attempt.behavior_logp is not None and attempt.tokens else None,
-        "entropy": attempt.entropy,
-        "cpu_seconds": verdict.cpu_seconds,
-        "memory_bytes": verdict.memory_bytes,
-        "findings": len(verdict.findings),
-        "label_right": rewarded.group.label_right[i] if rewarded.group.label_right else None,
-        "error_type": verdict.error_type,
-        "language": attempt.language,
-    }
+    return verdict
+
+
+def passed(rewarded: Rewarded) -> list[bool]:
+    """Return which attempts of a group passed."""
+    return [verdict is not None and verdict.status is Status.PASSED for verdict in rewarded.group.verdicts]
+
+
+def pass_rate(rewarded: Rewarded) -> float:
+    """Return the share of a group's samples that passed; 0 for an empty group."""
+    counts = [attempt.count for attempt in rewarded.group.attempts]
+    return float(np.average(passed(rewarded), weights=counts)) if counts else 0.0
+
+
+def mean_logp(rewarded: Rewarded, i: int) -> float | None:
+    """Return the mean log-probability of an attempt's tokens under its author; None: unknown."""
+    attempt = rewarded.group.attempts[i]
+    return attempt.behavior_logp / attempt.tokens if attempt.behavior_logp is not None and attempt.tokens else None
+
+
+def label_right(rewarded: Rewarded, i: int) -> float | None:
+    """Return the probability that the label of an attempt is right; None: unknown."""
+    return rewarded.group.label_right[i] if rewarded.group.label_right else None
+
+
+GROUP: Mapping[str, Callable[[Rewarded], Any]] = {
+    "task_id": lambda rewarded: rewarded.group.task.task_id,
+    "difficulty": lambda rewarded: rewarded.group.task.difficulty,
+    "source": lambda rewarded: rewarded.group.task.source,
+    "task_extra": lambda rewarded: rewarded.group.task.extra or None,
+    "attempts": lambda rewarded: len(rewarded.group.attempts),
+    "passes": lambda rewarded: sum(passed(rewarded)),
+    "pass_rate": pass_rate,
+}
+"""Columns that the attempts of a group share."""
+ATTEMPT: Mapping[str, Callable[[Rewarded, int], Any]] = {
+    "author": lambda rewarded, i: rewarded.group.attempts[i].author,
+    "created": lambda rewarded, i: rewarded.group.attempts[i].created,
+    "count": lambda rewarded, i: rewarded.group.attempts[i].count,
+    "length": lambda rewarded, i: len(rewarded.group.attempts[i].code),
+    "lines": lambda rewarded, i: len(rewarded.group.attempts[i].code.splitlines()),
+    "tokens": lambda rewarded, i: rewarded.group.attempts[i].tokens,
+    "truncated": lambda rewarded, i: int(rewarded.group.attempts[i].truncated),
+    "entropy": lambda rewarded, i: rewarded.group.attempts[i].entropy,
+    "language": lambda rewarded, i: rewarded.group.attempts[i].language,
+    "extra": lambda rewarded, i: rewarded.group.attempts[i].extra or None,
+    "logp": mean_logp,
+    "label_right": label_right,
+    "reward": lambda rewarded, i: float(rewarded.rewards_G[i]),
+    "reward_rank": lambda rewarded, i: int((rewarded.rewards_G > float(rewarded.rewards_G[i])).sum()) + 1,
+    "status": lambda rewarded, i: verdict_of(rewarded, i).status.value,
+    "passed": lambda rewarded, i: int(verdict_of(rewarded, i).status is Status.PASSED),
+    "tests_passed": lambda rewarded, i: verdict_of(rewarded, i).passed,
+    "tests": lambda rewarded, i: verdict_of(rewarded, i).total,
+    "cpu_seconds": lambda rewarded, i: verdict_of(rewarded, i).cpu_seconds,
+    "memory_bytes": lambda rewarded, i: verdict_of(rewarded, i).memory_bytes,
+    "findings": lambda rewarded, i: len(verdict_of(rewarded, i).findings),
+    "error_type": lambda rewarded, i: verdict_of(rewarded, i).error_type,
+}
+"""Columns of an attempt; those that no expression reads are left NULL, since computing all takes as long as the rewards."""
 
 
 def chance(attempt: Attempt, number: int, seed: int) -> float:

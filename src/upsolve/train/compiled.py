@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._dynamo import config as tracing
 from torch._functorch import config as functorch_config
 from torch.fx.experimental import _config
 
@@ -59,13 +60,15 @@ class CompiledScorer:
     def compiled(self) -> Generator[None]:
         """Use the compiled layers within the context; copies of the model made outside of it have plain layers.
 
-        The backward pass recomputes elementwise work and rounded weights instead of keeping them: two thirds of the memory, in the same time.
-        Programs do not assume that sizes which are equal in the first batch, such as the row's and the head's, are equal in all.
+        The backward pass recomputes elementwise work and rounded weights, but not attention, instead of keeping them: two thirds of the memory, in the
+        same time. Programs do not assume that sizes which are equal in the first batch, such as the row's and the head's, are equal in all. Numbers
+        such as the scale of attention are constants: as inputs they would have each layer traced twice.
         """
+        kept = functorch_config.patch(aggressive_recomputation=True, is_non_builtin_to_include=True)
         for layer, forward in self.layers:
             layer.forward = forward
         try:
-            with functorch_config.patch(aggressive_recomputation=True), SHAPES.patch(use_duck_shape=False):
+            with kept, SHAPES.patch(use_duck_shape=False), tracing.patch(specialize_float=True):
                 yield
         finally:
             for layer, _ in self.layers:

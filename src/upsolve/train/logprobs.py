@@ -15,6 +15,7 @@ from torch import Tensor
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, odd_layers
+from upsolve.policy.bundled import carrier_of
 from upsolve.policy.flex import FLEX, block_mask
 from upsolve.policy.head import head_of
 from upsolve.policy.layout import group_spans, layout
@@ -121,7 +122,7 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
         if attention == VARLEN:
             inputs["sequences"] = sequences(rows, ids.shape[1], device)
         else:
-            inputs["layout"] = layout(rows, ids.shape[1], device, compute_dtype(model))
+            inputs["layout"] = carrier_of(layout(rows, ids.shape[1], device, compute_dtype(model)))
         inputs["attention_mask"] = torch.ones(
             1, 1, 1, 1, dtype=torch.bool
         )  # a 4D mask is passed through; our attention ignores it
