@@ -45,6 +45,15 @@ def test_a_language(name):
     assert run(name, case["endless"], settings=JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1))).status is Status.TIMEOUT
 
 
+def test_programs_judged_together_run_their_own_files_while_a_checker_decides():
+    checker = "def check(input, expected, output):\n    return output == expected\n"
+    task = replace(SUM, compare="checker", checker=checker)
+    right, wrong = "read a b; echo $((a + b))", "echo wrong"
+    codes = [right, wrong, f"{right} # again", f"{wrong} # again"]
+    verdicts = judge_all([(task, Attempt("sum", code, language="bash")) for code in codes], SETTINGS)
+    assert [verdict.passed for verdict in verdicts] == [2, 0, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("name", "key", "code"),
     [

@@ -7,7 +7,7 @@ advance together, so that one request to the sandbox holds a job of each.
 import ast
 import math
 import secrets
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -80,10 +80,12 @@ def judge_together(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdi
     verdicts: dict[int, Verdict] = {}
     waiting: Iterator[tuple[int, Pair]] = enumerate(pairs)
     at_work: list[tuple[int, Plan, Job]] = []
+    built: set[int] = set()
     while True:
-        while has_room(at_work) and (next_pair := next(waiting, None)):
+        while has_room(at_work, built) and (next_pair := next(waiting, None)):
             index, (task, attempt) = next_pair
             at_work += advance(index, judge_repeatedly(task, attempt, settings), None, verdicts)
+            built |= {index for index, _, job in at_work if job.profile == "any"}
         if not at_work:
             return [verdicts[index] for index in range(len(pairs))]
         ends = run_each([job for _, _, job in at_work], settings)
@@ -92,9 +94,9 @@ def judge_together(pairs: Sequence[Pair], settings: JudgeSettings) -> list[Verdi
         ]
 
 
-def has_room(at_work: Sequence[tuple[int, Plan, Job]]) -> bool:
-    """Return whether another plan may start: fewer than SLOTS are active, and none has a job of profile ``any``."""
-    return len(at_work) < SLOTS and all(job.profile != "any" for _, _, job in at_work)
+def has_room(at_work: Sequence[tuple[int, Plan, Job]], built: Set[int]) -> bool:
+    """Return whether another plan may start: fewer than SLOTS are active, none with a program in the folder of profile ``any`` (``built``)."""
+    return len(at_work) < SLOTS and all(index not in built for index, _, _ in at_work)
 
 
 def advance(index: int, plan: Plan, end: Exit | Exception | None, verdicts: dict[int, Verdict]) -> list[tuple[int, Plan, Job]]:
