@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "upsolve"
-GROUND = ("types", "records", "errors", "files", "extras", "config", "plugins", "progress", "yaml_text")
+GROUND = ("types", "records", "checkers", "errors", "files", "extras", "config", "plugins", "progress", "yaml_text")
 """Imported by every stage; they import each other alone."""
 ORDER = (
     "archive",

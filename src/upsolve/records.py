@@ -10,6 +10,7 @@ from operator import attrgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from upsolve.checkers import program_from
 from upsolve.types import Attempt, Finding, Task, TestCase, Verdict
 
 if TYPE_CHECKING:
@@ -47,13 +48,15 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     Args:
         kind: ``Task``, ``Attempt`` or ``Verdict``.
         row: its fields, as JSON or Arrow gives them; an absent or null field gets its default. ``attempt_id`` of an attempt is computed
-            from its content, so it is not read.
+            from its content, so it is not read. A checker may be an object, of a ``CheckerProgram``.
 
     Raises:
         ValueError: a field is missing, unknown or of another type; names each with its value.
     """
     computed = ("attempt_id",) if kind is Attempt else ()
     fields = {name: value for name, value in row.items() if value is not None and name not in computed}
+    if kind is Task and isinstance(given := fields.get("checker"), Mapping):
+        fields["checker"] = program_from(given).text
     try:
         return adapter(kind).validate_python(fields)
     except ValueError as error:  # pydantic's ValidationError

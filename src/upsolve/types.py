@@ -115,7 +115,7 @@ class Task(Record):
     compare: str = "lines"
     """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``rows``, ``rows_in_order`` (``docs/importing.md``), ``checker``."""
     checker: str = ""
-    """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``; empty if none."""
+    """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``, or a program (``upsolve.checkers``); empty if none."""
     official: bool = False
     """True if the recorded verdicts come from these tests, so that a verdict of upsolve may replace a recorded one."""
     extra: str = ""

@@ -9,6 +9,7 @@ from upsolve.archive.rows import BadRow
 from upsolve.archive.sources.polygon import read
 from upsolve.archive.sources.validators import TESTLIB
 from upsolve.archive.store import Archive
+from upsolve.checkers import program_of
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.pool.pool import verify
@@ -38,6 +39,9 @@ XML = """<?xml version="1.0" encoding="utf-8" standalone="no"?>
   <tags><tag value="math"/></tags>
 </problem>
 """
+
+
+OWN = '<checker type="testlib"><source path="files/check.cpp" type="cpp.g++17"/></checker>'
 
 
 def package(folder, *, checker='<checker name="std::ncmp.cpp" type="testlib"/>', more="", reads="", files=None, without=()):
@@ -113,13 +117,29 @@ def test_solutions_have_the_outcomes_of_their_tags_when_they_are_judged(tmp_path
     assert [verdict.status for verdict in verify([(task, attempt) for attempt in attempts])] == [Status.PASSED, Status.FAILED]
 
 
+def test_a_checker_of_the_package_comes_with_the_headers_beside_it(tmp_path):
+    files = {
+        "files/check.cpp": '#include <cstdio>\n  # include "testlib.h" // the library\nint main() { return right(); }\n',
+        "files/testlib.h": '#include "more.h"\n#include "/etc/passwd"\n#include "../problem.xml"\n',
+        "files/more.h": '#include "testlib.h"\nint right() { return 1; }\n',
+        "files/other.h": "",
+    }
+    task, _ = task_in(package(tmp_path, checker=OWN, files=files))
+    program = program_of(task.checker)
+    assert (task.compare, len(task.tests), program.language, program.call) == ("checker", 3, "cpp", "testlib")
+    assert program.source == files["files/check.cpp"]
+    assert program.files == {name: files[f"files/{name}"] for name in ("testlib.h", "more.h")}
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"without": ("tests/02", "tests/03.a")}, "2 of 3 have no file: doall.sh generates them, and the full package (linux or windows) has them"),
-        ({"checker": '<checker type="testlib"><source path="files/own.cpp"/></checker>'}, "checker is not one of testlib's: files/own.cpp"),
-        ({"checker": '<checker name="std::pointscmp.cpp"/>'}, "checker is not one of testlib's: pointscmp"),
-        ({"checker": ""}, "checker is not one of testlib's: none"),
+        ({"checker": '<checker type="testlib"><source path="files/own.cpp"/></checker>'}, "checker is neither one of testlib's nor a file in C++: files/own.cpp"),
+        ({"checker": '<checker><source path="check.dpr"/></checker>', "files": {"check.dpr": ""}}, "checker is neither one of testlib's nor a file in C++: check.dpr"),
+        ({"checker": OWN, "files": {"files/check.cpp": '#include "testlib.h"\n'}}, "checker check.cpp includes testlib.h, which is not beside it"),
+        ({"checker": '<checker name="std::pointscmp.cpp"/>'}, "checker is neither one of testlib's nor a file in C++: std::pointscmp.cpp"),
+        ({"checker": ""}, "checker is neither one of testlib's nor a file in C++: none"),
         ({"more": "<interactor/>"}, "problem is interactive"),
         ({"reads": "input.txt"}, "solutions read or write files: input.txt"),
     ],

@@ -9,6 +9,7 @@ from upsolve.archive.rows import BadRow
 from upsolve.archive.sources.problem_package import read
 from upsolve.archive.sources.validators import default_validator, python_validator
 from upsolve.archive.store import Archive
+from upsolve.checkers import program_of
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
 from upsolve.verify.limits import JudgeSettings
@@ -156,13 +157,21 @@ def test_answers_without_letters_are_compared_as_tokens(tmp_path):
     assert parts(package(tmp_path / "b", numbers, validator_flags="float_tolerance 1e-6"))[0].compare == "checker"
 
 
+def test_a_validator_in_cpp_comes_with_its_headers_and_flags(tmp_path):
+    files = {"output_validators/v/validate.cc": '#include "validate.h"\n', "output_validators/v/validate.h": "int x;\n"}
+    task, _ = parts(package(tmp_path / "sum", files, validation="custom", validator_flags="most 9"))
+    program = program_of(task.checker)
+    assert (task.compare, program.language, program.call, program.arguments) == ("checker", "cpp", "icpc", ("most", "9"))
+    assert (program.source, program.files) == ('#include "validate.h"\n', {"validate.h": "int x;\n"})
+
+
 @pytest.mark.parametrize(
     ("files", "settings", "reason"),
     [
         ({}, {"validation": "custom interactive"}, "interactive"),
         ({}, {"type": ["interactive", "scoring"], "problem_format_version": "2023-07"}, "interactive"),
-        ({"output_validators/v/validate.cc": ""}, {"validation": "custom"}, "validate.cc"),
-        ({"output_validator/validate.cc": ""}, {"problem_format_version": "2023-07"}, "validate.cc"),
+        ({"output_validators/v/Validate.java": ""}, {"validation": "custom"}, "Validate.java"),
+        ({"output_validator/a.cc": "", "output_validator/b.cc": ""}, {"problem_format_version": "2023-07"}, "a.cc, b.cc"),
         (
             {"data/secret/a/testdata.yaml": "output_validator_flags: case_sensitive"},
             {"validator_flags": "float_tolerance 1"},

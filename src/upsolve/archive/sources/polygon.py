@@ -14,7 +14,7 @@ from upsolve.archive.rows import BadRow, Row, build_each
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.junit import parse_xml
 from upsolve.archive.sources.problems import extra_of
-from upsolve.archive.sources.validators import TESTLIB
+from upsolve.archive.sources.validators import BUILT, TESTLIB, built_checker
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -95,14 +95,11 @@ def task_of(folder: Path, row: Mapping[str, Any], *, most: int) -> list[Task]:
     """
     root: Element = row["task"]
     testset = next(one for name in ("[@name='tests']", "") if (one := root.find(f"judging/testset{name}")) is not None)
-    name = checker_name(root)
-    found = TESTLIB.get(name)
+    unknown, compare, checker = checker_of(root, folder)
     tests, large, without = tests_of(testset, folder, most)
-    reasons = (not_judged(root), "" if found else f"checker is not one of testlib's: {name or 'none'}", without)
-    reason = next(filter(None, reasons), "")
+    reason = not_judged(root) or unknown or without
     left = reason or (f"{large} larger than {most >> 20} MB" if large else "")
     known = {"url": root.get("url"), "revision": root.get("revision"), "tests_left_out": left}
-    compare, checker = found or ("lines", "")
     return [
         Task(
             row["task_id"],
@@ -125,15 +122,19 @@ def number(testset: Element, name: str, convert: Callable[[str], Any]) -> Any:
     return convert(text) or None if text else None
 
 
-def checker_name(root: Element) -> str:
-    """Return the name of a package's checker: ``wcmp`` for one of testlib, else the path of its source file; an empty string if there is no checker."""
-    checker = root.find("assets/checker")
-    if checker is None:
-        return ""
-    if (name := checker.get("name", "")).startswith("std::"):
-        return name.removeprefix("std::").removesuffix(".cpp")
-    source = checker.find("source")
-    return "" if source is None else source.get("path", "")
+def checker_of(root: Element, folder: Path) -> tuple[str, str, str]:
+    """Return why outputs cannot be checked here, "" if they can, and ``Task.compare`` and ``Task.checker``: as testlib's checker of that name, or the package's own."""
+    checker, source = root.find("assets/checker"), root.find("assets/checker/source")
+    name, path = ("" if one is None else one.get(key, "") for one, key in ((checker, "name"), (source, "path")))
+    if known := TESTLIB.get(name.removeprefix("std::").removesuffix(".cpp")):
+        return "", *known
+    file = inside(folder, path)
+    if not file.is_file() or file.suffix not in BUILT:
+        return f"checker is neither one of testlib's nor a file in C++: {path or name or 'none'}", "", ""
+    try:
+        return "", "checker", built_checker(file, "testlib").text
+    except ValueError as error:
+        return str(error), "", ""
 
 
 def not_judged(root: Element) -> str:

@@ -13,7 +13,7 @@ from upsolve.archive.outcome import WORDS
 from upsolve.archive.rows import Row, build_each
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.problems import extra_of
-from upsolve.archive.sources.validators import default_validator, python_validator
+from upsolve.archive.sources.validators import BUILT, built_checker, default_validator, python_validator
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -25,6 +25,7 @@ STATEMENTS = ("statement", "problem_statement")
 TEXTS = (".md", ".tex", ".txt", ".html")
 """Endings of statements that are text, the easiest to read first."""
 VALIDATORS = ("output_validator", "output_validators")
+HEADERS = (".h", ".hh", ".hpp")
 EXPECTED = re.compile(r"@EXPECTED_RESULTS@:([^\n*]*)")
 """DOMjudge's comment with the outcomes that a submission may have."""
 MAX_MB = 8
@@ -141,9 +142,12 @@ def checker_of(folder: Path, settings: Mapping[str, Any]) -> tuple[str, str]:
     legacy = str(settings.get("problem_format_version", "legacy")) == "legacy"
     if not files or (legacy and "custom" not in kinds):
         return "", default_validator(flags)
-    if [file.suffix for file in files] != [".py"]:
-        return f"output validator is not one file in Python ({', '.join(sorted(file.name for file in files)[:3])})", ""
-    return "", python_validator(files[0].read_text(encoding="utf-8"), flags)
+    sources = [file for file in files if file.suffix not in HEADERS]
+    if [file.suffix for file in sources] == [".py"]:
+        return "", python_validator(sources[0].read_text(encoding="utf-8"), flags)
+    if len(sources) != 1 or sources[0].suffix not in BUILT:
+        return f"output validator is not one file in Python or C++ ({', '.join(sorted(file.name for file in files)[:3])})", ""
+    return "", built_checker(sources[0], "icpc", flags).text
 
 
 def flags_in(value: Any) -> list[str]:

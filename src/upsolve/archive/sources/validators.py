@@ -1,8 +1,16 @@
 """Checkers of tasks that judge as the output validators of problem packages, and the checkers of testlib, do."""
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-__all__ = ["TESTLIB", "default_validator", "python_validator"]
+from upsolve.checkers import CheckerProgram
+
+__all__ = ["BUILT", "TESTLIB", "built_checker", "default_validator", "python_validator"]
+
+BUILT = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".c": "c"}
+"""Suffix of a checker that is built -> its language."""
+INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 DEFAULT = """import math
 import re
@@ -106,6 +114,28 @@ def default_validator(flags: Sequence[str]) -> str:
 def python_validator(source: str, arguments: Sequence[str]) -> str:
     """Return a checker that runs an output validator written in Python with these arguments."""
     return PROGRAM.format(source=source, arguments=[*arguments])
+
+
+def built_checker(file: Path, call: str, arguments: Sequence[str] = ()) -> CheckerProgram:
+    """Return a checker in C or C++ with the headers that it includes and that lie beside it.
+
+    Raises:
+        ValueError: it includes ``testlib.h``, which does not lie there.
+    """
+    source = file.read_text(encoding="utf-8", errors="replace")
+    files: dict[str, str] = {}
+    todo = INCLUDED.findall(source)
+    while todo:
+        name = todo.pop()
+        header = (file.parent / name).resolve()
+        if name in files or not header.is_relative_to(file.parent.resolve()):
+            continue
+        if header.is_file():
+            files[name] = header.read_text(encoding="utf-8", errors="replace")
+            todo += INCLUDED.findall(files[name])
+        elif name == "testlib.h":
+            raise ValueError(f"checker {file.name} includes testlib.h, which is not beside it")
+    return CheckerProgram(BUILT[file.suffix], source, call=call, files=files, arguments=tuple(arguments))
 
 
 TESTLIB: Mapping[str, tuple[str, str]] = {

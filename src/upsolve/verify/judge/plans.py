@@ -14,6 +14,7 @@ from typing import Any
 from upsolve.archive.contest import Imports, with_imports
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
+from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import literal, tolerance_of
 from upsolve.verify.judge.cross_process import BUILTINS, called_names, changes_process, is_direct_call, literal_call
 from upsolve.verify.judge.imports import absent_packages
@@ -186,8 +187,8 @@ def impossible(task: Task, attempt: Attempt) -> str:
             parsed(task)
         if task.compare not in ("lines", "exact", "tokens", "checker"):
             tolerance_of(task.compare)
-        if task.compare == "checker" and "def check" not in task.checker:
-            return f"task {task.task_id}: compare is checker, but its checker defines no check(input, expected, output)"
+        if task.compare == "checker" and (fault := checker_fault(task)):
+            return f"task {task.task_id}: {fault}"
     except ValueError as error:
         return f"task {task.task_id}: {error}"
     return ""

@@ -2,28 +2,23 @@
 
 import math
 import re
-import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.judge.checking import checked
+from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, unscored, verdict
-from upsolve.verify.languages import SYSTEM_PATH, Language
-from upsolve.verify.limits import MOST_STACK, JudgeSettings, stack_bytes
-from upsolve.verify.sandbox.folders import PACKAGES
+from upsolve.verify.languages import Language
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
 
-__all__ = ["COMPILE_SECONDS", "Plan", "build_job", "encode_text", "in_language", "run_job", "run_programs"]
+__all__ = ["Plan", "in_language", "run_programs"]
 
 Plan = Generator[Job, Exit, Verdict]
-COMPILE_SECONDS = 60.0
-COMPILE_MEMORY = 4 << 30
-COMPILE_STACK = 64 << 20
 MOST_FINDINGS = 20
 FULL = 15 / 16
 """Share of the memory limit at which the heap is full: the rest is code and what the allocator leaves."""
@@ -38,11 +33,6 @@ def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     jobs = [Job({**base, "stdin": encode_text(test.input)}, profile=profile) for test in task.tests]
     result, ends = yield from within_budget(task, jobs, settings)
     return verdict(task, attempt, result, ends=ends)
-
-
-def encode_text(text: str) -> bytes:
-    """Encode a text for a program's standard input."""
-    return text.encode("utf-8", "surrogatepass")
 
 
 def within_budget(
@@ -68,68 +58,6 @@ def within_budget(
         outcomes.append(outcome)
         errors += [error] if error else []
     return (outcomes, errors), ends
-
-
-def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the task's checker accepts the output of a test.
-
-    A checker that raises or hangs on this output rejects it: otherwise an attempt could choose to stay unscored. The task is at
-    fault if the checker also fails on a correct output (the expected one, else the reference's) or, if no correct output is
-    known, if the checker does not load or fails with one of ``BROKEN_CHECKER``.
-
-    Raises:
-        JudgeError: the checker is at fault.
-    """
-    test, output = task.tests[index], end.stdout.decode("utf-8", "replace")
-    end_of_checker = yield checker_job(task, index, output)
-    if (accepted := answer_of(end_of_checker)) is not None:
-        return accepted
-    right = test.expected or (yield from reference_output(task, index, settings))
-    if right is not None:
-        works = answer_of((yield checker_job(task, index, right))) is not None
-    else:
-        works = not any("load" in record or "compile" in record for record in end_of_checker.records)
-        works = works and not any(error_name(record) in BROKEN_CHECKER for record in end_of_checker.records)
-    if not works:
-        raise JudgeError(
-            f"task {task.task_id}: check() must return True or False; for test {index + 1} it gave {[*end_of_checker.records][:1]}"[
-                :500
-            ]
-        )
-    return False
-
-
-BROKEN_CHECKER = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError")
-"""Exceptions that show a fault of the checker, whatever the output."""
-
-
-def checker_job(task: Task, index: int, output: str) -> Job:
-    """Return the job that calls the checker, in a separate process."""
-    test = task.tests[index]
-    call = ("apply", ("check", [test.input, test.expected, output]))
-    job = {"kind": "tests", "code": task.checker, "setup": "", "tests": [call], "lines": False, "test_seconds": 0}
-    return Job({**job, "nonce": secrets.token_hex(8)})
-
-
-def answer_of(end: Exit) -> bool | None:
-    """Return the checker's answer; None if it is neither True nor False."""
-    values = [record.get("value") for record in end.records if record.get("test") == 0]
-    return values[0] if len(values) == 1 and isinstance(values[0], bool) else None
-
-
-def error_name(record: Mapping[str, Any]) -> str:
-    """Return the name of the exception in a result line."""
-    error = record.get("error")
-    return str(error[0]) if isinstance(error, list) and error else ""
-
-
-def reference_output(task: Task, index: int, settings: JudgeSettings) -> Generator[Job, Exit, str | None]:
-    """Return the output of the task's reference, a Python program, for a test; None if there is none or it fails."""
-    if not task.reference:
-        return None
-    job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}
-    end = yield Job({**job, "stdin": encode_text(task.tests[index].input)}, wall_seconds=settings.limits.wall_seconds)
-    return end.stdout.decode("utf-8", "replace") if end.returncode == 0 and not end.timed_out else None
 
 
 def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: Language) -> Plan:
@@ -182,31 +110,6 @@ def missing_package(task: Task, tools: Language) -> Generator[Job, Exit, str]:
                 return f"task {task.task_id} requires {package}, which {tools.name} cannot load: install it for all users"
             loadable.add((tools.name, package))
     return ""
-
-
-def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = COMPILE_SECONDS) -> Job:
-    """Return the job that compiles a program or checks its syntax; ``seconds``: deadline, elapsed time."""
-    job = {**command_job(tools, tools.compile, COMPILE_MEMORY), "files": dict(files), "stdin": b""}
-    job |= {"seconds": COMPILE_SECONDS, "address_bytes": 0}
-    return Job(job, wall_seconds=seconds, memory_bytes=COMPILE_MEMORY, profile="any")
-
-
-def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, settings: JudgeSettings) -> Job:
-    """Return the job that runs a program; without ``files``, the program that the previous job has built."""
-    memory = settings.limits.memory_bytes
-    job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
-    job |= {"seconds": settings.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
-    job |= {"stack": (stack_bytes(memory), MOST_STACK)}
-    return Job(job, wall_seconds=settings.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
-
-
-def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:
-    """Return the fields common to build and run jobs of a language."""
-    prepared = f"{PACKAGES}/{tools.prepared_name}" if tools.prepare else ""
-    environment = {name: text.replace("{prepared}", prepared) for name, text in tools.environment.items()}
-    job = {"kind": "command", "environment": {"PATH": SYSTEM_PATH, **environment}, "prepared": prepared}
-    job |= {"stack": (COMPILE_STACK, COMPILE_STACK)}
-    return {**job, "argv": tools.command(words, memory_bytes, prepared)}
 
 
 def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Verdict:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from upsolve.types import Task, TestKind
+from upsolve.verify.judge.commands import encode_text
 from upsolve.verify.judge.compare import answers
 from upsolve.verify.judge.outcomes import ClaimError, error_of, how_it_ended, whole_program
 from upsolve.verify.judge.plans import as_sent, common_fields
-from upsolve.verify.judge.programs import encode_text
 from upsolve.verify.languages import PYTHON
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.packages import profile_of

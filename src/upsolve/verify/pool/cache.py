@@ -11,6 +11,7 @@ from pathlib import Path
 from platform import python_version
 
 from upsolve.archive.contest import Imports
+from upsolve.checkers import is_program, program_of
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
@@ -44,6 +45,7 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         *([settings.imports] if settings.imports is not Imports.NONE else []),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
+        *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),
         *tests,
     )
 
@@ -58,6 +60,15 @@ def runtime(name: str) -> str:
         versions = [file.name for name in ENGINES[record.engine] for file in packages_folder().glob(f"{name}-*.dist-info")]
         return repr((record, python_version(), sqlite3.sqlite_version, sorted(versions)))
     return record.identity if record else ""
+
+
+def runtime_of_checker(checker: str) -> str:
+    """Return the identity of the runtime of a checker that is a program; empty if it cannot be read, which leaves attempts unscored."""
+    try:
+        program = program_of(checker)
+    except ValueError:
+        return ""
+    return runtime(program.language) if program else ""
 
 
 def key_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> str:

@@ -9,9 +9,10 @@ from itertools import count, islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from upsolve.checkers import is_program
 from upsolve.types import Attempt, Task, Verdict
+from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
-from upsolve.verify.judge.programs import COMPILE_SECONDS
 from upsolve.verify.languages import PYTHON
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
@@ -53,7 +54,7 @@ def worker_count(settings: JudgeSettings) -> int:
 
 def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
     """Return the deadline, in seconds, after which a worker is considered lost: far above the limits of its attempts."""
-    compiled = sum(attempt.language not in PYTHON for _, attempt in chunk)
+    compiled = sum((attempt.language not in PYTHON) + is_program(task.checker) for task, attempt in chunk)
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
     wall_seconds = sum(limits_for(task, settings).wall_seconds for task, _ in chunk)
     seconds = LONGEST_JUDGED * wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks

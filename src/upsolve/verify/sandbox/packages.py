@@ -5,7 +5,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["install_command", "missing_packages", "packages_folder", "prepared_folder", "profile_of", "required_by"]
+__all__ = [
+    "install_command",
+    "missing_packages",
+    "packages_folder",
+    "prepared_folder",
+    "profile_of",
+    "required_by",
+    "runs_programs",
+]
 
 
 def packages_folder() -> Path:
@@ -29,6 +37,11 @@ def missing_packages(requires: Sequence[str]) -> list[str]:
 def install_command(names: Sequence[str]) -> list[str]:
     """Return the command that installs packages, given by distribution name, into ``packages_folder()``."""
     return [sys.executable, "-m", "pip", "install", "--upgrade", "--target", str(packages_folder()), *names]
+
+
+def runs_programs(profile: str) -> bool:
+    """Return whether jobs of a profile are programs other than Python, which need /proc, more room and further processes."""
+    return profile in ("any", "checker")
 
 
 def profile_of(requires: Sequence[str]) -> str:

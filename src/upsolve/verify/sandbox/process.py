@@ -21,7 +21,7 @@ from typing import Any
 from upsolve.errors import JudgeError
 from upsolve.verify.sandbox.cgroup import ControlGroup
 from upsolve.verify.sandbox.gvisor import find_runsc, start_in_gvisor
-from upsolve.verify.sandbox.packages import packages_folder, prepared_folder, required_by
+from upsolve.verify.sandbox.packages import packages_folder, prepared_folder, required_by, runs_programs
 from upsolve.verify.sandbox.waits import CoreWaits
 
 __all__ = ["SLOTS", "Job", "RenewError", "Server"]
@@ -127,7 +127,7 @@ class Job:
     """Memory limit of the control group, bytes; 0: ``Limits.memory_bytes``."""
     profile: str = "python"
     """``python``: forked from the warm interpreter; ``python:numpy``: with packages loaded; ``sql``: with SQLite loaded;
-    ``any``: for other programs, with /proc and larger temporary folders."""
+    ``any``: for other programs, with /proc and larger temporary folders; ``checker``: for programs that check outputs."""
 
 
 class RenewError(JudgeError):
@@ -170,14 +170,14 @@ class Server:
         own = {
             "uid": FIRST_UID,
             "uids": UIDS,
-            "proc": profile == "any",
-            "folder": ROOM["any" if profile == "any" else "python"],
+            "proc": runs_programs(profile),
+            "folder": ROOM["any" if runs_programs(profile) else "python"],
         }
         if modules := required_by(profile):
             own |= {"packages": str(packages_folder()), "modules": modules}
         if profile == "sql":
             own |= {"modules": ["sqlite3"]}
-        if profile == "any" and prepared_folder().is_dir():
+        if runs_programs(profile) and prepared_folder().is_dir():
             own |= {"packages": str(prepared_folder())}
         return {"python": PREFIX, "executable": PYTHON, "environment": ENVIRONMENT, "server": server, **own}
 

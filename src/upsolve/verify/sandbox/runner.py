@@ -13,7 +13,7 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.resources import CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
-from upsolve.verify.sandbox.packages import required_by
+from upsolve.verify.sandbox.packages import required_by, runs_programs
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 from upsolve.verify.sandbox.waits import LONGEST
 
@@ -120,16 +120,12 @@ def forget_server(profile: str = "python", *, gvisor: bool = False) -> None:
 @lru_cache
 def server_limits(limits: Limits, folder: str, profile: str, grouped: bool) -> bytes:
     """Return the marshalled limits of a request; jobs of compiled programs carry further limits."""
-    wide = {
-        "address_bytes": 0,
-        "file_bytes": 512 << 20,
-        "processes": max(256, limits.processes),
-        "cpu_seconds": 600,
-    }
+    wide = {"address_bytes": 0, "file_bytes": 512 << 20, "processes": max(256, limits.processes), "cpu_seconds": 600}
     own = PACKAGES_BYTES if required_by(profile) else 0
     lean = {"address_bytes": limits.memory_bytes + own, "file_bytes": RESULTS_READ}
     stack = {"stack_bytes": STACK_BYTES if grouped else 0}
-    return marshal.dumps({**asdict(limits), "files": 1024, **(wide if profile == "any" else lean), **stack, "folder": folder})
+    own_limits = wide if runs_programs(profile) else lean
+    return marshal.dumps({**asdict(limits), "files": 1024, **own_limits, **stack, "folder": folder})
 
 
 def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:
@@ -192,7 +188,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     """
     folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
-    running.group.limit(memory, (512 if profile == "any" else limits.processes + 8) + KERNEL_PROCESSES * gvisor)
+    running.group.limit(memory, (512 if runs_programs(profile) else limits.processes + 8) + KERNEL_PROCESSES * gvisor)
     watch = core_watch()
     watch.begin()
     try:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upsolve.errors import JudgeError
-from upsolve.verify.judge.programs import COMPILE_SECONDS, build_job, encode_text, run_job
+from upsolve.verify.judge.commands import COMPILE_SECONDS, build_job, encode_text, run_job
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.process import Job

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from upsolve.verify.judge.programs import COMPILE_SECONDS, encode_text
+from upsolve.verify.judge.commands import COMPILE_SECONDS, encode_text
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.sandbox.runner import Exit

@@ -1,0 +1,93 @@
+"""Checkers of outputs that are programs of contests, in any language of the judge; ``Task.checker`` holds one as JSON."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["CALLS", "Call", "CheckerProgram", "is_program", "program_from", "program_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a checker is called, and what its exit code says."""
+
+    arguments: tuple[str, ...]
+    """Names of files, before ``CheckerProgram.arguments``: ``input``, ``output``, ``answer`` (the expected output) and the folder ``feedback``."""
+    accepts: tuple[int, ...]
+    """Exit codes that accept the output."""
+    refuses: tuple[int, ...]
+    """Exit codes that refuse it; after all others the checker is at fault."""
+    reads_output: bool = False
+    """Whether standard input is the output."""
+
+
+CALLS: Mapping[str, Call] = {
+    "testlib": Call(("input", "output", "answer"), accepts=(0,), refuses=(1, 2, 4, 8)),
+    "icpc": Call(("input", "answer", "feedback/"), accepts=(42,), refuses=(43,), reads_output=True),
+}
+"""Name -> call. ``testlib``: checkers of Codeforces' Polygon, which end with 3 if the jury is at fault; ``icpc``: output validators of problem packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckerProgram:
+    """A checker that is a program.
+
+    Raises:
+        ValueError: ``call`` is unknown.
+    """
+
+    language: str
+    """Name of its language, such as ``cpp``."""
+    source: str
+    """The program."""
+    call: str = "testlib"
+    """How it is called: a name of ``CALLS``."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Name -> content of further files that it is built from, such as ``testlib.h``."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments."""
+
+    def __post_init__(self) -> None:
+        if self.call not in CALLS:
+            raise ValueError(f"the checker's call must be {' or '.join(CALLS)}, got {self.call!r}")
+
+    @property
+    def text(self) -> str:
+        """The value for ``Task.checker``."""
+        return json.dumps(asdict(self))
+
+
+def is_program(checker: str) -> bool:
+    """Return whether ``Task.checker`` holds a program, which is JSON, and not Python."""
+    return checker.lstrip().startswith("{")
+
+
+def program_from(fields: Mapping[str, Any]) -> CheckerProgram:
+    """Return the program of a JSON object.
+
+    Raises:
+        ValueError: a field is missing, unknown or wrong.
+    """
+    try:
+        given: dict[str, Any] = {**fields, "arguments": tuple(fields.get("arguments", ()))}
+        return CheckerProgram(**given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a checker that is a program must be an object with language and source: {error}") from error
+
+
+@lru_cache(64)
+def program_of(checker: str) -> CheckerProgram | None:
+    """Return the program that ``Task.checker`` holds; None if it holds none, but Python.
+
+    Raises:
+        ValueError: it begins as a JSON object, but is no checker's.
+    """
+    if not is_program(checker):
+        return None
+    try:
+        fields = json.loads(checker)
+    except ValueError as error:
+        raise ValueError(f"checker is no JSON: {error}") from error
+    return program_from(fields)

@@ -1,0 +1,140 @@
+"""Checkers: trusted code of a task that decides whether an output is right, in a process of its own; a function in Python or a program."""
+
+import secrets
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from upsolve.checkers import CALLS, CheckerProgram, program_of
+from upsolve.errors import JudgeError
+from upsolve.types import Task, content_id
+from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, command_job, encode_text
+from upsolve.verify.languages import Language, language
+from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.sandbox.process import SLOTS, Job
+from upsolve.verify.sandbox.runner import Exit
+
+__all__ = ["checked", "checker_fault"]
+
+BROKEN = ("ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError")
+"""Exceptions that show a fault of the checker, whatever the output."""
+SECONDS, MEMORY = 10.0, 1 << 30
+"""Limits of a checker that is a program."""
+MARK, ABSENT = "built", 99
+"""File that names the program that was built in a folder; exit code if it is another one."""
+BUILD = f'"$@" && printf %s "$0" > {MARK}'
+RUN = f'[ "$(cat {MARK} 2>/dev/null)" = "$0" ] || exit {ABSENT}; mkdir -p feedback; exec "$@"'
+
+
+def checker_fault(task: Task) -> str:
+    """Return why the checker of a task cannot be used; empty if it can.
+
+    Raises:
+        ValueError: it is a program that cannot be read, or in a language whose tools are not installed.
+    """
+    if program := program_of(task.checker):
+        if language(program.language).engine:
+            return f"a checker cannot be in {program.language}"
+    elif "def check" not in task.checker:
+        return "compare is checker, but its checker defines no check(input, expected, output)"
+    return ""
+
+
+def checked(task: Task, index: int, end: Exit, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
+    """Return whether the task's checker accepts the output of a test.
+
+    A checker that raises or hangs on this output rejects it: otherwise an attempt could choose to stay unscored. The task is at
+    fault if the checker also fails on a correct output (the expected one, else the reference's) or, if no correct output is
+    known, if the checker cannot be loaded or built, or fails with one of ``BROKEN``.
+
+    Raises:
+        JudgeError: the checker is at fault.
+    """
+    test, output = task.tests[index], end.stdout.decode("utf-8", "replace")
+    accepted, said, broken = yield from asked(task, index, output)
+    if accepted is not None:
+        return accepted
+    right = test.expected or (yield from reference_output(task, index, settings))
+    if broken if right is None else (yield from asked(task, index, right))[0] is None:
+        raise JudgeError(f"task {task.task_id}: {said} for test {index + 1}"[:500])
+    return False
+
+
+def asked(task: Task, index: int, output: str) -> Generator[Job, Exit, tuple[bool | None, str, bool]]:
+    """Return the checker's answer to an output, None if it gives none, then with what it said, and whether that shows a fault of the checker."""
+    if (program := program_of(task.checker)) is None:
+        end = yield function_job(task, index, output)
+        words = [*end.records]
+        broken = any("load" in record or "compile" in record or error_name(record) in BROKEN for record in words)
+        return answer_of(end), f"check() must return True or False; it gave {words[:1]}", broken
+    end = yield from run_program(program, task, index, output)
+    call = CALLS[program.call]
+    code = -1 if end.returncode is None else end.returncode
+    known = {**dict.fromkeys(call.accepts, True), **dict.fromkeys(call.refuses, False)}
+    said = end.stderr.decode("utf-8", "replace").strip()
+    return known.get(code), f"its checker must end with {', '.join(map(str, known))}; it ended with {code} ({said})", False
+
+
+def function_job(task: Task, index: int, output: str) -> Job:
+    """Return the job that calls a checker in Python."""
+    test = task.tests[index]
+    call = ("apply", ("check", [test.input, test.expected, output]))
+    job = {"kind": "tests", "code": task.checker, "setup": "", "tests": [call], "lines": False, "test_seconds": 0}
+    return Job({**job, "nonce": secrets.token_hex(8)})
+
+
+def answer_of(end: Exit) -> bool | None:
+    """Return the answer of a checker in Python; None if it is neither True nor False."""
+    values = [record.get("value") for record in end.records if record.get("test") == 0]
+    return values[0] if len(values) == 1 and isinstance(values[0], bool) else None
+
+
+def error_name(record: Mapping[str, Any]) -> str:
+    """Return the name of the exception in a result line."""
+    error = record.get("error")
+    return str(error[0]) if isinstance(error, list) and error else ""
+
+
+def run_program(program: CheckerProgram, task: Task, index: int, output: str) -> Generator[Job, Exit, Exit]:
+    """Run a checker that is a program, and build it before unless the sandbox has it from an earlier call.
+
+    Raises:
+        JudgeError: it cannot be built.
+    """
+    tools, test, key = language(program.language), task.tests[index], content_id(task.checker)
+    files = {"input": test.input, "output": output, "answer": test.expected}
+    for _ in range(SLOTS + 1):  # of attempts at several tasks that are judged together, each may build its own
+        end = yield call_program(program, tools, key, {name: encode_text(text) for name, text in files.items()})
+        if end.returncode != ABSENT:
+            return end
+        built = yield build_program(program, tools, key)
+        if built.returncode != 0:
+            said = (built.stderr + built.stdout).decode("utf-8", "replace").strip()
+            raise JudgeError(f"task {task.task_id}: its checker, a program in {tools.name}, cannot be built: {said}"[:500])
+    raise JudgeError(f"task {task.task_id}: its checker was lost each time it was built")
+
+
+def build_program(program: CheckerProgram, tools: Language, key: str) -> Job:
+    """Return the job that builds a checker; it marks its folder."""
+    files = {**tools.files, **program.files, tools.file: program.source}
+    words = ("sh", "-c", BUILD, key, *(tools.compile or ("true",)))
+    job = {**command_job(tools, words, COMPILE_MEMORY), "files": {name: encode_text(text) for name, text in files.items()}}
+    job |= {"stdin": b"", "seconds": COMPILE_SECONDS, "address_bytes": 0}
+    return Job(job, wall_seconds=COMPILE_SECONDS, memory_bytes=COMPILE_MEMORY, profile="checker")
+
+
+def call_program(program: CheckerProgram, tools: Language, key: str, files: Mapping[str, bytes]) -> Job:
+    """Return the job that runs a checker where it was built."""
+    call = CALLS[program.call]
+    words = ("sh", "-c", RUN, key, *tools.run, *call.arguments, *program.arguments)
+    job = {**command_job(tools, words, MEMORY), "files": dict(files), "stdin": files["output"] if call.reads_output else b""}
+    job |= {"seconds": SECONDS, "address_bytes": MEMORY if tools.memory == "address" else 0}
+    return Job(job, wall_seconds=SECONDS, memory_bytes=MEMORY, profile="checker", continues=True)
+
+
+def reference_output(task: Task, index: int, settings: JudgeSettings) -> Generator[Job, Exit, str | None]:
+    """Return the output of the task's reference, a Python program, for a test; None if there is none or it fails."""
+    if not task.reference:
+        return None
+    job = {"kind": "program", "code": task.reference, "setup": task.setup, "lines": False}
+    end = yield Job({**job, "stdin": encode_text(task.tests[index].input)}, wall_seconds=settings.limits.wall_seconds)
+    return end.stdout.decode("utf-8", "replace") if end.returncode == 0 and not end.timed_out else None

@@ -1,0 +1,45 @@
+"""Jobs of the sandbox that build and run programs of other languages by the commands of their records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from upsolve.verify.languages import SYSTEM_PATH, Language
+from upsolve.verify.limits import MOST_STACK, JudgeSettings, stack_bytes
+from upsolve.verify.sandbox.folders import PACKAGES
+from upsolve.verify.sandbox.process import Job
+
+__all__ = ["COMPILE_MEMORY", "COMPILE_SECONDS", "build_job", "command_job", "encode_text", "run_job"]
+
+COMPILE_SECONDS = 60.0
+COMPILE_MEMORY = 4 << 30
+COMPILE_STACK = 64 << 20
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a text for a program's standard input."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = COMPILE_SECONDS) -> Job:
+    """Return the job that compiles a program or checks its syntax; ``seconds``: deadline, elapsed time."""
+    job = {**command_job(tools, tools.compile, COMPILE_MEMORY), "files": dict(files), "stdin": b""}
+    job |= {"seconds": COMPILE_SECONDS, "address_bytes": 0}
+    return Job(job, wall_seconds=seconds, memory_bytes=COMPILE_MEMORY, profile="any")
+
+
+def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, settings: JudgeSettings) -> Job:
+    """Return the job that runs a program; without ``files``, the program that the previous job has built."""
+    memory = settings.limits.memory_bytes
+    job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
+    job |= {"seconds": settings.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
+    job |= {"stack": (stack_bytes(memory), MOST_STACK)}
+    return Job(job, wall_seconds=settings.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
+
+
+def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:
+    """Return the fields common to build and run jobs of a language."""
+    prepared = f"{PACKAGES}/{tools.prepared_name}" if tools.prepare else ""
+    environment = {name: text.replace("{prepared}", prepared) for name, text in tools.environment.items()}
+    job = {"kind": "command", "environment": {"PATH": SYSTEM_PATH, **environment}, "prepared": prepared}
+    job |= {"stack": (COMPILE_STACK, COMPILE_STACK)}
+    return {**job, "argv": tools.command(words, memory_bytes, prepared)}
