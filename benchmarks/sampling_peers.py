@@ -1,8 +1,8 @@
 """Sampling on a CPU beside peers, in one run: python benchmarks/sampling_peers.py VLLM_PYTHON LLAMA_SERVER [--rounds 3] [--tasks 64] [--samples 8] [--ways NAME ...]
 
 VLLM_PYTHON is the interpreter of an environment with vLLM and upsolve[train] (`make test-vllm` makes .venv-vllm so). Every way samples the same
-tasks of the embedded archive from SmolLM2-135M-Instruct in bfloat16, at temperature 1, up to 96 tokens per attempt, after a first task that
-does not count. Ways:
+tasks of the embedded archive from SmolLM2-135M-Instruct, in bfloat16 or, where the processor does not multiply it, in float32, at temperature 1,
+up to 96 tokens per attempt, after a first task that does not count. Ways:
 
     batched decoding       upsolve's, with 64, 128, 256 or 512 attempts at once
     generate               transformers' generate, the attempts at one task at a time
@@ -11,7 +11,8 @@ does not count. Ways:
     llama.cpp              its server, with 64 attempts at once; LLAMA_SERVER should be built for this processor
                            (cmake -B build -DGGML_NATIVE=ON && cmake --build build --target llama-server)
 
-Rounds are interleaved; each way runs in a separate process. Writes results/sampling_peers.json.
+Rounds are interleaved; each way runs in a separate process. Writes results/sampling_peers.json, in float32
+results/sampling_peers_float32.json.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-RESULT = Path(__file__).parent / "results" / "sampling_peers.json"
+RESULTS = Path(__file__).parent / "results"
 MODEL, MOST = "smollm2-135m", 96
 WAYS = {
     "batched decoding, 64": ("batched", 64),
@@ -43,6 +44,13 @@ WAYS = {
     "llama.cpp": ("llama", 64),
 }
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
+
+
+def precision():
+    """Return the name of the precision in which models compute on this machine."""
+    from performance import model_dtype
+
+    return str(model_dtype()).removeprefix("torch.")
 
 
 def tasks_of(count):
@@ -63,11 +71,12 @@ def by_engine(recipe):
 def by_transformers(recipe, continuous):
     """Return a function that samples tasks by transformers and returns the number of tokens."""
     import torch
+    from performance import model_dtype
     from transformers import GenerationConfig
 
     from upsolve.policy.model import load_codec, load_model
 
-    model, codec = load_model(MODEL, dtype=torch.bfloat16), load_codec(MODEL)
+    model, codec = load_model(MODEL, dtype=model_dtype()), load_codec(MODEL)
     settings = GenerationConfig(
         do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=MOST, eos_token_id=2, pad_token_id=0
     )
@@ -105,7 +114,7 @@ def by_llama_cpp(recipe, lanes, binary):
 
     folder, codec = tempfile.mkdtemp(), load_codec(MODEL)
     atexit.register(shutil.rmtree, folder)
-    file = export_model(MODEL, Path(folder) / "model.gguf", kind="bf16")
+    file = export_model(MODEL, Path(folder) / "model.gguf", kind={"bfloat16": "bf16"}.get(precision(), "f32"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ("-m", file, "--port", port, "-np", lanes, "-c", 640 * lanes, "-t", os.cpu_count())
@@ -173,6 +182,7 @@ def main(given):
     from machine import machine
 
     measured = {name: [] for name in given.ways}
+    file = RESULTS / f"sampling_peers{'' if precision() == 'bfloat16' else '_float32'}.json"
     load = round(os.getloadavg()[0], 1)
     for _ in range(given.rounds):
         for name in given.ways:
@@ -191,7 +201,7 @@ def main(given):
                 if rounds
             }
             about = {"tasks": given.tasks, "samples": given.samples, "most_tokens": MOST, "load_before": load}
-            RESULT.write_text(json.dumps({"machine": machine(), **about, "ways": rows}, indent=1) + "\n", encoding="utf-8")
+            file.write_text(json.dumps({"machine": machine(), **about, "ways": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

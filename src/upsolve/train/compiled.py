@@ -36,8 +36,8 @@ SHAPES: Any = _config
 WORTH = 8e12
 """Parameters times tokens of a run from which layers are compiled on a CPU: 60,000 tokens for 135 million parameters.
 
-Compiling takes about 20 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M with AMX, so that longer runs gain time. Without
-AMX, where matrix products take most of a step, it saves memory alone, and the 20 s, 3 with PyTorch's cache, are a small part of such a run."""
+Compiling takes 10 to 15 s, mostly independent of the size, and saves 0.6 to 1.1 ms a token of SmolLM2-135M with AMX, so that longer runs gain time. Without
+AMX, where matrix products take most of a step, it saves memory alone, and the 15 s, 3 with PyTorch's cache, are a small part of such a run."""
 
 
 class CompiledScorer:

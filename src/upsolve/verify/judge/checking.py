@@ -22,7 +22,7 @@ SECONDS, MEMORY = 10.0, 1 << 30
 MARK, ABSENT = "built", 99
 """File that names the program that was built in a folder; exit code if it is another one."""
 BUILD = f'"$@" && printf %s "$0" > {MARK}'
-RUN = f'[ "$(cat {MARK} 2>/dev/null)" = "$0" ] || exit {ABSENT}; mkdir -p feedback; exec "$@"'
+RUN = f'[ "$(cat {MARK} 2>/dev/null)" = "$0" ] || exit {ABSENT}; rm -rf feedback; mkdir feedback; exec "$@"'
 
 
 def checker_fault(task: Task) -> str:
