@@ -8,6 +8,7 @@ import yaml
 from upsolve.archive.store import Archive, open_archive
 from upsolve.cli.main import main
 from upsolve.config import load_recipe
+from upsolve.plan.starting import look_at
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 
@@ -25,7 +26,11 @@ def archive_of(folder, *, author="student", tests=1, mixed=True, split=False):
 
 
 def init(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["upsolve", "init", *map(str, arguments)])
+    return command(monkeypatch, "init", *arguments)
+
+
+def command(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["upsolve", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         main()
     return stop.value.code
@@ -61,6 +66,23 @@ def test_own_attempts_are_compared_and_not_imitated(tmp_path, monkeypatch):
     assert recipe.advantage.kind == "leave_one_out" and recipe.data.split_by == ""
 
 
+def test_a_recipe_trains_as_it_is_where_tasks_have_few_attempts(tmp_path, tiny_model, monkeypatch):
+    folder, file = archive_of(tmp_path / "archive"), tmp_path / "r.yaml"
+    assert init(monkeypatch, folder, "--model", tiny_model, "--out", file) == 0
+    assert load_recipe(str(file)).data.group_size == 2
+    assert command(monkeypatch, "train", file, "--out", tmp_path / "run") == 0
+
+
+@pytest.mark.parametrize(("counts", "size"), [([1, 1, 1], 1), ([9, 1, 1], 4), ([2, 3, 3, 3, 3], 2), ([2, 3, 3, 3, 3, 3], 3)])
+def test_groups_are_as_large_as_most_tasks_with_several_attempts_allow(tmp_path, counts, size):
+    archive = Archive.create(tmp_path / "archive")
+    tasks = [Task(f"t{n}", "") for n in range(len(counts))]
+    archive.append(
+        tasks=tasks, attempts=[Attempt(task.task_id, "", "", count=count) for task, count in zip(tasks, counts, strict=True)]
+    )
+    assert look_at(archive).group == size
+
+
 def test_what_an_archive_lacks_is_said(tmp_path, monkeypatch):
     folder, file = archive_of(tmp_path / "archive", tests=0, mixed=False), tmp_path / "r.yaml"
     init(monkeypatch, folder, "--out", file)
@@ -74,5 +96,5 @@ def test_the_archives_of_the_package_get_a_recipe(tmp_path, monkeypatch, archive
     file = tmp_path / "first.yaml"
     assert init(monkeypatch, archive, "--out", file) == 0
     recipe = load_recipe(str(file))
-    assert recipe.data.split_by == ("split" if archive == "embedded-sql" else "")
+    assert recipe.data.split_by == ("split" if archive == "embedded-sql" else "") and recipe.data.group_size == 4
     assert 64 <= recipe.sample.max_tokens <= 512 and recipe.data.max_tokens <= recipe.optim.tokens_per_batch

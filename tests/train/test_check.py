@@ -27,7 +27,10 @@ MIXED = [Status.PASSED, Status.FAILED, Status.FAILED, Status.TIMEOUT]
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"data": {"group_size": 5}}, "data.group_size: 5 attempts requested, but no task of embedded has more than 4"),
+        (
+            {"data": {"group_size": 5}},
+            "data.group_size: 5 attempts requested, but no task of embedded has more than 4; set data.group_size: 4",
+        ),
         ({"data": {"authors": ["anne"]}}, "data.authors: no attempt of anne in embedded; did you mean ann?"),
         (
             {"reward": {"mask_unexecuted": True}},

@@ -125,7 +125,9 @@ def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     cost = plan.cost
     if cost is None:
         return []
-    speed = f"{cost.score_tokens_per_second:,.0f} tokens/s forward, {cost.sample_tokens_per_second:,.0f} sampled"
+    speed = f"{cost.score_tokens_per_second:,.0f} tokens/s forward"
+    if math.isfinite(cost.sample_tokens_per_second):
+        speed += f", {cost.sample_tokens_per_second:,.0f} sampled"
     return [
         ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"{cost.available_bytes / 2**30:.1f} GiB are free"),
         ("training", minutes(cost.training_seconds), f"{cost.training_tokens:,} tokens; {speed}"),

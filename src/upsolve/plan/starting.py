@@ -17,12 +17,18 @@ from attempts
 TASKS = (
     "select count(*) filter (len(tests) = 0) as untested, coalesce(quantile_cont(length(prompt), 0.95), 0) as prompt from tasks"
 )
+SIZES = """
+with sizes as (select sum(count) as size from attempts group by task_id)
+select coalesce(quantile_disc(size, 0.2), 1)::int as size from sizes where size > 1
+"""
 SPLITS = "select distinct json_extract_string(extra, '$.split') as split from tasks where extra != ''"
 SPLIT_NAMES = frozenset({"train", "dev", "test", "validation"})
 CHARACTERS = 2.5
 """Characters of code per token, low for safety: most tokenizers have 3 to 4."""
 OWN_SHARE = 0.5
 """Share of attempts by the model itself from which its own attempts are compared instead of imitated."""
+GROUP = 4
+"""Attempts of a group, where tasks have as many."""
 FEW_TASKS = 300
 """Number of tasks below which one test split shows large differences only, and folds are worth their time."""
 
@@ -43,6 +49,8 @@ class Beginning:
     """Tasks without a test."""
     has_split: bool
     """Whether the tasks say which split they are in."""
+    group: int = GROUP
+    """Attempts that 80 % of the tasks with several have at least, up to ``GROUP``; 1 if no task has several."""
 
 
 def look_at(archive: Archive) -> Beginning:
@@ -56,6 +64,7 @@ def look_at(archive: Archive) -> Beginning:
         languages=lengths["languages"],
         untested=tasks["untested"],
         has_split={"train", "test"} <= splits <= SPLIT_NAMES,
+        group=min(GROUP, archive.query(SIZES).to_pylist()[0]["size"]),
     )
 
 
@@ -76,7 +85,7 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         model: as ``model.name``.
         found: what was found in the archive.
     """
-    own = found.info.authors.get(model, 0) >= OWN_SHARE * found.info.attempts
+    own = found.info.authors.get(model, 0) >= OWN_SHARE * found.info.attempts and found.group > 1
     completion = tokens_for(found.code)
     longest = max(1024, tokens_for(1.5 * found.prompt + found.code))  # a prompt also has tests and the words of a chat
     step = max(4096, 2 * longest)
@@ -94,7 +103,7 @@ def first_recipe(name: str, archive: str, model: str, found: Beginning) -> str:
         "data:",
         f"  archive: {quoted(archive)}",
         *choices(found),
-        "  group_size: 4  # attempts at a task that are compared with each other",
+        f"  group_size: {found.group}  # attempts at a task that are compared with each other; tasks with fewer are left out",
         f"  max_tokens: {longest}  # of prompt and attempt; longer ones are left out and counted",
         "optim:",
         f"  lr: {'1.0e-5' if own else '2.0e-5  # models below 1B parameters often imitate better with 1.0e-4 and more'}",

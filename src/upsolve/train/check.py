@@ -123,7 +123,7 @@ def check_group_size(groups: Sequence[Group], data: DataConfig) -> None:
             return
     if groups:
         raise ConfigError(
-            f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {largest}"
+            f"data.group_size: {data.group_size} attempts requested, but no task of {data.archive} has more than {largest}; set data.group_size: {largest}"
         )
 
 
