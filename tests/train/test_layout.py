@@ -1,5 +1,7 @@
 """Attention on CPUs in bundles of chains of tokens: the same as over whole rows with a mask."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from upsolve.config import OptimConfig
 from upsolve.policy import layout as layouts
 from upsolve.policy.attention import TREE, tree_attention
-from upsolve.policy.bundled import carrier_of
+from upsolve.policy.bundled import LAYOUTS, carrier_of
 from upsolve.policy.flex import FLEX
 from upsolve.policy.layout import GroupSpan, bundled, chains, layout
 from upsolve.policy.model import load_model
@@ -60,6 +62,22 @@ SPANS = [[GroupSpan(0, 100, (20,)), GroupSpan(120, 10, (3, 4), 0, 100)], [GroupS
 """Groups of two rows of 140 tokens: one continues the prompt of another, one has no attempts; both rows end with padding."""
 
 
+def test_a_layout_is_kept_as_long_as_its_backward_pass_also_by_hooks_that_copy_tensors(tiny_model):
+    model = load_model(tiny_model)
+    model.set_attn_implementation(TREE)
+    gc.collect()
+    before = len(LAYOUTS)
+    for pack_tensor in (lambda tensor: tensor, lambda tensor: tensor.detach().clone()):
+        with torch.autograd.graph.saved_tensors_hooks(pack_tensor, lambda tensor: tensor):
+            mean = token_scores(model, batch()).logp_T.mean()
+        gc.collect()
+        assert len(LAYOUTS) == before + 1
+        mean.backward()
+        del mean
+        gc.collect()
+        assert len(LAYOUTS) == before
+
+
 def visible():
     mask = torch.zeros(2, 1, 140, 140, dtype=torch.bool)
     for row, spans in enumerate(SPANS):
@@ -84,7 +102,8 @@ def test_attention_in_bundles_equals_attention_with_a_mask(cap, width, monkeypat
     torch.manual_seed(0)
     given = [torch.randn(2, heads, 140, size, dtype=torch.float64) for heads, size in ((6, 8), (2, 8), (2, width))]
     found = []
-    for options in ({"layout": carrier_of(layout(SPANS, 140, torch.device("cpu"), torch.float64))}, {}):
+    made = layout(SPANS, 140, torch.device("cpu"), torch.float64)
+    for options in ({"layout": carrier_of(made)}, {}):
         inputs = [tensor.clone().requires_grad_() for tensor in given]
         out = attention(*inputs, scaling=0.3, softcap=cap, **options)
         real = torch.cat([out[0, :137], out[1, :137]])

@@ -38,7 +38,7 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """softmax(cap(q k^T scale) + mask) v; cap(x) = c tanh(x / c) if the model caps its scores (``softcap``), else x.
 
-    With the option ``layout``, a tensor that carries the layout of packed rows, the attention is computed in bundles of chains of tokens, in compiled
+    With the option ``layout``, the number of the layout of packed rows (``carrier_of``), the attention is computed in bundles of chains of tokens, in compiled
     layers as one operation. Without it, it is computed over whole rows, not compiled, with the bool mask [B, 1, L, L], True where a query sees a key.
     """
     if (carrier := options.get("layout")) is not None:

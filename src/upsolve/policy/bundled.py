@@ -4,27 +4,39 @@ Legend: B rows, L row length, H query heads, K key-value heads, S = H / K query 
 of a bundle: N chains, M queries and E keys of the longest one.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
 from upsolve.policy.layout import Bundle, Layout
 
-__all__ = ["bundle_attention", "carrier_of"]
+__all__ = ["bundle_attention", "carrier_of", "keep_layout"]
+
+LAYOUTS = WeakValueDictionary[int, Layout]()
+NUMBERS = itertools.count()
 
 
 def carrier_of(layout: Layout) -> Tensor:
-    """Return an empty tensor that carries a layout, since operations of PyTorch take only tensors and numbers; it is kept for the backward pass."""
-    carrier: Any = torch.empty(0, dtype=torch.int64)
-    carrier.upsolve_layout = layout
-    return carrier
+    """Return the number of a layout as a tensor, int64 [1], since operations of PyTorch take only tensors and numbers."""
+    number = next(NUMBERS)
+    LAYOUTS[number] = layout
+    return torch.tensor([number])
 
 
-def carried(carrier: Any) -> Layout:
-    """Return the layout that a tensor carries."""
-    return carrier.upsolve_layout
+def carried(carrier: Tensor) -> Layout:
+    """Return the layout with a number; KeyError if nothing keeps it."""
+    return LAYOUTS[int(carrier)]
+
+
+def keep_layout(result: Tensor, layout: Layout) -> None:
+    """Keep a layout as long as the backward pass from a result can need it."""
+    node: Any = result.grad_fn
+    if node is not None:
+        node.metadata["upsolve.layout"] = layout
 
 
 @torch.library.custom_op("upsolve::bundle_attention", mutates_args=())

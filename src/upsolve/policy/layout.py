@@ -93,7 +93,7 @@ class Rows:
     """int64 [T K]: where the copies of each row begin in ``copies``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Layout:
     """The chains of packed rows in bundles."""
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from upsolve.errors import ModelError
 from upsolve.policy.attention import TREE, odd_layers
-from upsolve.policy.bundled import carrier_of
+from upsolve.policy.bundled import carrier_of, keep_layout
 from upsolve.policy.flex import FLEX, block_mask
 from upsolve.policy.head import head_of
 from upsolve.policy.layout import group_spans, layout
@@ -116,19 +116,23 @@ def hidden_states(model: Any, batch: PackedBatch, *, blocks: bool) -> Tensor:
     ids, positions = (torch.from_numpy(array).to(device) for array in (batch.ids_BL, batch.positions_BL))
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     everything = window_of(model.config.get_text_config(), batch.positions_BL) is None
-    attention = model.config._attn_implementation
+    attention, laid = model.config._attn_implementation, None
     if attention == VARLEN or (blocks and everything and attention == TREE):
         rows = group_spans(batch.group_BL, batch.attempt_BL, batch.prefix_BL)
         if attention == VARLEN:
             inputs["sequences"] = sequences(rows, ids.shape[1], device)
         else:
-            inputs["layout"] = carrier_of(layout(rows, ids.shape[1], device, compute_dtype(model)))
+            laid = layout(rows, ids.shape[1], device, compute_dtype(model))
+            inputs["layout"] = carrier_of(laid)
         inputs["attention_mask"] = torch.ones(
             1, 1, 1, 1, dtype=torch.bool
         )  # a 4D mask is passed through; our attention ignores it
     else:
         inputs["attention_mask"] = masks(model, batch, device)
-    return model.get_decoder()(**inputs).last_hidden_state[:, :length]
+    hidden = model.get_decoder()(**inputs).last_hidden_state[:, :length]
+    if laid:
+        keep_layout(hidden, laid)
+    return hidden
 
 
 def values_of(hidden_TD: Tensor, value_head: Any) -> Tensor:
