@@ -14,8 +14,10 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from upsolve.config import ModelConfig, OptimConfig, SampleConfig
+from upsolve.policy import bundled
 from upsolve.policy.attention import TREE
 from upsolve.policy.model import checkpoint_layers, linear_parameters, rounded, trainable, with_adapters, with_weights
+from upsolve.train import logprobs
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.head_scores import block_elements
 from upsolve.train.logprobs import token_scores
@@ -73,9 +75,29 @@ WAYS = [
 ]
 
 
+FORWARD, BACKWARD = bundled.attend._init_fn, bundled.attend_backward._init_fn
+
+
+class Attention(torch.autograd.Function):
+    """The attention of packed rows as its own code computes it: as an operation, tensors without values pass over what it allocates meanwhile."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        bundled.keep_inputs(ctx, inputs)
+        return FORWARD(*inputs)
+
+    @staticmethod
+    def backward(ctx, d_output):
+        return *BACKWARD(d_output, *ctx.saved_tensors, ctx.scaling, ctx.cap), None, None, None
+
+
 @pytest.mark.parametrize(("bf16", "rank", "checkpointing"), WAYS)
-def test_the_plan_is_what_pytorch_counts(bf16, rank, checkpointing):
+def test_the_plan_is_what_pytorch_counts(bf16, rank, checkpointing, monkeypatch):
     """Two micro-batches and a step of AdamW."""
+    layouts = []
+    monkeypatch.setattr(bundled, "carried", lambda _: layouts[-1])
+    monkeypatch.setattr(bundled, "attend", Attention.apply)
+    monkeypatch.setattr(logprobs, "carrier_of", lambda laid: layouts.append(laid) or torch.empty(0))
     settings = {"bf16": bf16, "lora_rank": rank, "gradient_checkpointing": checkpointing}
     batch = batch_of(700, 8, 200, 1)
     model, mode = fake_policy(2, ModelConfig(**settings))
