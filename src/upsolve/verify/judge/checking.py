@@ -1,4 +1,4 @@
-"""Checkers: trusted code of a task that decides whether an output is right, in a process of its own; a function in Python or a program."""
+"""Checkers: trusted code of a task, a Python function or a program, that decides in a separate process whether an output is right."""
 
 import secrets
 from collections.abc import Generator, Mapping
