@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from tokenizers.processors import TemplateProcessing
 
@@ -7,7 +9,7 @@ from upsolve.evaluate.samples import SampledModel
 from upsolve.policy.model import codec_of, load_codec
 from upsolve.policy.prompt import completion_text, extract_code, messages, opening, plain_prompt, prompts_id
 from upsolve.policy.tokens import Codec
-from upsolve.types import Task, TestCase, TestKind
+from upsolve.types import Attempt, Task, TestCase, TestKind
 
 TASK = Task("t", " Add one. ", tuple(TestCase(TestKind.CALL, f"f({i})", str(i + 1), hidden=i == 1) for i in range(6)), "f")
 
@@ -129,6 +131,22 @@ def test_completion_and_decoding_are_inverse(tiny_model):
         assert codec.decode(list(ids)) == code
         spans = codec.offsets(code)
         assert len(spans) == len(ids) and spans[0][0] == 0 and spans[-1][1] == len(completion_text(code))
+
+
+def test_attempts_encoded_together_have_the_ids_of_each_alone(tiny_model, monkeypatch):
+    codes = ["x = 1", "y = 'é'", "x = 1", "pass"]
+    attempts = [Attempt("t", code, truncated=code == "pass") for code in codes]
+    attempts[2] = replace(attempts[2], token_ids=load_codec(tiny_model).completion("x = 1", closed=False))
+    attempts[3] = replace(attempts[3], token_ids=(1, 2))  # of another text
+    alone = [load_codec(tiny_model).ids_of(attempt) for attempt in attempts]
+    codec = load_codec(tiny_model)
+    assert codec.ids_of_all(attempts) == alone and codec.ids_of_all([]) == []
+    assert alone[2] == attempts[2].token_ids and alone[0] == codec.completion("x = 1") != alone[2]
+    monkeypatch.setattr("upsolve.policy.tokens.KEPT", 2)
+    few = load_codec(tiny_model)
+    assert [few.ids_of_all(attempts), few.ids_of_all(attempts[:2])] == [alone, alone[:2]] and few.ids_of_all(attempts[1:]) == alone[1:]
+    few.completion("last")
+    assert [*few.kept] == [("last", True)], "no more than KEPT once a new one comes"
 
 
 def test_a_prompt_begins_as_the_tokenizer_begins_a_text_unless_a_template_says_how(tiny_model):

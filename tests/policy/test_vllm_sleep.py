@@ -49,6 +49,7 @@ def calls(monkeypatch):
 
 def gpu(monkeypatch, total=80 * GIB):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("upsolve.policy.precision.multiplies_bfloat16", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (total, total))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: StubLLM.calls.append(("empty_cache",)))
 

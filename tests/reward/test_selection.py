@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from upsolve.archive.groups import Lazy
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, SelectConfig, check_recipe, load_recipe
 from upsolve.config.select import COLUMNS
 from upsolve.errors import ConfigError
@@ -38,6 +39,14 @@ GROUPS = [EASY, HARD, ALL]
 def kept(config, groups=GROUPS, **more):
     chosen = choose(groups, SelectConfig(**config), **more).rewarded
     return {one.group.task.task_id: [len(a.code) - 1 for a in one.group.attempts] for one in chosen}
+
+
+def test_groups_are_rewarded_once_while_they_fit_in_memory(monkeypatch):
+    read = []
+    groups = Lazy(range(3), lambda index: read.append(index) or GROUPS[index])
+    assert kept({"attempts": "passed"}, groups) == kept({"attempts": "passed"}) and read == [0, 1, 2]
+    monkeypatch.setattr("upsolve.reward.selection.HELD", len(EASY.rewards_G))
+    assert kept({"attempts": "passed"}, groups) == kept({"attempts": "passed"}) and read[3:] == [0, 1, 1, 2, 1, 2]
 
 
 def test_no_expression_changes_nothing():

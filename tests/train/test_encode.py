@@ -28,8 +28,8 @@ class Letters:
     def prompts(self, asked):
         return [EncodedPrompt(task.task_id, (7, 7)) for task, _ in asked]
 
-    def ids_of(self, attempt):
-        return attempt.token_ids or tuple(map(ord, attempt.code))
+    def ids_of_all(self, attempts):
+        return [attempt.token_ids or tuple(map(ord, attempt.code)) for attempt in attempts]
 
 
 def group(codes, rewards, **first):

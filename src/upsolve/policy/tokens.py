@@ -30,6 +30,10 @@ from upsolve.types import Attempt, Task, Turn
 __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
 
+KEPT = 200_000
+"""Completions whose token ids are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
     """The prompt of a task as token ids."""
@@ -71,7 +75,7 @@ class Codec:
             raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")
         self.tokenizer, self.answers, self.style = tokenizer, answers, style
         self.begin = () if tokenizer.chat_template else begin_ids(tokenizer)
-        self.completion = lru_cache(maxsize=200_000)(self._completion)
+        self.kept: dict[tuple[str, bool], tuple[int, ...]] = {}
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
         self.check_style()
 
@@ -115,9 +119,19 @@ class Codec:
         encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         return [EncodedPrompt(task.task_id, (*self.begin, *ids)) for (task, _), ids in zip(asked, encoded, strict=True)]
 
-    def _completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
-        text = completion_text(code) if closed else code
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    def completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
+        """Return the token ids of a completion, with the closing fence if ``closed``."""
+        return self.completions([(code, closed)])[0]
+
+    def completions(self, asked: Sequence[tuple[str, bool]]) -> list[tuple[int, ...]]:
+        """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the last ones are kept."""
+        if new := [key for key in dict.fromkeys(asked) if key not in self.kept]:
+            texts = [completion_text(code) if closed else code for code, closed in new]
+            encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+            if len(self.kept) + len(new) > KEPT:
+                self.kept = {key: self.kept[key] for key in asked if key in self.kept}
+            self.kept.update(zip(new, map(tuple, encoded), strict=True))
+        return [self.kept[key] for key in asked]
 
     def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each completion token in ``completion_text(code)``; in ``code`` if not ``closed``."""
@@ -130,13 +144,29 @@ class Codec:
 
         The completion of a whole answer ends with the end-of-text token, unless the attempt is truncated.
         """
-        sampled, text = attempt.token_ids, fenced_answer(attempt) if self.answers else attempt.code
-        if sampled and max(sampled) < len(self.tokenizer) and self.decode(list(sampled)) == text:
-            return sampled
-        if self.answers:
-            end = () if attempt.truncated or self.tokenizer.eos_token_id is None else (self.tokenizer.eos_token_id,)
-            return (*self.completion(text, closed=False), *end)
-        return self.completion(attempt.code, closed=not attempt.truncated)  # a truncated attempt never closed its fence
+        return self.ids_of_all([attempt])[0]
+
+    def ids_of_all(self, attempts: Sequence[Attempt]) -> list[tuple[int, ...]]:
+        """Return the token ids of many attempts, as ``ids_of`` those of each."""
+        texts = [fenced_answer(attempt) if self.answers else attempt.code for attempt in attempts]
+        sampled = [self.sampled_ids(attempt, text) for attempt, text in zip(attempts, texts, strict=True)]
+        asked = [
+            (text, not self.answers and not attempt.truncated)  # a truncated attempt never closed its fence
+            for attempt, text, ids in zip(attempts, texts, sampled, strict=True)
+            if not ids
+        ]
+        encoded = iter(self.completions(asked))
+        return [ids or next(encoded) + self.end_of(attempt) for attempt, ids in zip(attempts, sampled, strict=True)]
+
+    def sampled_ids(self, attempt: Attempt, text: str) -> tuple[int, ...]:
+        """Return the sampled ids of an attempt if they decode to its text, else none."""
+        ids = attempt.token_ids or ()
+        return ids if ids and max(ids) < len(self.tokenizer) and self.decode(list(ids)) == text else ()
+
+    def end_of(self, attempt: Attempt) -> tuple[int, ...]:
+        """Return the ids that follow those of an attempt's text: the end-of-text token after a whole answer."""
+        end = self.tokenizer.eos_token_id if self.answers and not attempt.truncated else None
+        return () if end is None else (end,)
 
     def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each token of ``ids_of``, counted from the start of the code.

@@ -1,19 +1,23 @@
 """Selection, weights and order of rewarded groups and attempts, by SQL expressions of a recipe (``select``)."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from upsolve.config.select import COLUMNS, QUERIES, SelectConfig, selection_table
+from upsolve.config.select import QUERIES, SelectConfig, selection_table
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.judged import group_of
 from upsolve.types import Attempt, Status, Verdict, content_id
 
 __all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
+
+HELD = 50_000
+"""Attempts that are held in memory while the expressions are evaluated, as many as a small archive has."""
 
 
 class Likelihood(NamedTuple):
@@ -25,6 +29,10 @@ class Likelihood(NamedTuple):
     """Log-probability of the least likely token."""
 
 
+OfGroup = Callable[[Rewarded], Any]
+"""Computes the value of a column for a group."""
+OfAttempt = Callable[[Rewarded, int], Any]
+"""Computes the value of a column for an attempt of a group."""
 Starts = Sequence[Sequence[Likelihood | None]] | None
 Likelihoods = Callable[[Sequence[Rewarded]], Sequence[Sequence[Likelihood | None]]]
 """Maps groups to one list per group with one entry per attempt; None: unknown."""
@@ -67,7 +75,8 @@ def choose(
         return Selected(rewarded, Counter())
     try:
         starts = likelihoods(rewarded) if likelihoods and config.reads_start else None
-        answers = evaluate_queries(rewarded, config, number, seed, starts)
+        held = first_of(rewarded)
+        answers = evaluate_queries(chain(held, rewarded[len(held) :]), config, number, seed, starts)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     groups = {g for (g,) in answers["groups"]} if config.groups else set(range(len(rewarded)))
@@ -77,7 +86,7 @@ def choose(
     chosen: list[Rewarded] = []
     for g in order:
         if g in groups:
-            item = rewarded[g]  # read and rewarded anew on every access, in archives that do not fit in memory
+            item = held[g] if g < len(held) else rewarded[g]
             indices = [i for i in range(len(item.rewards_G)) if selected is None or (g, i) in selected]
             # only of these: the weight of others may be undefined
             chosen.append(select_attempts(item, indices, [weight_of(weights.get((g, i), 1.0), config.weight) for i in indices]))
@@ -85,31 +94,46 @@ def choose(
     return Selected(chosen, Counter({"tasks: select.groups": dropped} if dropped else {}))
 
 
+def first_of(rewarded: Sequence[Rewarded]) -> list[Rewarded]:
+    """Return the first groups, up to ``HELD`` attempts; each access to a group may read and reward it anew."""
+    held: list[Rewarded] = []
+    attempts = 0
+    for item in rewarded:
+        attempts += len(item.group.attempts)
+        if attempts > HELD:
+            break
+        held.append(item)
+    return held
+
+
 def evaluate_queries(
-    rewarded: Sequence[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
+    rewarded: Iterable[Rewarded], config: SelectConfig, number: int, seed: int, starts: Starts
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows that each expression of a recipe returns, by the name of the expression."""
     read = config.columns
-    names = ("group_id", "place", *(name for name in COLUMNS if name in read and name != "group_id"))
-    insert = f"INSERT INTO attempts ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608  names of ours
+    all_group: dict[str, OfGroup] = {**GROUP, "round": lambda _: number}
+    all_attempt: dict[str, OfAttempt] = {**ATTEMPT, "chance": lambda item, i: chance(item.group.attempts[i], number, seed)}
+    of_group = {name: get for name, get in all_group.items() if name in read}
+    of_attempt = {name: get for name, get in all_attempt.items() if name in read}
+    of_start = {name: get for name, get in START.items() if name in read}
+    names = ("group_id", "place", *of_group, *of_attempt, *of_start)
     rows = (
-        {"group_id": group_id, "place": i, "round": number}
-        | shared
-        | {name: ATTEMPT[name](item, i) for name in ATTEMPT.keys() & read}
-        | start_columns(starts[group_id][i] if starts else None)
-        | {"chance": chance(attempt, number, seed) if "chance" in read else None}
+        (
+            group_id,
+            i,
+            *shared,
+            *(get(item, i) for get in of_attempt.values()),
+            *(start and get(start) for get in of_start.values()),
+        )
         for group_id, item in enumerate(rewarded)
-        for shared in [{name: GROUP[name](item) for name in GROUP.keys() & read}]
-        for i, attempt in enumerate(item.group.attempts)
+        for shared in [[get(item) for get in of_group.values()]]
+        for i in range(len(item.group.attempts))
+        for start in [starts[group_id][i] if starts else None]
     )
     with selection_table() as table:
+        insert = f"INSERT INTO attempts ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608  names of ours
         table.executemany(insert, rows)
         return {name: config.ask(table, name) for name in QUERIES if getattr(config, name)}
-
-
-def start_columns(likelihood: Likelihood | None) -> dict[str, Any]:
-    """Return the columns with an attempt's likelihood under the frozen start."""
-    return {"start_logp": likelihood and likelihood.mean, "start_min_logp": likelihood and likelihood.least}
 
 
 def verdict_of(rewarded: Rewarded, i: int) -> Verdict:
@@ -141,7 +165,7 @@ def label_right(rewarded: Rewarded, i: int) -> float | None:
     return rewarded.group.label_right[i] if rewarded.group.label_right else None
 
 
-GROUP: Mapping[str, Callable[[Rewarded], Any]] = {
+GROUP: Mapping[str, OfGroup] = {
     "task_id": lambda rewarded: rewarded.group.task.task_id,
     "difficulty": lambda rewarded: rewarded.group.task.difficulty,
     "source": lambda rewarded: rewarded.group.task.source,
@@ -151,7 +175,7 @@ GROUP: Mapping[str, Callable[[Rewarded], Any]] = {
     "pass_rate": pass_rate,
 }
 """Columns that the attempts of a group share."""
-ATTEMPT: Mapping[str, Callable[[Rewarded, int], Any]] = {
+ATTEMPT: Mapping[str, OfAttempt] = {
     "author": lambda rewarded, i: rewarded.group.attempts[i].author,
     "created": lambda rewarded, i: rewarded.group.attempts[i].created,
     "count": lambda rewarded, i: rewarded.group.attempts[i].count,
@@ -176,6 +200,11 @@ ATTEMPT: Mapping[str, Callable[[Rewarded, int], Any]] = {
     "error_type": lambda rewarded, i: verdict_of(rewarded, i).error_type,
 }
 """Columns of an attempt; those that no expression reads are left NULL, since computing all takes as long as the rewards."""
+START: Mapping[str, Callable[[Likelihood], Any]] = {
+    "start_logp": lambda likelihood: likelihood.mean,
+    "start_min_logp": lambda likelihood: likelihood.least,
+}
+"""Columns of an attempt's likelihood under the frozen start."""
 
 
 def chance(attempt: Attempt, number: int, seed: int) -> float:

@@ -6,6 +6,7 @@ Legend: P prompt tokens, R tokens of one attempt.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,8 +175,9 @@ def encode_groups(
     left_out: Counter[str] = Counter()
     fewest = 1 if config.objective.record.unit == "attempt" else 2
     prompts = prompts_of([group.group for group in groups], config.codec)
+    completions = iter(config.codec.ids_of_all([attempt for group in groups for attempt in group.group.attempts]))
     for group, asked_G in zip(groups, prompts, strict=True):
-        item, prompts_G, ids_G = without_overlong(group, asked_G, config, left_out)
+        item, prompts_G, ids_G = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
         if fitted is not None:
             fitted.append(item)
         kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
@@ -212,14 +214,17 @@ def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ..
 
 
 def without_overlong(
-    item: TrainGroup, prompts_G: Sequence[tuple[int, ...]], config: Encoding, left_out: Counter[str]
-) -> tuple[TrainGroup, Sequence[tuple[int, ...]], list[tuple[int, ...]]]:
+    item: TrainGroup,
+    prompts_G: Sequence[tuple[int, ...]],
+    ids_G: Sequence[tuple[int, ...]],
+    config: Encoding,
+    left_out: Counter[str],
+) -> tuple[TrainGroup, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
     """Return a group without empty and over-long attempts, which are counted, and the token ids of prompts and attempts of the others.
 
     The advantages are recomputed over the remaining attempts, so that the baseline holds only attempts that are trained on. The
     advantages of a pair stay 1 and -1.
     """
-    ids_G = [config.codec.ids_of(attempt) for attempt in item.group.attempts]
     fits = [i for i, ids in enumerate(ids_G) if ids and len(prompts_G[i]) + len(ids) <= config.max_tokens]
     if len(fits) == len(ids_G):
         return item, prompts_G, ids_G

@@ -14,6 +14,7 @@ from upsolve.config import ModelConfig, ObjectiveConfig, OptimConfig
 from upsolve.policy.allocator import GrownMemory, keep_memory
 from upsolve.policy.model import adapters_off, codec_of, frozen_copy, load_policy, save_model, start_copy, value_head
 from upsolve.policy.precision import in_bfloat16, precision_of
+from upsolve.policy.tokens import Codec
 from upsolve.train import checkpoint
 from upsolve.train.compiled import CompiledScorer, compiled_or_plain, worth_compiling
 from upsolve.train.deepspeed import DeepSpeed
@@ -42,6 +43,7 @@ class Learner:
         seed: int,
         values: bool = False,
         processes: Processes | None = None,
+        codec: Codec | None = None,
     ) -> None:
         """Load the model on the device of this process.
 
@@ -52,12 +54,13 @@ class Learner:
             seed: seeds everything random in training, such as the initial weights of adapters.
             values: train a value head, too.
             processes: None: join the process group.
+            codec: the model's tokenizer; None: load it.
         """
         keep_memory()
         torch.manual_seed(seed)
         self.config, self.objective, self.optim, self.seed, self.values = model, objective, optim, seed, values
         self.bf16 = in_bfloat16(model)
-        self.codec = codec_of(model)
+        self.codec = codec or codec_of(model)
         self.processes = processes or Processes()
         self.model: Any = load_policy(model, seed=seed, device=str(self.processes.device))
         self.attention: str = self.model.config._attn_implementation

@@ -18,6 +18,7 @@ from upsolve.policy.allocator import available_bytes
 from upsolve.policy.kv_cache import attempts_that_fit, token_bytes
 from upsolve.policy.model import codec_of
 from upsolve.policy.precision import in_bfloat16
+from upsolve.policy.tokens import Codec
 from upsolve.train.head_scores import block_elements
 from upsolve.train.shapes import GroupShape, ModelShape, group_shape, shape_of
 from upsolve.types import Group
@@ -210,15 +211,17 @@ def pass_rows(shape: ModelShape, tokens: int, model: ModelConfig, group: GroupSh
     )
 
 
-def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1) -> MemoryPlan:
+def memory_of(recipe: Recipe, groups: Sequence[Group], *, processes: int = 1, codec: Codec | None = None) -> MemoryPlan:
     """Return the plan of a recipe's run from the sizes of its model and of the largest of these groups.
+
+    ``codec`` is the model's tokenizer; None: load it.
 
     Raises:
         ModelError: the model's configuration or tokenizer cannot be loaded.
     """
     rollout = recipe.source.rollout if recipe.source.rounds else None
     model, data, longest = recipe.model, recipe.data, rollout.max_tokens if rollout else 0
-    codec = codec_of(model)
+    codec = codec or codec_of(model)
     return plan_memory(
         shape_of(model.name, model),
         model=model,

@@ -12,6 +12,7 @@ from upsolve.config import AdvantageConfig, ObjectiveConfig, Recipe, SampleConfi
 from upsolve.errors import ConfigError
 from upsolve.plugins import find
 from upsolve.policy.engines import policy_sampler
+from upsolve.policy.model import codec_of
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
@@ -75,13 +76,14 @@ def parts_of(
     """
     if not recipe.source.rounds:
         check_offline(recipe.advantage, recipe.objective)
-    learning, advantage, optim = recipe.objective, recipe.advantage, recipe.optim
-    plan = memory_of(recipe, groups, processes=processes.count)
+    learning, advantage, optim, values = recipe.objective, recipe.advantage, recipe.optim, recipe.advantage.needs_values
+    codec = codec_of(recipe.model)
+    plan = memory_of(recipe, groups, processes=processes.count, codec=codec)
     if processes.is_main:
         announce(plan)
-    learner = Learner(recipe.model, learning, optim, seed=recipe.seed, values=advantage.needs_values, processes=processes)
+    learner = Learner(recipe.model, learning, optim, seed=recipe.seed, values=values, processes=processes, codec=codec)
     encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
-    kept = DrawnGroups(folder / FOLDER, by_token=advantage.needs_values, writes=processes.is_main)
+    kept = DrawnGroups(folder / FOLDER, by_token=values, writes=processes.is_main)
     encode, draws = partial(encode_round, encoding, kept), decided_by_outcome(recipe.reward, recipe.select, recipe.data)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
     likely = partial(start_likelihoods, learner, encoding, optim)
