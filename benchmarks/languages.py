@@ -30,7 +30,9 @@ from upsolve.verify.pool.pool import verify
 
 HERE = Path(__file__).parent
 SETTINGS = JudgeSettings(Limits(wall_seconds=60, cpu_seconds=10))
-COMMENT = {"lua": "--", "ocaml": "(* {} *)", "fortran": "!"} | dict.fromkeys(("bash", "perl", "python", "r", "ruby"), "#")
+COMMENT = {"ada": "--", "fortran": "!", "haskell": "--", "lua": "--", "ocaml": "(* {} *)", "racket": ";"} | dict.fromkeys(
+    ("bash", "perl", "python", "r", "ruby"), "#"
+)
 LARGE = "#include <bits/stdc++.h>\nusing namespace std;\nint main() { map<int, int> m; int a, b; cin >> a >> b; m[a] = b; cout << a + m[a]; }\n"
 WEB = 'package main\n\nimport (\n\t"fmt"\n\t"net/http"\n)\n\nfunc main() {\n\tvar a, b int\n\tfmt.Scan(&a, &b)\n\tfmt.Println(a + b + http.StatusOK - 200)\n}\n'
 CHILD = """

@@ -144,7 +144,9 @@ def test_attempts_encoded_together_have_the_ids_of_each_alone(tiny_model, monkey
     assert alone[2] == attempts[2].token_ids and alone[0] == codec.completion("x = 1") != alone[2]
     monkeypatch.setattr("upsolve.policy.tokens.KEPT", 2)
     few = load_codec(tiny_model)
-    assert [few.ids_of_all(attempts), few.ids_of_all(attempts[:2])] == [alone, alone[:2]] and few.ids_of_all(attempts[1:]) == alone[1:]
+    assert [few.ids_of_all(attempts), few.ids_of_all(attempts[:2])] == [alone, alone[:2]] and few.ids_of_all(
+        attempts[1:]
+    ) == alone[1:]
     few.completion("last")
     assert [*few.kept] == [("last", True)], "no more than KEPT once a new one comes"
 

@@ -64,7 +64,20 @@ def test_a_container_holds_the_system_read_only_and_folders_in_memory(tmp_path, 
     assert (
         {"/usr", "/etc", PREFIX}
         <= bound
-        <= {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", PREFIX, "/mnt/packages"}
+        <= {
+            "/usr",
+            "/bin",
+            "/sbin",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/etc",
+            "/opt",
+            "/nix",
+            "/var/lib/ghc",
+            PREFIX,
+            "/mnt/packages",
+        }
     )
     assert (
         all("ro" in mounts[path]["options"] for path in bound)

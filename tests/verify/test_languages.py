@@ -190,6 +190,11 @@ def test_a_package_that_is_missing_is_no_fault_of_the_attempt(tmp_path, monkeypa
         languages.languages.cache_clear()
 
 
+def test_of_hidden_folders_only_the_list_of_haskell_packages_is_shown():
+    verdict = run("bash", "ls /var/log /var/lib/dpkg; ls /var/lib/ghc; touch /var/lib/ghc/x && echo written")
+    assert verdict.stdout_head.split() == (["package.conf.d"] if Path("/var/lib/ghc").is_dir() else []), verdict
+
+
 @pytest.mark.parametrize("name", [n for n, tools in languages.languages().items() if tools.package and not tools.missing()])
 def test_the_command_of_a_language_finds_no_package_that_is_not_there(name):
     task = replace(SUM, language=name, requires=("Nowhere",))

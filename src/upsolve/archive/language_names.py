@@ -17,7 +17,6 @@ OTHERS = {
     "clangx": "cpp",
     "kt": "kotlin",
     "monocs": "c#",
-    "pas": "pascal",
     "py3": "python",
     "pythondata": "python",
     "v8js": "javascript",
@@ -64,7 +63,7 @@ def language_in(word: str) -> str:
     while (shorter := MAKERS.sub("", name)) != name:
         name = shorter
     first = re.match(r"[a-z#+]+", name)
-    for form in (name, re.split(r"[ (]", name)[0], first[0] if first else name):
+    for form in (name, VERSION.sub("", name), re.split(r"[ (]", name)[0], first[0] if first else name):
         if form in python:
             return "python" if form else ""
         if form in known:

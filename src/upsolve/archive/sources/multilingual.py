@@ -20,6 +20,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 __all__ = ["LANGUAGES", "MULTIPLE", "SOURCE", "STATUSES", "read", "read_multiple"]
 
 LANGUAGES = {
+    "adb": "ada",
     "clj": "clojure",
     "cs": "csharp",
     "go_test.go": "go",

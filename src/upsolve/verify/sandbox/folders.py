@@ -10,8 +10,8 @@ OWN = ("/tmp", "/dev/shm")
 """Temporary folders, writable, emptied after each attempt."""
 PACKAGES = "/mnt/packages"
 """Mount point of required packages or of prepared files of languages."""
-READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix")
-"""System folders, mounted read-only."""
+READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/var/lib/ghc")
+"""System folders, mounted read-only; the last one has Debian's list of Haskell packages."""
 
 
 def clear(folder: str) -> None:

@@ -78,29 +78,33 @@ def private_tree(setup: dict[str, Any]) -> list[str]:
     """Make the file system read-only, hide non-system folders, bind-mount the interpreter; return the active layers."""
     python = setup["python"]
     mount("", "/", "", MS_REC | MS_PRIVATE)
-    handle, packages = os.open(python, os.O_PATH), os.open(setup.get("packages", "/"), os.O_PATH)
+    handles = {target: os.open(source, os.O_PATH) for target, source in shown(setup).items()}
     attributes = struct.pack("QQQQ", MS_RDONLY, 0, 0, 0)
     read_only = libc.syscall(MOUNT_SETATTR, -100, b"/", AT_RECURSIVE, attributes, len(attributes)) == 0
     private_devices()
     for folder in (*OWN, *foreign(python)):
         empty(folder, setup["folder"])
-        if python.startswith(folder + "/"):
-            os.makedirs(python, mode=0o755)
-            mount(f"/proc/self/fd/{handle}", python, "", MS_BIND)
-            no_writing(python)
-        if folder == os.path.dirname(PACKAGES) and "packages" in setup:
-            os.makedirs(PACKAGES, mode=0o755)
-            mount(f"/proc/self/fd/{packages}", PACKAGES, "", MS_BIND)
-            no_writing(PACKAGES)
+        for target in handles:
+            if target.startswith(folder + "/"):
+                os.makedirs(target, mode=0o755)
+                mount(f"/proc/self/fd/{handles[target]}", target, "", MS_BIND)
+                no_writing(target)
         if folder not in OWN:
             no_writing(folder)
-    os.close(handle)
-    os.close(packages)
+    for handle in handles.values():
+        os.close(handle)
     if setup["proc"]:
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV, "hidepid=2")
     else:
         empty("/proc", setup["folder"])
     return ["read_only"] if read_only else []
+
+
+def shown(setup: dict[str, Any]) -> dict[str, str]:
+    """Return the folders that attempts may read below those of ``foreign``, by where they are mounted."""
+    below = {path: path for path in READABLE if os.path.dirname(path) != "/" and os.path.isdir(path)}
+    packages = {PACKAGES: setup["packages"]} if "packages" in setup else {}
+    return {setup["python"]: setup["python"], **packages, **below}
 
 
 def foreign(python: str) -> list[str]:
