@@ -1,13 +1,21 @@
 """Tasks that require packages: attempts find them read-only; where one is missing, nobody is judged."""
 
+import re
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from upsolve.archive.store import Archive
+from upsolve.cli.judging import judge_archive
+from upsolve.config import VerifyConfig
+from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
+from upsolve.verify.limits import judge_settings
+from upsolve.verify.pool.pool import verify
 from upsolve.verify.sandbox.packages import packages_folder
 from upsolve.verify.sandbox.runner import forget_server
 
@@ -81,6 +89,38 @@ def test_a_package_that_the_task_does_not_name_is_the_attempts_own():
     verdict = judge(task((CALL, "f()", "1"), requires=()), Attempt("t", "import numpy\ndef f():\n    return 1\n"))
     assert (verdict.status, verdict.error_type) == (Status.RUNTIME_ERROR, "ModuleNotFoundError")
     assert "numpy" in verdict.error_message
+
+
+@pytest.mark.usefixtures("numpy_installed")
+def test_packages_of_the_settings_are_there_for_all_attempts(tmp_path):
+    code = "import numpy\nprint(int(numpy.sum(2)))\n"
+    settings = judge_settings(VerifyConfig(packages=("numpy",), cache=False))
+    judged = [judge(task((STDIO, "", "2"), requires=names), Attempt("t", code), settings) for names in ((), ("numpy",))]
+    assert [verdict.status for verdict in judged] == [Status.PASSED] * 2, judged
+    other = Attempt("t", "echo 2", language="bash")
+    assert judge(task((STDIO, "", "2"), requires=()), other, settings).status is Status.PASSED
+    with_cache = replace(settings, cache=tmp_path / "verdicts.sqlite")
+    pair = (task((STDIO, "", "2"), requires=()), Attempt("t", code))
+    found = [verify([pair], one)[0].status for one in (replace(with_cache, packages=()), with_cache, with_cache)]
+    assert found == [Status.RUNTIME_ERROR, Status.PASSED, Status.PASSED]
+
+
+def test_packages_of_the_settings_that_are_missing_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("UPSOLVE_PACKAGES", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"verify\.packages: not installed for attempts: numpy; run `upsolve packages numpy`"):
+        judge_settings(VerifyConfig(packages=("numpy",)))
+    assert judge_settings(VerifyConfig(packages=("numpy",), executor="ray")).packages == ("numpy",)
+
+
+def test_what_attempts_import_in_vain_is_listed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("UPSOLVE_PACKAGES", str(tmp_path / "packages"))
+    store = Archive.create(tmp_path / "archive")
+    codes = ("import numpy.linalg\n", "from scipy import stats\n", "import numpy\n", "print(2)\n", "import queue, Queue2.x\n")
+    store.append(tasks=[task((STDIO, "", "2"), requires=())], attempts=[Attempt("t", code) for code in codes])
+    judge_archive(str(store.path), judge_settings(VerifyConfig(cache=False)), everything=False, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"failed for it: numpy \(2\), (scipy|Queue2) \(1\), (scipy|Queue2) \(1\)\.", said)
+    assert "`upsolve packages numpy" in said and "`--packages numpy," in said and said.endswith("--all`")
 
 
 def test_a_package_that_cannot_be_loaded_leaves_attempts_unscored(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Commands around the judge: verify, doctor."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict
 from typing import Annotated
@@ -13,6 +14,7 @@ from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
+from upsolve.types import Verdict
 from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_settings
 
 __all__ = ["doctor", "verify"]
@@ -40,6 +42,10 @@ def verify(
     imports: Annotated[
         Imports | None, typer.Option(help="What Python attempts find imported; contest: List, deque, math, ...")
     ] = None,
+    packages: Annotated[
+        str | None,
+        typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
+    ] = None,
     repeats: Annotated[int | None, typer.Option(help="Number of times each attempt is judged, to find flaky attempts.")] = None,
     analysis: Annotated[
         list[str] | None, typer.Option(help=f"Static analysis to run: {', '.join(sorted(ANALYSES))} or all; can be repeated.")
@@ -54,7 +60,8 @@ def verify(
     """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
     analyses = sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None
     options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache}
-    options |= {"repeats": repeats, "imports": imports}
+    named = None if packages is None else [name.strip() for name in packages.split(",") if name.strip()]
+    options |= {"repeats": repeats, "imports": imports, "packages": named}
     given = [
         f"verify.{key}={json.dumps(value)}" for key, value in {**options, "analyses": analyses}.items() if value is not None
     ]
@@ -73,7 +80,7 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as
     from upsolve.archive.shipped import refuse_shipped
     from upsolve.archive.store import Archive
     from upsolve.archive.unjudged import unjudged
-    from upsolve.types import Status, Verdict
+    from upsolve.types import Status
     from upsolve.verify.analysis.analyst import tools
     from upsolve.verify.judge.outcomes import JUDGE
     from upsolve.verify.pool.pool import judged
@@ -81,13 +88,14 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as
     refuse_shipped(archive)
     store = Archive(archive)
     verdicts: list[Verdict] = []
-    statuses, reasons = Counter[str](), Counter[str]()
+    statuses, reasons, lacking = Counter[str](), Counter[str](), Counter[str]()
     with bars() as progress, unjudged(store, JUDGE, tools(settings.analyses), everything=everything) as programs:
         try:
             for _, verdict in judged(programs, settings):
                 verdicts.append(verdict)
                 statuses[verdict.status] += 1
                 reasons[(verdict.error_message.splitlines() or [""])[0]] += verdict.status is Status.UNSCORED
+                lacking.update(package_lacked(verdict))
                 progress("verify", statuses.total(), len(programs))
                 if len(verdicts) == BATCH:
                     store.append(verdicts=verdicts)
@@ -96,11 +104,26 @@ def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as
             store.append(verdicts=verdicts)
     if as_json:
         counts = {"judged": len(programs), "judged_before": programs.done, "without_task": programs.orphans}
-        print_json({**counts, "statuses": dict(statuses), "unscored": dict(+reasons)})
+        print_json({**counts, "statuses": dict(statuses), "unscored": dict(+reasons), "packages_lacked": dict(lacking)})
         return
     typer.echo(f"judged {len(programs)}, {programs.done} were judged before, {programs.orphans} have no task here")
     if statuses:
         show_outcomes(statuses, +reasons)
+    if lacking:
+        names = [name for name, _ in lacking.most_common(5)]
+        counts = ", ".join(f"{name} ({count:,})" for name, count in lacking.most_common(5))
+        typer.echo(
+            f"imported in vain, by attempts that failed for it: {counts}. If their own judge has these packages: `upsolve packages "
+            f"{' '.join(names)}`, and judge them again with `--packages {','.join((*settings.packages, *names))} --all`"
+        )
+
+
+def package_lacked(verdict: Verdict) -> list[str]:
+    """Return the package that an attempt imports, and that the sandbox lacks, in a list; else an empty list."""
+    from upsolve.verify.judge.outcomes import NO_MODULE
+
+    found = re.search(rf"No module named '(\w+)[\w.]*'{re.escape(NO_MODULE)}", verdict.error_message)
+    return [found[1]] if found and verdict.error_type == "ModuleNotFoundError" else []
 
 
 def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:

@@ -26,6 +26,8 @@ class VerifyConfig(Strict):
     """Factor for the time limits that tasks state; 0: the limits of tasks (time and memory) are ignored."""
     imports: Literal["none", "contest"] = "none"
     """What Python attempts find imported: ``contest``: ``List``, ``deque``, ``math``, ... as on judges of contests (docs/judge.md)."""
+    packages: tuple[str, ...] = ()
+    """Packages of Python, by import name, that every attempt may import, besides those that its task requires (``upsolve packages NAME``)."""
     repeats: int = Field(default=1, ge=1)
     """Times to judge each attempt; more than one finds flaky attempts."""
     analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upsolve.archive.contest import Imports
+from upsolve.errors import ConfigError
 from upsolve.files import cache_folder
 from upsolve.types import TestKind
+from upsolve.verify.sandbox.packages import missing_packages
 
 if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
@@ -82,6 +84,8 @@ class JudgeSettings:
     memory are ignored."""
     imports: Imports = Imports.NONE
     """What Python attempts find imported, in addition to the setup of their task."""
+    packages: tuple[str, ...] = ()
+    """Packages, by import name, that Python attempts may import, in addition to those that their task requires."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
@@ -127,10 +131,16 @@ def judge_settings(config: VerifyConfig, *, lines: bool = False) -> JudgeSetting
     Args:
         config: the recipe's ``verify`` section.
         lines: record executed lines.
+
+    Raises:
+        ConfigError: a package of ``packages`` is not installed.
     """
     c = config
+    if c.executor == "local" and (absent := missing_packages(c.packages)):
+        raise ConfigError(
+            f"verify.packages: not installed for attempts: {', '.join(absent)}; run `upsolve packages {' '.join(absent)}`"
+        )
     limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if c.cache else None
-    return JudgeSettings(
-        limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits, Imports(c.imports)
-    )
+    settings = JudgeSettings(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits)
+    return replace(settings, imports=Imports(c.imports), packages=c.packages)

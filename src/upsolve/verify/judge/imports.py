@@ -1,13 +1,25 @@
-"""Packages that the tests of a task import, and that the sandbox lacks: then the task is at fault, not an attempt."""
+"""What Python attempts find imported and can import, and packages that tests import and the sandbox lacks: then the task is at fault."""
 
 import ast
 import sys
+from dataclasses import replace
+from functools import lru_cache
 
+from upsolve.archive.contest import Imports, with_imports
 from upsolve.types import Task
 from upsolve.verify.judge.memo import memo
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import missing_packages
 
-__all__ = ["absent_packages"]
+__all__ = ["absent_packages", "as_judged"]
+
+
+@lru_cache(maxsize=64)
+def as_judged(task: Task, settings: JudgeSettings) -> Task:
+    """Return a task as Python attempts at it are judged: with the imports and packages of the settings."""
+    task = with_imports(task) if settings.imports is Imports.CONTEST else task
+    packages = tuple(dict.fromkeys((*task.requires, *settings.packages)))
+    return task if packages == task.requires else replace(task, requires=packages)
 
 
 def absent_packages(task: Task, source: str) -> list[str]:

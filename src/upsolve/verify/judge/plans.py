@@ -11,13 +11,12 @@ from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from upsolve.archive.contest import Imports, with_imports
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import literal, tolerance_of
 from upsolve.verify.judge.cross_process import BUILTINS, called_names, changes_process, is_direct_call, literal_call
-from upsolve.verify.judge.imports import absent_packages
+from upsolve.verify.judge.imports import absent_packages, as_judged
 from upsolve.verify.judge.kinds import merged, shares_of
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.outcomes import (
@@ -64,8 +63,7 @@ def judge(task: Task, attempt: Attempt, settings: JudgeSettings | None = None) -
 def judge_all(pairs: Sequence[Pair], settings: JudgeSettings | None = None) -> list[Verdict]:
     """Judge attempts on one sandbox; return their verdicts in the same order; see ``judge``."""
     settings = settings or JudgeSettings()
-    if settings.imports is Imports.CONTEST:
-        pairs = [(with_imports(task) if attempt.language in PYTHON else task, attempt) for task, attempt in pairs]
+    pairs = [(as_judged(task, settings) if attempt.language in PYTHON else task, attempt) for task, attempt in pairs]
     by_limits: dict[Limits, list[int]] = {}
     for index, (task, _) in enumerate(pairs):
         by_limits.setdefault(limits_for(task, settings), []).append(index)
