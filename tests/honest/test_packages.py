@@ -15,7 +15,7 @@ from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge
 from upsolve.verify.limits import judge_settings
-from upsolve.verify.pool.pool import verify
+from upsolve.verify.pool.pool import dismiss, verify
 from upsolve.verify.sandbox.packages import packages_folder
 from upsolve.verify.sandbox.runner import forget_server
 
@@ -31,7 +31,9 @@ def numpy_installed(tmp_path_factory):
     for folder in source.parent.glob("numpy*"):
         if folder.name in ("numpy", "numpy.libs"):
             shutil.copytree(folder, packages_folder() / folder.name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+    dismiss()  # workers that have another folder
     yield
+    dismiss()
     forget_server("python:numpy")
     patch.undo()
 

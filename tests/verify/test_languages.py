@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from upsolve.config import VerifyConfig
 from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import JudgeSettings, Limits
+from upsolve.verify.limits import JudgeSettings, Limits, judge_settings
+from upsolve.verify.pool.pool import verify
 
 SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 SUM = Task("sum", "", tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20))))
@@ -188,6 +190,53 @@ def test_a_package_that_is_missing_is_no_fault_of_the_attempt(tmp_path, monkeypa
         assert "requires cat: language bash has no key `package`" in other.error_message
     finally:
         languages.languages.cache_clear()
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    """A language that takes Python programs for scripts of sh, so that one sees what ran them."""
+    (tmp_path / "shell.yaml").write_text("name: shell\nfile: main.py\ncompile: [sh, -n, main.py]\nrun: [sh, main.py]\n")
+    monkeypatch.setenv("UPSOLVE_LANGUAGES", str(tmp_path))
+    languages.languages.cache_clear()
+    yield judge_settings(VerifyConfig(python="shell", cache=False))
+    languages.languages.cache_clear()
+
+
+def test_programs_in_python_are_run_by_the_language_of_the_settings(shell, tmp_path):
+    assert run("python", "read a b; echo $((a + b))", settings=shell).status is Status.PASSED
+    assert run("python", "if", settings=shell).status is Status.COMPILE_ERROR
+    right = "a, b = map(int, input().split())\nprint(a + b)\n"
+    assert run("python", right, settings=shell).status is Status.COMPILE_ERROR
+    assert run("python", right).status is Status.PASSED
+    late = f"from __future__ import annotations\n{right}"
+    assert run("python", late, replace(SUM, setup="x = 1"), shell).status is Status.PASSED, (
+        "by a fork: the setup precedes the import"
+    )
+    call = Task("f", "", (TestCase(TestKind.CALL, "f()", "1"),), "f")
+    assert run("python", "def f(): return 1", call, shell).status is Status.PASSED, (
+        "only programs have an interpreter of their own"
+    )
+    kept = replace(shell, cache=tmp_path / "verdicts.sqlite")
+    pair = (SUM, Attempt("sum", right))
+    found = [verify([pair], settings)[0].status for settings in (replace(kept, python=""), kept, kept)]
+    assert found == [Status.PASSED, Status.COMPILE_ERROR, Status.COMPILE_ERROR]
+
+
+def test_a_language_that_is_to_run_python_programs_must_be_known():
+    with pytest.raises(ConfigError, match="verify.python: unknown language 'nope'"):
+        verify([(SUM, Attempt("sum", ""))], replace(SETTINGS, python="nope"))
+
+
+@pytest.mark.parametrize(
+    ("config", "lines", "words"),
+    [
+        ({"python": "bash"}, True, "bash excludes recording executed lines"),
+        ({"python": "bash", "packages": ("math",), "executor": "ray"}, False, "bash excludes verify.packages"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(config, lines, words):
+    with pytest.raises(ConfigError, match=words):
+        judge_settings(VerifyConfig(**config), lines=lines)
 
 
 def test_of_hidden_folders_only_the_list_of_haskell_packages_is_shown():

@@ -21,11 +21,12 @@ OTHERS = {
     "pythondata": "python",
     "v8js": "javascript",
     "pypy": "python",
+    "pypy3": "python",
     "cpython": "python",
     "cs": "c#",
     "openjdk": "java",
 }
-"""Names that are no aliases of a language here, because tasks do not use them."""
+"""Names that are no aliases of a language here, because tasks do not use them, or that stand for another one: PyPy runs Python."""
 INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}
 """Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
 PYTHON_2 = re.compile(r"^(?:py\.)?(?:c?python|pypy|py)[ (:_-]*v?2")
@@ -66,8 +67,8 @@ def language_in(word: str) -> str:
     for form in (name, VERSION.sub("", name), re.split(r"[ (]", name)[0], first[0] if first else name):
         if form in python:
             return "python" if form else ""
-        if form in known:
-            return known[form].name
         if form in OTHERS:
             return OTHERS[form]
+        if form in known:
+            return known[form].name
     return VERSION.sub("", name)

@@ -46,6 +46,9 @@ def verify(
         str | None,
         typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
     ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="Language that runs Python programs which read standard input: pypy.")
+    ] = None,
     repeats: Annotated[int | None, typer.Option(help="Number of times each attempt is judged, to find flaky attempts.")] = None,
     analysis: Annotated[
         list[str] | None, typer.Option(help=f"Static analysis to run: {', '.join(sorted(ANALYSES))} or all; can be repeated.")
@@ -58,13 +61,11 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Judge the attempts of an archive that this judge has not judged, or analysed, yet. An interrupt loses nothing. Or --serve."""
-    analyses = sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None
     options = {"workers": workers, "isolation": isolation, "executor": executor, "cache": cache}
-    named = None if packages is None else [name.strip() for name in packages.split(",") if name.strip()]
-    options |= {"repeats": repeats, "imports": imports, "packages": named}
-    given = [
-        f"verify.{key}={json.dumps(value)}" for key, value in {**options, "analyses": analyses}.items() if value is not None
-    ]
+    options |= {"repeats": repeats, "imports": imports, "python": python}
+    options |= {"packages": None if packages is None else packages.replace(",", " ").split()}
+    options |= {"analyses": sorted(ANALYSES if "all" in (analysis or ()) else {*(analysis or ())}) or None}
+    given = [f"verify.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
     loaded = load(recipe, [*(settings or []), *given])
     judging = judge_settings(loaded.verify, lines=lines)
     if serve == bool(archive):

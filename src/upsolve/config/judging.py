@@ -28,6 +28,8 @@ class VerifyConfig(Strict):
     """What Python attempts find imported: ``contest``: ``List``, ``deque``, ``math``, ... as on judges of contests (docs/judge.md)."""
     packages: tuple[str, ...] = ()
     """Packages of Python, by import name, that every attempt may import, besides those that its task requires (``upsolve packages NAME``)."""
+    python: str = ""
+    """Language of the judge that runs Python programs which read standard input, such as ``pypy``; '': the interpreter that runs upsolve."""
     repeats: int = Field(default=1, ge=1)
     """Times to judge each attempt; more than one finds flaky attempts."""
     analyses: tuple[Literal["complexity", "dead", "lint", "security", "syntax", "types"], ...] = ()

@@ -86,6 +86,8 @@ class JudgeSettings:
     """What Python attempts find imported, in addition to the setup of their task."""
     packages: tuple[str, ...] = ()
     """Packages, by import name, that Python attempts may import, in addition to those that their task requires."""
+    python: str = ""
+    """Language that runs Python programs of STDIO tests without required packages, such as ``pypy``; empty: the warm interpreter."""
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
@@ -133,14 +135,17 @@ def judge_settings(config: VerifyConfig, *, lines: bool = False) -> JudgeSetting
         lines: record executed lines.
 
     Raises:
-        ConfigError: a package of ``packages`` is not installed.
+        ConfigError: a package of ``packages`` is not installed, or ``python`` contradicts another setting.
     """
     c = config
     if c.executor == "local" and (absent := missing_packages(c.packages)):
         raise ConfigError(
             f"verify.packages: not installed for attempts: {', '.join(absent)}; run `upsolve packages {' '.join(absent)}`"
         )
+    if c.python and (c.packages or lines):
+        other = "verify.packages" if c.packages else "recording executed lines"
+        raise ConfigError(f"verify.python: {c.python} excludes {other}, which needs the interpreter that runs upsolve")
     limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if c.cache else None
     settings = JudgeSettings(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits)
-    return replace(settings, imports=Imports(c.imports), packages=c.packages)
+    return replace(settings, imports=Imports(c.imports), packages=c.packages, python=c.python)

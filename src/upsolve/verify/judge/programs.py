@@ -10,7 +10,7 @@ from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Ve
 from upsolve.verify.judge.checking import checked
 from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, unscored, verdict
-from upsolve.verify.languages import Language
+from upsolve.verify.languages import Language, language
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
@@ -27,7 +27,12 @@ loadable: set[tuple[str, str]] = set()
 
 
 def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
-    """Run a Python program once per test."""
+    """Run a Python program once per test: by the language ``settings.python``, else in forks of the warm interpreter.
+
+    Programs that need packages, or whose first line must be an import from ``__future__`` although a setup precedes it, are always forks.
+    """
+    if settings.python and not task.requires and not (task.setup and "__future__" in attempt.code):
+        return (yield from in_language(task, attempt, settings, language(settings.python)))
     base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
     profile = profile_of(task.requires)
     jobs = [Job({**base, "stdin": encode_text(test.input)}, profile=profile) for test in task.tests]

@@ -44,6 +44,7 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         *task.requires,
         *([settings.imports] if settings.imports is not Imports.NONE else []),
         *(["packages", *settings.packages] if settings.packages else []),
+        *(["python", settings.python, runtime(settings.python)] if settings.python else []),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
         *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),

@@ -10,10 +10,11 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from upsolve.checkers import is_program
+from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
-from upsolve.verify.languages import PYTHON
+from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.cluster import RayWorker, ray_slots
@@ -54,7 +55,9 @@ def worker_count(settings: JudgeSettings) -> int:
 
 def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
     """Return the deadline, in seconds, after which a worker is considered lost: far above the limits of its attempts."""
-    compiled = sum((attempt.language not in PYTHON) + is_program(task.checker) for task, attempt in chunk)
+    compiled = sum(
+        (attempt.language not in PYTHON or bool(settings.python)) + is_program(task.checker) for task, attempt in chunk
+    )
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
     wall_seconds = sum(limits_for(task, settings).wall_seconds for task, _ in chunk)
     seconds = LONGEST_JUDGED * wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
@@ -131,8 +134,10 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None
 
     Raises:
         IsolationError: a required layer is missing here.
+        ConfigError: the language that is to run Python programs is unknown, or its tools are missing here.
     """
     settings = settings or JudgeSettings()
+    refuse_unknown(settings)
     batch, indices = Batch(settings), count()
     with open_cache(settings.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
@@ -154,6 +159,15 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None
             batch.stop()
             threads.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def refuse_unknown(settings: JudgeSettings) -> None:
+    """Refuse a language that is to run Python programs and is unknown, or not installed on this machine."""
+    try:
+        if settings.python and settings.executor == "local":
+            language(settings.python)
+    except ValueError as error:
+        raise ConfigError(f"verify.python: {error}") from error
 
 
 def chunks_of(pairs: Iterable[T], workers: int) -> Iterator[list[T]]:
