@@ -5,7 +5,7 @@ import pytest
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge.plans import judge_all
+from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.pool.cache import key_of
 
@@ -71,3 +71,27 @@ def test_codenet_and_tables_state_limits(tmp_path):
     other = Archive.create(tmp_path / "other")
     ingest(other, "codenet", tree, max_rejected=1)
     assert [(t.limit_seconds, t.limit_bytes) for t in other.tasks()] == [(1.0, 131072 << 10), (None, None)]
+
+
+def test_the_limit_of_output_grows_with_what_is_expected():
+    long, few = "x" * 700_000, JudgeSettings(Limits(output_bytes=1000))
+    assert (
+        limits_for(Task("a", "", (TestCase(TestKind.STDIO, "", long), TestCase(TestKind.STDIO, "", "y"))), few).output_bytes
+        == 1_400_000
+    )
+    assert limits_for(Task("a", "", (TestCase(TestKind.STDIO, "", "é" * 1000),)), few).output_bytes == 8000
+    assert limits_for(Task("a", "", (TestCase(TestKind.STDIO, "", "[1]\n"),) * 500, compare="rows"), few).output_bytes == 4000
+    assert limits_for(Task("a", "", (TestCase(TestKind.CALL, "f()", "1"),) * 9, "f"), few).output_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("test", "code", "status"),
+    [
+        (TestCase(TestKind.STDIO, "", "0123456789\n" * 150_000), "for _ in range(150_000): print('0123456789')", Status.PASSED),
+        (TestCase(TestKind.STDIO, "", "0123456789\n" * 150_000), "while True: print('0123456789')", Status.OUTPUT_LIMIT),
+        (TestCase(TestKind.CALL, "f()", repr("x" * 20_000_000)), "def f(): return 'x' * 20_000_000", Status.PASSED),
+        (TestCase(TestKind.CALL, "f()", repr("x" * 20_000_000)), "def f(): return 'x' * 80_000_000", Status.RUNTIME_ERROR),
+    ],
+)
+def test_long_outputs_pass_where_they_are_expected(test, code, status):
+    assert judge(Task("a", "", (test,), "f"), Attempt("a", code)).status is status

@@ -107,10 +107,12 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
 
     ``cpu_seconds`` is c = ``task_limits`` * ``Task.limit_seconds`` where each test is a process of its own (STDIO), else c times the number of
     tests; ``test_seconds`` is at most 2 c + 1, and ``wall_seconds`` at least that for every test. ``memory_bytes`` is ``Task.limit_bytes``, but at least
-    ``LEAST_MEMORY``: contests limit the memory that is used, the judge limits address space. What a task does not state is as in
-    ``settings.limits``.
+    ``LEAST_MEMORY``: contests limit the memory that is used, the judge limits address space. ``output_bytes`` is at least twice what an
+    attempt must write (``longest_output``). What a task does not state is as in ``settings.limits``.
     """
     limits, factor = settings.limits, settings.task_limits
+    if (room := 2 * longest_output(task)) > limits.output_bytes:
+        limits = replace(limits, output_bytes=room)
     if not factor or (task.limit_seconds is None and task.limit_bytes is None):
         return limits
     if task.limit_bytes is not None:
@@ -125,6 +127,13 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
         test_seconds=min(limits.test_seconds, 2 * each + 1),
         wall_seconds=max(limits.wall_seconds, (2 * each + 1) * count),
     )
+
+
+def longest_output(task: Task) -> int:
+    """Return an upper bound of the expected output of one process, bytes: a program's for one test, rows or returned values for all."""
+    sizes = [(test.kind, len(test.expected) * (1 if test.expected.isascii() else 4)) for test in task.tests]
+    programs, values = ([size for kind, size in sizes if kind is some] for some in (TestKind.STDIO, TestKind.CALL))
+    return max(sum(programs) if task.compare.startswith("rows") else max(programs, default=0), sum(values))
 
 
 def judge_settings(config: VerifyConfig, *, lines: bool = False) -> JudgeSettings:

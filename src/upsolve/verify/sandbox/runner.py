@@ -255,7 +255,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
-        results=content(results, RESULTS_READ),
+        results=content(results, max(RESULTS_READ, limits.output_bytes)),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
