@@ -6,7 +6,7 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import JudgeSettings, Limits, limits_for
+from upsolve.verify.limits import JudgeSettings, Limits, budget_seconds, limits_for
 from upsolve.verify.pool.cache import key_of
 
 BUSY = "import time\nwhile time.process_time() < {}: pass\nprint(input())\n"
@@ -95,3 +95,25 @@ def test_the_limit_of_output_grows_with_what_is_expected():
 )
 def test_long_outputs_pass_where_they_are_expected(test, code, status):
     assert judge(Task("a", "", (test,), "f"), Attempt("a", code)).status is status
+
+
+def numbered(count, kind=TestKind.STDIO):
+    return tuple(TestCase(kind, f"{number}\n", f"{number}\n") for number in range(count))
+
+
+def test_programs_with_many_tests_have_time_for_each_ten():
+    few, own = JudgeSettings(Limits(wall_seconds=3)), {"limit_seconds": 0.25}
+    assert [budget_seconds(Task("a", "", numbered(count)), few) for count in (0, 1, 10, 25)] == [3, 3, 3, 7.5]
+    assert budget_seconds(Task("a", "", numbered(100, TestKind.CALL), "f"), few) == 3
+    assert budget_seconds(Task("a", "", numbered(100), **own), few) == 100 * 2, "that for each test which the task states"
+    assert budget_seconds(Task("a", "", numbered(100), **own), JudgeSettings(Limits(wall_seconds=3), task_limits=0)) == 30
+
+
+def test_many_tests_do_not_time_out_together():
+    task, settings = Task("a", "", numbered(50)), JudgeSettings(Limits(wall_seconds=1))
+    honest = judge(task, Attempt("a", "import time\ntime.sleep(0.04)\nprint(input())\n"), settings)
+    assert (honest.status, honest.passed) == (Status.PASSED, 50) and honest.wall_seconds > 1.5, honest
+    sleeps = judge(task, Attempt("a", "import time\ntime.sleep(60)\n"), settings)
+    assert sleeps.status is Status.TIMEOUT and sleeps.wall_seconds < 3, "one run, within the limit of one"
+    late = judge(task, Attempt("a", "import time\ntime.sleep(0.5)\nprint(input())\n"), settings)
+    assert late.status is Status.TIMEOUT and late.passed < 15, late

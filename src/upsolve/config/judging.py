@@ -13,7 +13,7 @@ class VerifyConfig(Strict):
     """Limits of an attempt, isolation, workers."""
 
     wall_seconds: float = Field(default=10.0, gt=0)
-    """Elapsed time of an attempt over all of its tests."""
+    """Elapsed time of an attempt over all of its tests; of a program that reads standard input, of a run and of every ten tests."""
     cpu_seconds: float = Field(default=5.0, gt=0)
     """Processor time of an attempt."""
     memory_bytes: int = Field(default=512 * 2**20, ge=2**20)

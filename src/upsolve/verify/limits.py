@@ -16,12 +16,25 @@ if TYPE_CHECKING:
     from upsolve.config import VerifyConfig
     from upsolve.types import Task
 
-__all__ = ["ANALYSES", "ISOLATIONS", "MOST_STACK", "JudgeSettings", "Limits", "judge_settings", "limits_for", "stack_bytes"]
+__all__ = [
+    "ANALYSES",
+    "ISOLATIONS",
+    "MOST_STACK",
+    "TESTS_AT_ONCE",
+    "JudgeSettings",
+    "Limits",
+    "budget_seconds",
+    "judge_settings",
+    "limits_for",
+    "stack_bytes",
+]
 
 ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types"})
 """Names of the static analyses."""
 ISOLATIONS = ("required", "best_effort", "gvisor")
 """Values of ``JudgeSettings.isolation``."""
+TESTS_AT_ONCE = 10
+"""Tests of a program that ``Limits.wall_seconds`` is for: each is a process, and a hundred take longer than a program should be given for one."""
 LEAST_MEMORY = 256 * 2**20
 """Smallest memory limit that a task can set, bytes."""
 
@@ -40,7 +53,7 @@ class Limits:
     """Limits of an attempt; all must be positive."""
 
     wall_seconds: float = 10.0
-    """Elapsed time of all tests together, seconds."""
+    """Elapsed time of all tests together, seconds; of a program's tests, of each run and of every ten tests (``budget_seconds``)."""
     cpu_seconds: float = 5.0
     """CPU time of one process of the attempt, seconds (the kernel rounds it up to whole seconds)."""
     memory_bytes: int = 512 * 2**20
@@ -127,6 +140,16 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
         test_seconds=min(limits.test_seconds, 2 * each + 1),
         wall_seconds=max(limits.wall_seconds, (2 * each + 1) * count),
     )
+
+
+def budget_seconds(task: Task, settings: JudgeSettings) -> float:
+    """Return the elapsed time that the tests of a task may take together: ``wall_seconds``, of programs for each ``TESTS_AT_ONCE`` tests.
+
+    A task that states its own limit has it for every test (``limits_for``).
+    """
+    stated = bool(settings.task_limits) and task.limit_seconds is not None
+    programs = 0 if stated else sum(test.kind is TestKind.STDIO for test in task.tests)
+    return limits_for(task, settings).wall_seconds * max(1.0, programs / TESTS_AT_ONCE)
 
 
 def longest_output(task: Task) -> int:

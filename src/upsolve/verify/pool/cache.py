@@ -18,7 +18,7 @@ from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.kinds import shares_of
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
-from upsolve.verify.limits import JudgeSettings, limits_for
+from upsolve.verify.limits import JudgeSettings, budget_seconds, limits_for
 from upsolve.verify.sandbox.packages import packages_folder
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
@@ -46,6 +46,9 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         *(["packages", *settings.packages] if settings.packages else []),
         *(["python", settings.python, runtime(settings.python)] if settings.python else []),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
+        *(
+            ["budget"] if budget_seconds(task, settings) > limits_for(task, settings).wall_seconds else []
+        ),  # timeouts of many tests were wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
         *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),
         *tests,
