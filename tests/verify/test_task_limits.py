@@ -6,8 +6,8 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
-from upsolve.verify.limits import JudgeSettings, Limits, budget_seconds, limits_for
-from upsolve.verify.pool.cache import key_of
+from upsolve.verify.limits import JudgeSettings, Limits, limits_for
+from upsolve.verify.pool.cache import key_of, lasting
 
 BUSY = "import time\nwhile time.process_time() < {}: pass\nprint(input())\n"
 TESTS = (TestCase(TestKind.STDIO, "1\n", "1\n"), TestCase(TestKind.STDIO, "2\n", "2\n"))
@@ -101,12 +101,34 @@ def numbered(count, kind=TestKind.STDIO):
     return tuple(TestCase(kind, f"{number}\n", f"{number}\n") for number in range(count))
 
 
-def test_programs_with_many_tests_have_time_for_each_ten():
-    few, own = JudgeSettings(Limits(wall_seconds=3)), {"limit_seconds": 0.25}
-    assert [budget_seconds(Task("a", "", numbered(count)), few) for count in (0, 1, 10, 25)] == [3, 3, 3, 7.5]
-    assert budget_seconds(Task("a", "", numbered(100, TestKind.CALL), "f"), few) == 3
-    assert budget_seconds(Task("a", "", numbered(100), **own), few) == 100 * 2, "that for each test which the task states"
-    assert budget_seconds(Task("a", "", numbered(100), **own), JudgeSettings(Limits(wall_seconds=3), task_limits=0)) == 30
+def test_many_tests_have_the_limits_for_every_ten_and_each_the_limits_of_one():
+    few = JudgeSettings(Limits(wall_seconds=3, cpu_seconds=2))
+
+    def said(*, settings=few, **fields):
+        limits = limits_for(Task("a", "", **fields), settings)
+        return limits.wall_seconds, limits.cpu_seconds, limits.test_seconds, limits.stops
+
+    calls = {"tests": numbered(25, TestKind.CALL), "entry_point": "f"}
+    assert said(tests=numbered(10)) == (3, 2, float("inf"), False)
+    assert said(tests=numbered(25)) == (7.5, 2, 3, True)
+    assert said(**calls) == (7.5, 5, 2, True)
+    assert said(tests=numbered(100), limit_seconds=0.25) == (100 * 2, 0.5, 2, False), "what the task states, for each test"
+    own = JudgeSettings(Limits(wall_seconds=3, cpu_seconds=2, test_seconds=1), task_limits=0)
+    assert said(settings=own, **calls) == (7.5, 5, 1, False), "after a test that exceeds the user's own limit, others run"
+
+
+@pytest.mark.parametrize("kind", [TestKind.CALL, TestKind.CODE])
+def test_many_calls_do_not_time_out_together(kind):
+    tests = tuple(TestCase(kind, f"{'' if kind is TestKind.CALL else 'assert '}f({n}) == {n}", "True") for n in range(40))
+    task, settings = Task("a", "", tests, "f"), JudgeSettings(Limits(wall_seconds=2, cpu_seconds=1))
+    busy = "import time\ndef f(n):\n    end = time.process_time() + 0.05\n    while time.process_time() < end: pass\n    return n\n"
+    honest = judge(task, Attempt("a", busy), settings)
+    assert (honest.status, honest.passed) == (Status.PASSED, 40) and honest.cpu_seconds > 1.9, honest
+    loads, calls = "while True: pass\n", "def f(n):\n    while n == 3: pass\n    return n\n"
+    for code, passed in ((loads, 0), (calls, 3)):
+        found = judge(task, Attempt("a", code), settings)
+        assert (found.status, found.passed) == (Status.TIMEOUT, passed) and found.cpu_seconds < 1.9, found
+        assert lasting(found, task, settings), "it used the time of one test"
 
 
 def test_many_tests_do_not_time_out_together():

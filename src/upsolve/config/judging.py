@@ -13,9 +13,9 @@ class VerifyConfig(Strict):
     """Limits of an attempt, isolation, workers."""
 
     wall_seconds: float = Field(default=10.0, gt=0)
-    """Elapsed time of an attempt over all of its tests; of a program that reads standard input, of a run and of every ten tests."""
+    """Elapsed time of an attempt over all of its tests; of more than ten, over every ten and over each."""
     cpu_seconds: float = Field(default=5.0, gt=0)
-    """Processor time of an attempt."""
+    """Processor time of a program for one test, or of all tests that call functions; of more than ten, of every ten and of each."""
     memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
     """Memory of an attempt."""
     output_bytes: int = Field(default=2**20, ge=1)

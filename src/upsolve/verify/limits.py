@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ __all__ = [
     "TESTS_AT_ONCE",
     "JudgeSettings",
     "Limits",
-    "budget_seconds",
     "judge_settings",
     "limits_for",
     "stack_bytes",
@@ -34,7 +34,7 @@ ANALYSES = frozenset({"complexity", "dead", "lint", "security", "syntax", "types
 ISOLATIONS = ("required", "best_effort", "gvisor")
 """Values of ``JudgeSettings.isolation``."""
 TESTS_AT_ONCE = 10
-"""Tests of a program that ``Limits.wall_seconds`` is for: each is a process, and a hundred take longer than a program should be given for one."""
+"""Tests that limits without a limit of the task are for: a hundred take longer, and one that never ends should not get the time of all."""
 LEAST_MEMORY = 256 * 2**20
 """Smallest memory limit that a task can set, bytes."""
 
@@ -53,7 +53,7 @@ class Limits:
     """Limits of an attempt; all must be positive."""
 
     wall_seconds: float = 10.0
-    """Elapsed time of all tests together, seconds; of a program's tests, of each run and of every ten tests (``budget_seconds``)."""
+    """Elapsed time of all tests together, seconds (of many: ``for_many_tests``)."""
     cpu_seconds: float = 5.0
     """CPU time of one process of the attempt, seconds (the kernel rounds it up to whole seconds)."""
     memory_bytes: int = 512 * 2**20
@@ -63,12 +63,18 @@ class Limits:
     processes: int = 32
     """Number of concurrent processes and threads."""
     test_seconds: float = float("inf")
-    """Elapsed time of one test, seconds; after exceeding it the remaining tests still run."""
+    """Elapsed time of one test, seconds; after exceeding it the remaining tests still run, unless ``stops``."""
+    stops: bool = False
+    """Whether the tests after one that exceeded its time are left out."""
 
     def __post_init__(self) -> None:
-        for name in (f.name for f in fields(self)):
+        for name in (f.name for f in fields(self) if f.name != "stops"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"limit {name} must be positive, got {getattr(self, name)}")
+
+    def named(self) -> dict[str, float]:
+        """Return the limits by name; ``stops`` only if it is true."""
+        return {name: value for name, value in asdict(self).items() if value is not False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +132,10 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
     limits, factor = settings.limits, settings.task_limits
     if (room := 2 * longest_output(task)) > limits.output_bytes:
         limits = replace(limits, output_bytes=room)
-    if not factor or (task.limit_seconds is None and task.limit_bytes is None):
-        return limits
-    if task.limit_bytes is not None:
+    if factor and task.limit_bytes is not None:
         limits = replace(limits, memory_bytes=max(LEAST_MEMORY, task.limit_bytes))
-    if task.limit_seconds is None:
-        return limits
+    if not factor or task.limit_seconds is None:
+        return for_many_tests(task, limits)
     each, count = factor * task.limit_seconds, max(1, len(task.tests))
     apart = all(test.kind is TestKind.STDIO for test in task.tests)
     return replace(
@@ -142,14 +146,23 @@ def limits_for(task: Task, settings: JudgeSettings) -> Limits:
     )
 
 
-def budget_seconds(task: Task, settings: JudgeSettings) -> float:
-    """Return the elapsed time that the tests of a task may take together: ``wall_seconds``, of programs for each ``TESTS_AT_ONCE`` tests.
+def for_many_tests(task: Task, limits: Limits) -> Limits:
+    """Return limits under which many tests do not time out together: those given for every ``TESTS_AT_ONCE`` tests, and for each single test.
 
-    A task that states its own limit has it for every test (``limits_for``).
+    A program that reads standard input has ``cpu_seconds`` for each test anyway; functions share a process, so that theirs grow, too.
     """
-    stated = bool(settings.task_limits) and task.limit_seconds is not None
-    programs = 0 if stated else sum(test.kind is TestKind.STDIO for test in task.tests)
-    return limits_for(task, settings).wall_seconds * max(1.0, programs / TESTS_AT_ONCE)
+    share = len(task.tests) / TESTS_AT_ONCE
+    kinds = {test.kind for test in task.tests}
+    if share <= 1 or TestKind.SIMULATION in kinds:
+        return limits
+    apart = kinds == {TestKind.STDIO}
+    return replace(
+        limits,
+        wall_seconds=limits.wall_seconds * share,
+        cpu_seconds=limits.cpu_seconds * (1 if apart else share),
+        test_seconds=min(limits.test_seconds, limits.wall_seconds if apart else limits.cpu_seconds),
+        stops=math.isinf(limits.test_seconds),
+    )
 
 
 def longest_output(task: Task) -> int:

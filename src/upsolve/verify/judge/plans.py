@@ -264,9 +264,9 @@ def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
 
 
 def common_fields(settings: JudgeSettings) -> dict[str, Any]:
-    """Return the fields common to all jobs: whether to record lines, and seconds per test (0: no limit)."""
-    each = settings.limits.test_seconds
-    return {"lines": settings.lines, "test_seconds": 0 if math.isinf(each) else each}
+    """Return the fields common to all jobs: whether to record lines, seconds per test (0: no limit), and whether exceeding these ends the run."""
+    each, stops = settings.limits.test_seconds, settings.limits.stops
+    return {"lines": settings.lines, "test_seconds": 0 if math.isinf(each) else each, "stops": stops}
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:

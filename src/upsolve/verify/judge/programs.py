@@ -11,7 +11,7 @@ from upsolve.verify.judge.checking import checked
 from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
 from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, unscored, verdict
 from upsolve.verify.languages import Language, language
-from upsolve.verify.limits import JudgeSettings, budget_seconds
+from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import profile_of
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit
@@ -43,18 +43,19 @@ def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
 def within_budget(
     task: Task, jobs: Sequence[Job], settings: JudgeSettings
 ) -> Generator[Job, Exit, tuple[Outcomes, list[Exit]]]:
-    """Run one job per test within ``budget_seconds``; tests after its end are unscored."""
+    """Run one job per test within the time budget ``Limits.wall_seconds``; tests after its end are unscored."""
     ends: list[Exit] = []
     outcomes: list[Status] = []
     errors: list[list[object]] = []
-    each, budget = settings.limits.test_seconds, budget_seconds(task, settings)
+    each = settings.limits.test_seconds
+    stops = settings.limits.stops or math.isinf(each)
     for index, job in enumerate(jobs):
-        left = budget - sum(end.counted_seconds for end in ends)
-        over = bool(outcomes) and outcomes[-1] in ENDED and (outcomes[-1] is not Status.TIMEOUT or math.isinf(each))
+        left = settings.limits.wall_seconds - sum(end.counted_seconds for end in ends)
+        over = bool(outcomes) and outcomes[-1] in ENDED and (outcomes[-1] is not Status.TIMEOUT or stops)
         if left <= 0 or over or Status.COMPILE_ERROR in outcomes or Status.UNSCORED in outcomes:
             outcomes.append(Status.COMPILE_ERROR if Status.COMPILE_ERROR in outcomes else Status.UNSCORED)
             continue
-        end = yield replace(job, wall_seconds=min(left, each, settings.limits.wall_seconds))
+        end = yield replace(job, wall_seconds=min(left, each))
         accepted = (
             (yield from checked(task, index, end, settings)) if task.compare == "checker" and end.returncode == 0 else None
         )

@@ -5,7 +5,7 @@ import logging
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from platform import python_version
@@ -18,7 +18,7 @@ from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.judge.kinds import shares_of
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
-from upsolve.verify.limits import JudgeSettings, budget_seconds, limits_for
+from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.sandbox.packages import packages_folder
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 def task_key(task: Task, settings: JudgeSettings) -> str:
     """Return the content id of what decides a verdict beside attempt and runtime: tests, setup, limits, isolation, judge."""
     tests = [part for test in task.tests for part in (test.kind, test.input, test.expected, str(test.hidden))]
-    limits = json.dumps(asdict(limits_for(task, settings)), sort_keys=True)
+    limits = json.dumps(limits_for(task, settings).named(), sort_keys=True)
     return content_id(
         JUDGE,
         settings.isolation,
@@ -46,9 +46,6 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         *(["packages", *settings.packages] if settings.packages else []),
         *(["python", settings.python, runtime(settings.python)] if settings.python else []),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
-        *(
-            ["budget"] if budget_seconds(task, settings) > limits_for(task, settings).wall_seconds else []
-        ),  # timeouts of many tests were wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
         *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),
         *tests,
@@ -84,7 +81,8 @@ def key_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> str:
 def lasting(verdict: Verdict, task: Task, settings: JudgeSettings) -> bool:
     """Return whether a verdict is reproducible: neither unscored, nor a timeout that a busy machine may have caused."""
     if verdict.status is Status.TIMEOUT:
-        return (verdict.cpu_seconds or 0.0) >= 0.9 * limits_for(task, settings).cpu_seconds
+        limits = limits_for(task, settings)
+        return (verdict.cpu_seconds or 0.0) >= 0.9 * min(limits.cpu_seconds, limits.test_seconds)
     return verdict.status is not Status.UNSCORED
 
 

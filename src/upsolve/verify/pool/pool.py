@@ -15,7 +15,7 @@ from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.commands import COMPILE_SECONDS
 from upsolve.verify.judge.outcomes import unscored
 from upsolve.verify.languages import PYTHON, language
-from upsolve.verify.limits import JudgeSettings, budget_seconds
+from upsolve.verify.limits import JudgeSettings, limits_for
 from upsolve.verify.pool.cache import VerdictCache, open_cache
 from upsolve.verify.pool.cluster import RayWorker, ray_slots
 from upsolve.verify.pool.rpc import WorkerLostError
@@ -59,7 +59,7 @@ def deadline(chunk: Chunk, settings: JudgeSettings) -> float:
         (attempt.language not in PYTHON or bool(settings.python)) + is_program(task.checker) for task, attempt in chunk
     )
     checks = sum(len(task.tests) for task, _ in chunk if task.checker)
-    wall_seconds = sum(budget_seconds(task, settings) for task, _ in chunk)
+    wall_seconds = sum(limits_for(task, settings).wall_seconds for task, _ in chunk)
     seconds = LONGEST_JUDGED * wall_seconds + 2 * COMPILE_SECONDS * compiled + 20 * checks
     return SPARE_SECONDS + settings.repeats * seconds
 

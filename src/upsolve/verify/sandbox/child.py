@@ -97,6 +97,9 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
         sys.settrace(follow)
     try:
         exec(program, space)
+    except TestTimeout:
+        report_error(test=0, timeout=True)
+        return None
     except BaseException as error:
         if name == "__main__" and isinstance(error, SystemExit) and error.code in (None, 0):
             return space
@@ -112,10 +115,12 @@ def run(job: dict[str, Any]) -> int | None:
 
 def run_tests(job: dict[str, Any]) -> None:
     """Run the CALL and CODE tests of a job; report one result line per test."""
+    clock = alarm_clock() if job["test_seconds"] else None
+    if clock and job.get("stops"):
+        clock(job["test_seconds"])  # loading has the time of a test
     space = load(job, "attempt")
     if space is None:
         return
-    clock = alarm_clock() if job["test_seconds"] else None
     for index, (kind, source) in enumerate(job["tests"]):
         try:
             if clock:
@@ -130,6 +135,8 @@ def run_tests(job: dict[str, Any]) -> None:
                 report_error(test=index, ok=job["nonce"])
         except TestTimeout:
             report_error(test=index, timeout=True)
+            if job.get("stops"):
+                break
         except BaseException as error:
             report_error(test=index, error=describe(error))
     if clock:

@@ -201,6 +201,9 @@ def run(job: dict[str, Any]) -> int:
     if "worlds" in job:
         world_host.play(job, channel)
         return 0
+    current = [0]
+    clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
+    clock(job["test_seconds"] if job["stops"] else 0)  # loading has the time of a test
     reply = channel.reply()
     if "ready" not in reply:
         messages.report_error(**{key: reply[key] for key in ("compile", "setup", "load") if key in reply})
@@ -213,8 +216,6 @@ def run(job: dict[str, Any]) -> int:
         messages.report_error(setup=operations.describe(error))
         return 0
     mirror(channel, [source for _, source in job["tests"]])
-    current = [0]
-    clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
     for index, (kind, source) in enumerate(job["tests"]):
         current[0] = index
         clock(job["test_seconds"])

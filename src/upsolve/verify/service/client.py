@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -145,6 +145,6 @@ def body_of(pairs: list[tuple[Task, Attempt]], settings: JudgeSettings) -> bytes
         {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": task_index.setdefault(task, len(task_index))}
         for task, attempt in pairs
     ]
-    limits = {name: value for name, value in asdict(settings.limits).items() if value != float("inf")}
+    limits = {name: value for name, value in settings.limits.named().items() if value != float("inf")}
     wants = {"limits": limits, "analyses": settings.analyses, "repeats": settings.repeats, "lines": settings.lines}
     return json.dumps({"tasks": [to_row(task) for task in task_index], "attempts": attempts, **wants}).encode()

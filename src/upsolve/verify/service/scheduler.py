@@ -88,7 +88,7 @@ class Service:
 
     async def health(self) -> dict[str, Any]:
         """Return version, capabilities and load of the server."""
-        caps = {name: value for name, value in asdict(self.bounds.limits).items() if value != float("inf")}
+        caps = {name: value for name, value in self.bounds.limits.named().items() if value != float("inf")}
         return {
             "version": __version__,
             "judge": JUDGE,
