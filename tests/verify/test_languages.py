@@ -43,7 +43,7 @@ def test_a_language(name):
     assert broken.findings[0].kind == "syntax" and broken.error_message
     fails = run(name, case["fails"])
     assert fails.status is Status.RUNTIME_ERROR, fails
-    assert fails.error_line == case.get("fails_line"), fails
+    assert (fails.error_line, fails.error_type) == (case.get("fails_line"), case["fails_type"]), fails
     assert run(name, case["endless"], settings=JudgeSettings(Limits(wall_seconds=5, cpu_seconds=1))).status is Status.TIMEOUT
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.checking import checked
 from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
-from upsolve.verify.judge.outcomes import ENDED, Outcomes, how_it_ended, program_outcome, unscored, verdict
+from upsolve.verify.judge.outcomes import ENDED, MOST_TYPE, Outcomes, how_it_ended, program_outcome, unscored, verdict
 from upsolve.verify.languages import Language, language
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import profile_of
@@ -147,7 +147,7 @@ def message_of(reasons: Sequence[re.Match[str]], index: int) -> str:
 def explain_first_error(
     tools: Language, result: Outcomes, ends: Sequence[Exit], *, lines: Callable[[int], int | None], limit: int
 ) -> Outcomes:
-    """Add the line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT.
+    """Add the exception, its line and the beginning of standard error to the first error; report a full heap as MEMORY_LIMIT.
 
     Args:
         tools: the language.
@@ -168,8 +168,15 @@ def explain_first_error(
         first, words = next(iter(said.items()))
         places = re.finditer(tools.trace, words, re.MULTILINE) if tools.trace else ()
         line = next((line for place in places if (line := lines(int(place["line"])))), None)
-        errors[0] = ["OutOfMemory" if first in full else errors[0][0], f"{errors[0][1]}: {words.strip()[:400]}", line]
+        name = "OutOfMemory" if first in full else exception_in(tools, words) or errors[0][0]
+        errors[0] = [name, f"{errors[0][1]}: {words.strip()[:400]}", line]
     return outcomes, errors
+
+
+def exception_in(tools: Language, words: str) -> str:
+    """Return the name of the last exception that the standard error of a failed run tells; empty if it tells none."""
+    names = [match["type"] for match in re.finditer(tools.exception, words, re.MULTILINE)] if tools.exception else []
+    return names[-1][:MOST_TYPE] if names else ""
 
 
 def heap_was_full(tools: Language, words: str, used: float) -> bool:

@@ -13,6 +13,7 @@ environment: {NAME: value}
 error: regex                 # compiler output with the position; groups line, column, message
 reason: regex                # compiler output with the message, if on a separate line
 trace: regex                 # standard error of a failed run with the position; group line
+exception: regex             # standard error of a failed run with the name of the exception; group type
 out_of_memory: regex         # standard error of a run whose heap is full
 prepare: |                   # optional: script that fills the folder {prepared} once for all programs (prepare.py)
   g++ -x c++-header ...
@@ -81,6 +82,8 @@ class Language:
     """Regular expression for the message of a compile error, if on a separate line; group ``message``."""
     trace: str = ""
     """Regular expression for the position of a runtime error; group ``line``."""
+    exception: str = ""
+    """Regular expression for the exception that ended a run; group ``type``. The last match counts."""
     out_of_memory: str = ""
     """Regular expression for the standard error of a run whose heap is full."""
     engine: str = ""
@@ -92,7 +95,7 @@ class Language:
     """Module of the tree-sitter grammar, or ``module:function``; empty if none."""
 
     def __post_init__(self) -> None:
-        for key in ("error", "reason", "trace", "out_of_memory"):
+        for key in ("error", "reason", "trace", "exception", "out_of_memory"):
             try:
                 re.compile(getattr(self, key))
             except re.error as error:
