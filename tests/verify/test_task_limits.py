@@ -4,7 +4,7 @@ import pytest
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.pool.cache import key_of, lasting
@@ -128,7 +128,12 @@ def test_many_calls_do_not_time_out_together(kind):
     for code, passed in ((loads, 0), (calls, 3)):
         found = judge(task, Attempt("a", code), settings)
         assert (found.status, found.passed) == (Status.TIMEOUT, passed) and found.cpu_seconds < 1.9, found
-        assert lasting(found, task, settings), "it used the time of one test"
+
+
+def test_a_timeout_lasts_if_it_used_the_processor_for_the_time_of_one_test():
+    task, settings = Task("a", "", numbered(40, TestKind.CALL), "f"), JudgeSettings(Limits(cpu_seconds=2))
+    used = [Verdict("a", Status.TIMEOUT, 0, 40, cpu_seconds=seconds) for seconds in (0.1, 1.7, 1.9)]
+    assert [lasting(verdict, task, settings) for verdict in used] == [False, False, True]
 
 
 def test_many_tests_do_not_time_out_together():
