@@ -6,8 +6,11 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.plans import judge, judge_all
+from upsolve.verify.judge.programs import within_budget
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.pool.cache import key_of, lasting
+from upsolve.verify.sandbox.process import Job
+from upsolve.verify.sandbox.runner import Exit
 
 BUSY = "import time\nwhile time.process_time() < {}: pass\nprint(input())\n"
 TESTS = (TestCase(TestKind.STDIO, "1\n", "1\n"), TestCase(TestKind.STDIO, "2\n", "2\n"))
@@ -111,7 +114,7 @@ def test_many_tests_have_the_limits_for_every_ten_and_each_the_limits_of_one():
     calls = {"tests": numbered(25, TestKind.CALL), "entry_point": "f"}
     assert said(tests=numbered(10)) == (3, 2, float("inf"), False)
     assert said(tests=numbered(25)) == (7.5, 2, 3, True)
-    assert said(**calls) == (7.5, 5, 2, True)
+    assert said(**calls) == (7.5, 5, 3, True) and limits_for(Task("a", "", **calls), few).test_cpu_seconds == 2
     assert said(tests=numbered(100), limit_seconds=0.25) == (100 * 2, 0.5, 2, False), "what the task states, for each test"
     own = JudgeSettings(Limits(wall_seconds=3, cpu_seconds=2, test_seconds=1), task_limits=0)
     assert said(settings=own, **calls) == (7.5, 5, 1, False), "after a test that exceeds the user's own limit, others run"
@@ -119,7 +122,8 @@ def test_many_tests_have_the_limits_for_every_ten_and_each_the_limits_of_one():
 
 @pytest.mark.parametrize("kind", [TestKind.CALL, TestKind.CODE])
 def test_many_calls_do_not_time_out_together(kind):
-    tests = tuple(TestCase(kind, f"{'' if kind is TestKind.CALL else 'assert '}f({n}) == {n}", "True") for n in range(40))
+    texts = (f"f({n})" if kind is TestKind.CALL else f"assert f({n}) == {n}" for n in range(40))
+    tests = tuple(TestCase(kind, text, str(n)) for n, text in enumerate(texts))
     task, settings = Task("a", "", tests, "f"), JudgeSettings(Limits(wall_seconds=2, cpu_seconds=1))
     busy = "import time\ndef f(n):\n    end = time.process_time() + 0.05\n    while time.process_time() < end: pass\n    return n\n"
     honest = judge(task, Attempt("a", busy), settings)
@@ -127,7 +131,8 @@ def test_many_calls_do_not_time_out_together(kind):
     loads, calls = "while True: pass\n", "def f(n):\n    while n == 3: pass\n    return n\n"
     for code, passed in ((loads, 0), (calls, 3)):
         found = judge(task, Attempt("a", code), settings)
-        assert (found.status, found.passed) == (Status.TIMEOUT, passed) and found.cpu_seconds < 1.9, found
+        assert (found.status, found.passed) == (Status.TIMEOUT, passed), found
+        assert kind is TestKind.CODE or found.cpu_seconds < 1.9, found
 
 
 def test_a_timeout_lasts_if_it_used_the_processor_for_the_time_of_one_test():
@@ -144,3 +149,19 @@ def test_many_tests_do_not_time_out_together():
     assert sleeps.status is Status.TIMEOUT and sleeps.wall_seconds < 3, "one run, within the limit of one"
     late = judge(task, Attempt("a", "import time\ntime.sleep(0.5)\nprint(input())\n"), settings)
     assert late.status is Status.TIMEOUT and late.passed < 15, late
+
+
+def test_the_time_of_all_tests_may_end_between_two():
+    """A run that passes may end with the time of all: the next test is a timeout, since it has none left."""
+    task = Task("a", "", numbered(4))
+    plan = within_budget(task, [Job({}) for _ in task.tests], JudgeSettings(Limits(wall_seconds=10)))
+    next(plan)
+    for number, seconds in enumerate((4.0, 6.1)):
+        done = b'{"done": true}\n'
+        end = Exit(0, 0, False, False, seconds, seconds, 1, done, f"{number}\n".encode(), b"", False, ())
+        try:
+            plan.send(end)
+        except StopIteration as ended:
+            (outcomes, errors), _ = ended.value
+    assert outcomes == [Status.PASSED, Status.PASSED, Status.TIMEOUT, Status.UNSCORED]
+    assert errors == [["Timeout", "exceeded the time limit of all tests", None]]

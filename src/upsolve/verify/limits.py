@@ -64,17 +64,22 @@ class Limits:
     """Number of concurrent processes and threads."""
     test_seconds: float = float("inf")
     """Elapsed time of one test, seconds; after exceeding it the remaining tests still run, unless ``stops``."""
-    stops: bool = False
-    """Whether the tests after one that exceeded its time are left out."""
+    test_cpu_seconds: float = float("inf")
+    """Processor time of one test where the tests share a process, seconds; if finite, the tests after one that exceeds its time are left out."""
 
     def __post_init__(self) -> None:
-        for name in (f.name for f in fields(self) if f.name != "stops"):
+        for name in (f.name for f in fields(self)):
             if getattr(self, name) <= 0:
                 raise ValueError(f"limit {name} must be positive, got {getattr(self, name)}")
 
+    @property
+    def stops(self) -> bool:
+        """Whether the tests after one that exceeded its time are left out."""
+        return not math.isinf(self.test_cpu_seconds)
+
     def named(self) -> dict[str, float]:
-        """Return the limits by name; ``stops`` only if it is true."""
-        return {name: value for name, value in asdict(self).items() if value is not False}
+        """Return the limits by name; ``test_cpu_seconds`` only if it is finite."""
+        return {name: value for name, value in asdict(self).items() if self.stops or name != "test_cpu_seconds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +165,8 @@ def for_many_tests(task: Task, limits: Limits) -> Limits:
         limits,
         wall_seconds=limits.wall_seconds * share,
         cpu_seconds=limits.cpu_seconds * (1 if apart else share),
-        test_seconds=min(limits.test_seconds, limits.wall_seconds if apart else limits.cpu_seconds),
-        stops=math.isinf(limits.test_seconds),
+        test_seconds=min(limits.test_seconds, limits.wall_seconds),
+        test_cpu_seconds=limits.cpu_seconds if math.isinf(limits.test_seconds) else limits.test_cpu_seconds,
     )
 
 

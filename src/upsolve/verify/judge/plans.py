@@ -264,16 +264,18 @@ def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
 
 
 def common_fields(settings: JudgeSettings) -> dict[str, Any]:
-    """Return the fields common to all jobs: whether to record lines, seconds per test (0: no limit), and whether exceeding these ends the run."""
-    each, stops = settings.limits.test_seconds, settings.limits.stops
-    return {"lines": settings.lines, "test_seconds": 0 if math.isinf(each) else each, "stops": stops}
+    """Return the fields common to all jobs: whether to record lines; elapsed and processor seconds per test (0: no limit)."""
+    each, processor = (0 if math.isinf(it) else it for it in (settings.limits.test_seconds, settings.limits.test_cpu_seconds))
+    return {"lines": settings.lines, "test_seconds": each, "test_cpu_seconds": processor}
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
     """Run the tests in a tester's process, which sends every call to the attempt's process."""
     tests = [(test.kind.value, test.input) for test in task.tests]
     job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
-    tester = {"names": names, "setup": task.setup, "tests": tests, **common_fields(settings)}
+    common = common_fields(settings)
+    shorter = min(common["test_seconds"], common["test_cpu_seconds"] or math.inf)  # the processor time is another process's
+    tester = {"names": names, "setup": task.setup, "tests": tests, **common, "test_seconds": shorter}
     end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.records):
         return (yield from run_in_process(task, attempt, settings))

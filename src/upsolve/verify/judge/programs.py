@@ -20,6 +20,8 @@ __all__ = ["Plan", "in_language", "run_programs"]
 
 Plan = Generator[Job, Exit, Verdict]
 MOST_FINDINGS = 20
+FINISHED = (Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR)
+"""Outcomes of runs after which the next test is run."""
 FULL = 15 / 16
 """Share of the memory limit at which the heap is full: the rest is code and what the allocator leaves."""
 loadable: set[tuple[str, str]] = set()
@@ -52,6 +54,10 @@ def within_budget(
     for index, job in enumerate(jobs):
         left = settings.limits.wall_seconds - sum(end.counted_seconds for end in ends)
         over = bool(outcomes) and outcomes[-1] in ENDED and (outcomes[-1] is not Status.TIMEOUT or stops)
+        if left <= 0 and outcomes and outcomes[-1] in FINISHED:  # the last run ended with the time of all
+            outcomes.append(Status.TIMEOUT)
+            errors.append(["Timeout", "exceeded the time limit of all tests", None])
+            continue
         if left <= 0 or over or Status.COMPILE_ERROR in outcomes or Status.UNSCORED in outcomes:
             outcomes.append(Status.COMPILE_ERROR if Status.COMPILE_ERROR in outcomes else Status.UNSCORED)
             continue

@@ -82,7 +82,7 @@ def lasting(verdict: Verdict, task: Task, settings: JudgeSettings) -> bool:
     """Return whether a verdict is reproducible: neither unscored, nor a timeout that a busy machine may have caused."""
     if verdict.status is Status.TIMEOUT:
         limits = limits_for(task, settings)
-        return (verdict.cpu_seconds or 0.0) >= 0.9 * min(limits.cpu_seconds, limits.test_seconds)
+        return (verdict.cpu_seconds or 0.0) >= 0.9 * min(limits.cpu_seconds, limits.test_cpu_seconds, limits.test_seconds)
     return verdict.status is not Status.UNSCORED
 
 

@@ -49,14 +49,16 @@ class TestTimeout(BaseException):
 
 
 def alarm_clock() -> Any:
-    """Return a function that sets a timer, seconds (0: cancel it), after which TestTimeout is raised."""
+    """Return a function that sets a timer, seconds, and one of processor time, after which TestTimeout is raised; called with nothing, it cancels both."""
     import signal
 
     def ring(_number: int, _frame: Any) -> None:
         raise TestTimeout
 
     signal.signal(signal.SIGALRM, ring)
-    return lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)  # pyright: ignore[reportUnknownLambdaType]
+    signal.signal(signal.SIGPROF, ring)
+    timers, start = (signal.ITIMER_REAL, signal.ITIMER_PROF), signal.setitimer
+    return lambda *seconds: [*map(start, timers, seconds or (0, 0))]  # pyright: ignore[reportUnknownLambdaType]
 
 
 executed: set[int] = set()
@@ -98,8 +100,7 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
     try:
         exec(program, space)
     except TestTimeout:
-        report_error(test=0, timeout=True)
-        return None
+        return report_error(test=0, timeout=True)
     except BaseException as error:
         if name == "__main__" and isinstance(error, SystemExit) and error.code in (None, 0):
             return space
@@ -115,16 +116,16 @@ def run(job: dict[str, Any]) -> int | None:
 
 def run_tests(job: dict[str, Any]) -> None:
     """Run the CALL and CODE tests of a job; report one result line per test."""
-    clock = alarm_clock() if job["test_seconds"] else None
-    if clock and job.get("stops"):
-        clock(job["test_seconds"])  # loading has the time of a test
+    clock, of_processor = alarm_clock() if job["test_seconds"] else None, job.get("test_cpu_seconds", 0)
+    if clock and of_processor:
+        clock(job["test_seconds"], of_processor)  # loading has the time of a test
     space = load(job, "attempt")
     if space is None:
         return
     for index, (kind, source) in enumerate(job["tests"]):
         try:
             if clock:
-                clock(job["test_seconds"])
+                clock(job["test_seconds"], of_processor)
             if kind == "apply":
                 name, args = source
                 report_value(index, space[name](*args) if name in space else eval(name, space))
@@ -135,12 +136,12 @@ def run_tests(job: dict[str, Any]) -> None:
                 report_error(test=index, ok=job["nonce"])
         except TestTimeout:
             report_error(test=index, timeout=True)
-            if job.get("stops"):
+            if of_processor:
                 break
         except BaseException as error:
             report_error(test=index, error=describe(error))
     if clock:
-        clock(0)
+        clock()
     if any(kind == "code" for kind, _ in job["tests"]):
         try:
             exec("assert False", space)

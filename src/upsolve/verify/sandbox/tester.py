@@ -203,7 +203,7 @@ def run(job: dict[str, Any]) -> int:
         return 0
     current = [0]
     clock = test_clock(current) if job["test_seconds"] else lambda _seconds: None  # pyright: ignore[reportUnknownLambdaType]
-    clock(job["test_seconds"] if job["stops"] else 0)  # loading has the time of a test
+    clock(job["test_seconds"] if job["test_cpu_seconds"] else 0)  # loading has the time of a test
     reply = channel.reply()
     if "ready" not in reply:
         messages.report_error(**{key: reply[key] for key in ("compile", "setup", "load") if key in reply})
