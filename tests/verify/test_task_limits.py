@@ -147,7 +147,7 @@ def test_many_tests_do_not_time_out_together():
     assert (honest.status, honest.passed) == (Status.PASSED, 50) and honest.wall_seconds > 1.5, honest
     sleeps = judge(task, Attempt("a", "import time\ntime.sleep(60)\n"), settings)
     assert sleeps.status is Status.TIMEOUT and sleeps.wall_seconds < 3, "one run, within the limit of one"
-    late = judge(task, Attempt("a", "import time\ntime.sleep(0.5)\nprint(input())\n"), settings)
+    late = judge(task, Attempt("a", BUSY.format(0.4)), settings)
     assert late.status is Status.TIMEOUT and late.passed < 15, late
 
 
