@@ -25,6 +25,7 @@ MEASURED = (
     *("model.name", "model.bf16", "model.completion", "model.prompt", "data.archive", "data.train", "data.dev", "sample"),
     *("data.split", "data.split_by", "data.split_seed", "data.folds", "data.fold"),
     *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
+    *("verify.task_limits", "verify.imports", "verify.packages", "verify.python"),
     *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
     *("evaluate.many_samples", "evaluate.likelihood_tasks", "evaluate.archives", "evaluate.benchmarks"),
 )

@@ -12,6 +12,7 @@ from upsolve.errors import ConfigError
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify import languages
 from upsolve.verify.judge.plans import judge, judge_all
+from upsolve.verify.judge.programs import exception_in, shortened
 from upsolve.verify.limits import JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.pool import verify
 
@@ -75,6 +76,14 @@ def test_honest_programs_pass_and_full_memory_is_said(name, key, code):
 def test_endless_recursion_is_no_full_heap(name):
     verdict = run(name, "int f(int n) { volatile int x[9] = {n}; return f(n + 1) + x[0]; }\nint main() { return f(0); }\n")
     assert (verdict.status, verdict.error_type) == (Status.RUNTIME_ERROR, "Signal11"), verdict
+
+
+def test_a_long_standard_error_is_searched_at_its_ends():
+    began, ended = b'Exception in thread "main" java.lang.Early\n', b'Exception in thread "main" a.Late'
+    java = languages.languages()["java"]
+    words = shortened(began + b"x" * 10**6 + b"\n" + ended)
+    assert exception_in(java, words.decode()) == "Late" and words.startswith(began) and len(words) < 40_000
+    assert shortened(began) == began and exception_in(java, "") == ""
 
 
 def test_words_about_memory_make_no_wrong_answer_better():

@@ -22,6 +22,8 @@ Plan = Generator[Job, Exit, Verdict]
 MOST_FINDINGS = 20
 FINISHED = (Status.PASSED, Status.FAILED, Status.RUNTIME_ERROR)
 """Outcomes of runs after which the next test is run."""
+SEARCHED = 1 << 14
+"""Bytes at each end of a standard error in which exceptions and lines are looked for."""
 FULL = 15 / 16
 """Share of the memory limit at which the heap is full: the rest is code and what the allocator leaves."""
 loadable: set[tuple[str, str]] = set()
@@ -164,7 +166,7 @@ def explain_first_error(
     """
     outcomes, errors = result
     said = {
-        index: end.stderr.decode("utf-8", "replace")
+        index: shortened(end.stderr).decode("utf-8", "replace")
         for index, end in enumerate(ends)
         if outcomes[index] is Status.RUNTIME_ERROR
     }
@@ -177,6 +179,11 @@ def explain_first_error(
         name = "OutOfMemory" if first in full else exception_in(tools, words) or errors[0][0]
         errors[0] = [name, f"{errors[0][1]}: {words.strip()[:400]}", line]
     return outcomes, errors
+
+
+def shortened(words: bytes) -> bytes:
+    """Return the beginning and the end of a long standard error, since an attempt may write what takes patterns long to search."""
+    return words if len(words) <= 2 * SEARCHED else words[:SEARCHED] + b"\n" + words[-SEARCHED:]
 
 
 def exception_in(tools: Language, words: str) -> str:
