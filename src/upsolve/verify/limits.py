@@ -21,7 +21,6 @@ __all__ = [
     "ANALYSES",
     "ISOLATIONS",
     "MOST_STACK",
-    "TESTS_AT_ONCE",
     "JudgeSettings",
     "Limits",
     "judge_settings",

@@ -3,7 +3,6 @@
 import ast
 import sys
 from dataclasses import replace
-from functools import lru_cache
 
 from upsolve.archive.contest import Imports, with_imports
 from upsolve.types import Task
@@ -14,7 +13,6 @@ from upsolve.verify.sandbox.packages import missing_packages
 __all__ = ["absent_packages", "as_judged"]
 
 
-@lru_cache(maxsize=64)
 def as_judged(task: Task, settings: JudgeSettings) -> Task:
     """Return a task as Python attempts at it are judged: with the imports and packages of the settings."""
     task = with_imports(task) if settings.imports is Imports.CONTEST else task
