@@ -6,11 +6,12 @@ of upsolve (``docs/extending.md``).
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, partial
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from operator import attrgetter
 from pathlib import Path
@@ -21,7 +22,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from upsolve.errors import ConfigError, UpsolveError, one_line
 
-__all__ = ["KINDS", "Kind", "RecordError", "blame", "find", "load", "named", "names", "only"]
+__all__ = ["KINDS", "Kind", "RecordError", "blame", "find", "load", "load_named", "named", "names", "only"]
 
 SKIPPED = (f"{Path(__file__).parent}{os.sep}", f"{Path(import_module.__code__.co_filename).parent}{os.sep}", "<")
 """Beginnings of the files of code that calls records or imports them: upsolve's and the interpreter's."""
@@ -62,7 +63,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def load(path: str) -> Any:
-    """Import ``package.module:attribute``, or ``file.py:attribute``; the current folder is searched first, so that a single file is enough.
+    """Import ``package.module:attribute`` of upsolve or of an installed package; the current folder is not searched.
 
     Raises:
         ValueError: there is no such module or attribute, or the module raises an exception; says which.
@@ -71,8 +72,6 @@ def load(path: str) -> Any:
     module = module.removesuffix(".py")
     if not module or not attribute:
         raise ValueError(f"{path!r}: must be module:attribute, such as my_file:MINE")
-    if "" not in sys.path and "." not in sys.path:
-        sys.path.insert(0, "")
     try:
         imported = import_module(module)
     except ImportError as error:
@@ -84,7 +83,38 @@ def load(path: str) -> Any:
     try:
         return attrgetter(attribute)(imported)
     except AttributeError as error:
-        raise ValueError(f"{path}: module {module} has no {attribute}") from error
+        installed = getattr(imported, "__file__", None)
+        shadowed = f" ({installed}); rename {module}.py of this folder" if Path(f"{module}.py").is_file() else ""
+        raise ValueError(f"{path}: module {module} has no {attribute}{shadowed}") from error
+
+
+def load_named(path: str) -> Any:
+    """Import what a user named, ``package.module:attribute`` or ``file.py:attribute``.
+
+    The current folder is searched after everything else, for this import alone: other imports never read files there.
+
+    Raises:
+        ValueError: as ``load``.
+    """
+    if path.partition(":")[0].removesuffix(".py") in sys.modules:
+        return load(path)
+    with current_folder_last():
+        return load(path)
+
+
+@contextmanager
+def current_folder_last() -> Generator[None]:
+    """Context manager: modules may be imported from the current folder if no other folder of the path has them."""
+    folder = str(Path.cwd())
+    sys.path.append(folder)
+    invalidate_caches()  # the file may be newer than Python's list of the folder
+    try:
+        yield
+    finally:
+        sys.path.reverse()
+        if folder in sys.path:  # an imported module may have rewritten the path
+            sys.path.remove(folder)
+        sys.path.reverse()
 
 
 def described(error: Exception) -> str:
@@ -141,7 +171,7 @@ def find(kind: str, name: Any) -> Any:
             return built_in(kind)[name]
         points = [point for point in offered(where.group) if point.name == name]
         if ":" in name:
-            record = load(name)
+            record = load_named(name)
         elif points:
             record = load(offer(kind, name, points))
         else:

@@ -4,9 +4,10 @@ import ctypes
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> It
     context = get_context("spawn")  # a forked process would inherit locks of Arrow's threads
     pool = ProcessPoolExecutor(min(workers, len(shares)), context, start_worker, (job, warnings.formatwarning))
     try:
-        found = {pool.submit(work, number, units): number for number, units in enumerate(shares)}
+        with safe_path():
+            found = {pool.submit(work, number, units): number for number, units in enumerate(shares)}
         for future in as_completed(found):
             yield found[future], future.result()
     except BrokenProcessPool as error:
@@ -90,6 +92,20 @@ def by_processes(job: Job, shares: Sequence[Sequence[Unit]], workers: int) -> It
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def safe_path() -> Generator[None]:
+    """Context manager: interpreters that are started here do not import from the current folder."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def by_ray(job: Job, shares: Sequence[Sequence[Unit]]) -> Iterator[tuple[int, Journal]]:

@@ -105,7 +105,7 @@ def warning_line(message: Warning | str, category: type[Warning], filename: str,
 
 
 def configure_libraries() -> None:
-    """Set what PyTorch's libraries read from the environment when it is imported; what the user has set takes precedence.
+    """Set what PyTorch's libraries and started interpreters read from the environment; what the user has set takes precedence.
 
     Idle threads of OpenMP spin for milliseconds where ``policy.idle_threads`` can shorten that while other work needs the cores; else for a
     short time. oneDNN keeps fewer of the programs that it compiles for every new shape.
@@ -113,6 +113,7 @@ def configure_libraries() -> None:
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "100000" if Path("/proc/self/schedstat").exists() else "1000"
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", PROGRAMS)
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # started interpreters do not import from the current folder
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -29,7 +29,7 @@ def packages(names: Annotated[list[str] | None, NAMES] = None, prepared: Annotat
         raise ConfigError(f"pip could not install {' '.join(names)} into {folder}; see its output above")
     if not names and not prepared:
         typer.echo(str(folder))
-        subprocess.run([sys.executable, "-m", "pip", "list", "--path", str(folder)], check=False)
+        subprocess.run([sys.executable, "-P", "-m", "pip", "list", "--path", str(folder)], check=False)
         for language in preparable():
             typer.echo(
                 f"language {language.name}: {'prepared' if is_prepared(language) else 'slow, run `upsolve packages --prepare`'}"

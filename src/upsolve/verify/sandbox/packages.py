@@ -36,7 +36,7 @@ def missing_packages(requires: Sequence[str]) -> list[str]:
 
 def install_command(names: Sequence[str]) -> list[str]:
     """Return the command that installs packages, given by distribution name, into ``packages_folder()``."""
-    return [sys.executable, "-m", "pip", "install", "--upgrade", "--target", str(packages_folder()), *names]
+    return [sys.executable, "-P", "-m", "pip", "install", "--upgrade", "--target", str(packages_folder()), *names]
 
 
 def runs_programs(profile: str) -> bool:
