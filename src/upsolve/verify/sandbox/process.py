@@ -109,6 +109,11 @@ def put(handle: int, data: bytes) -> None:
         offset += os.pwrite(handle, view[offset:], offset)
 
 
+def encode_job(job: dict[str, Any]) -> bytes:
+    """Marshal a job in format 2, which has no references: arguments that tests share here are separate objects in the sandbox."""
+    return marshal.dumps(job, 2)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run of an attempt: a job for its process and, optionally, for a tester's process."""
@@ -219,7 +224,7 @@ class Server:
         """
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
-            work, test = marshal.dumps(job.attempt), marshal.dumps(job.tester) if job.tester else b""
+            work, test = encode_job(job.attempt), encode_job(job.tester) if job.tester else b""
             *shared, own, testers = self.slot(number)
             for handle in shared:
                 empty(handle)
