@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from upsolve.verify.sandbox import messages
     from upsolve.verify.sandbox.borrowed import Borrowed
-    from upsolve.verify.sandbox.interpreter import feed, finish, new_module, stack_limits
+    from upsolve.verify.sandbox.interpreter import feed, finish, new_module, open_stdin, stack_limits
     from upsolve.verify.sandbox.messages import next_request, report, report_error
     from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from upsolve.verify.sandbox.queries import run as query
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     import messages
     from borrowed import Borrowed
-    from interpreter import feed, finish, new_module, stack_limits
+    from interpreter import feed, finish, new_module, open_stdin, stack_limits
     from messages import next_request, report, report_error
     from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from queries import run as query
@@ -154,8 +154,8 @@ def run_tests(job: dict[str, Any]) -> None:
 
 def run_program(job: dict[str, Any]) -> None:
     """Run a program that reads standard input."""
-    feed(job["stdin"])
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    open_stdin(job["stdin"])
+    sys.argv[:] = ["main.py"]
     if (space := load(job, "__main__")) is not None:
         report_lines()
         finish(space, job["code"])
@@ -166,8 +166,8 @@ def run_script(job: dict[str, Any]) -> int:
     """Run a program as ``python main.py`` does: traceback on standard error, exit code, threads and exit functions."""
     path, text = os.path.abspath("main.py"), job["code"].decode("utf-8", "surrogatepass")
     put({**job["files"], "main.py": job["code"]})
-    feed(job["stdin"])
-    sys.stdin, sys.argv[:], sys.dont_write_bytecode = open(0, encoding="utf-8", closefd=False), [path], True
+    open_stdin(job["stdin"])
+    sys.argv[:], sys.dont_write_bytecode = [path], True
     sys.path.insert(0, os.path.dirname(path))
     main, code = new_module("__main__", text), 0
     try:

@@ -15,12 +15,15 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["feed", "finish", "flush", "new_module", "site_names", "stack_limits"]
+__all__ = ["feed", "finish", "flush", "new_module", "open_stdin", "site_names", "stack_limits"]
 
 UNSEEN = ("__del__", "open", "io", "finalize")
 """Words of programs whose objects may act when they are finalised; other programs skip that part of the shutdown."""
 CLOSED = ("finally", "__exit__", "GeneratorExit")
 """Words of programs with ``yield`` whose generators may act when they are closed."""
+
+DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+"""Folders of links to the open descriptors."""
 
 
 def site_names() -> None:
@@ -41,7 +44,7 @@ def new_module(name: str, code: str) -> Any:
     sys.modules[name] = sys.modules["__main__"] = module
     if any(word in code for word in ("__file__", "inspect", "spawn", "forkserver")):
         show_source(code)
-    if "/dev/" in code:
+    if "/dev/" in code or "/self/fd" in code:
         open_devices()
     if sys.version_info >= (3, 14) and ("multiprocessing" in code or "concurrent" in code):
         start_by_fork()
@@ -82,16 +85,20 @@ def open_devices() -> None:
     """Make ``open("/dev/stdin")`` and the like work without /proc, where these links point."""
     import io
 
-    opened, devices = (
-        io.open,
-        {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/dev/fd/1": 1, "/dev/fd/2": 2},
-    )
+    names = (("/dev/stdin", "/dev/stdout", "/dev/stderr"), *([f"{place}/{n}" for n in range(3)] for place in DESCRIPTORS))
+    devices = {name: number for group in names for number, name in enumerate(group)}
+    opened, opened_low = io.open, os.open
 
     def open_(file: Any, *args: Any, **named: Any) -> Any:
         number = devices.get(str(file))
         return opened(file if number is None else os.dup(number), *args, **named)
 
+    def open_low(path: Any, *args: Any, **named: Any) -> int:
+        number = devices.get(str(path))
+        return opened_low(path, *args, **named) if number is None else os.dup(number)
+
     builtins.open = io.open = open_
+    os.open = open_low
 
 
 def flush() -> None:
@@ -134,3 +141,12 @@ def feed(data: bytes) -> None:
     os.lseek(handle, 0, os.SEEK_SET)
     os.dup2(handle, 0)
     os.close(handle)
+
+
+def open_stdin(data: bytes) -> None:
+    """Make this data the standard input and open it as ``sys.stdin``.
+
+    ``sys.__stdin__`` is the same object, as in a new interpreter: otherwise the buffer is closed when a program replaces ``sys.stdin``.
+    """
+    feed(data)
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]

@@ -78,6 +78,7 @@ class Limits:
             if not uid:  # with a user id per attempt, fork_process sets it: the kernel counts processes per user
                 resource.setrlimit(resource.RLIMIT_NPROC, (self.processes, self.processes))
             os.chdir(said["folder"])
+            os.environ["HOME"] = said["folder"]
         except (OSError, ValueError):
             return False
         return True

@@ -1,0 +1,52 @@
+"""Programs that wrap, replace or reopen their standard streams read and write as in an interpreter of their own."""
+
+# pyright: basic
+import pytest
+
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.judge.plans import judge, judge_all
+
+DOUBLE = Task("t", "", tuple(TestCase(TestKind.STDIO, f"{n}\n", f"{2 * n}\n") for n in (21, 4, 5)))
+REPLACED = (
+    "sys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='utf-8')",
+    "sys.stdin = io.TextIOWrapper(sys.stdin.detach(), encoding='utf-8')",
+    "sys.stdin = codecs.getreader('utf-8')(sys.stdin.buffer)",
+    "sys.stdin = sys.stdin.buffer",
+    "sys.stdin = sys.stdin.buffer.raw",
+    "sys.stdin = open(0)",
+    "sys.stdin = os.fdopen(0)",
+    "sys.stdin = os.fdopen(sys.stdin.fileno(), 'r', 1024)",
+    "sys.stdin = io.BytesIO(sys.stdin.buffer.read())",
+    "sys.stdin.reconfigure(encoding='utf-8')",
+    "sys.stdin.close(); sys.stdin = open(0)",
+    "kept = sys.stdin.buffer; sys.stdin = None; sys.stdin = io.TextIOWrapper(kept)",
+    "sys.stdin = open('/dev/stdin')",
+    "sys.stdin = os.fdopen(os.open('/dev/fd/0', os.O_RDONLY))",
+    "sys.stdin = os.fdopen(os.open('/proc/self/fd/0', os.O_RDONLY))",
+    "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8', line_buffering=True)",
+    "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), write_through=True)",
+    "sys.stdout = codecs.getwriter('utf-8')(sys.stdout.buffer)",
+    "sys.stdout = os.fdopen(1, 'w')",
+    "sys.stdout = open(1, 'w', closefd=False)",
+    "sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(s.buffer) for s in (sys.stdin, sys.stdout, sys.stderr))",
+)
+
+
+def test_programs_that_replace_their_streams():
+    codes = [f"import codecs, io, os, sys\n{line}\nprint(int(sys.stdin.readline()) * 2)\n" for line in REPLACED]
+    verdicts = judge_all([(DOUBLE, Attempt("t", code)) for code in codes])
+    assert [(line, v.error_message) for line, v in zip(REPLACED, verdicts, strict=True) if v.passed != 3] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("import sys\nprint(sys.stdin is sys.__stdin__)", "True"),
+        ("import sys\nprint(sys.argv)", "['main.py']"),
+        ("from pathlib import Path\nprint((Path.home() / 'x').write_text('ab'))", "2"),
+        ("import os\nos.makedirs(os.path.expanduser('~/a'))\nprint(os.listdir('.'))", "['a']"),
+    ],
+)
+def test_what_a_program_finds(code, output):
+    verdict = judge(Task("t", "", (TestCase(TestKind.STDIO, "", output),)), Attempt("t", code))
+    assert verdict.status is Status.PASSED, verdict
