@@ -27,7 +27,8 @@ KINDS: Mapping[str, type[Task | Attempt | Verdict]] = {"task": Task, "attempt": 
 LOWEST: Mapping[type, Mapping[str, int]] = {
     Task: {},
     Attempt: {"count": 1, "tokens": 1, "entropy": 0},
-    Verdict: dict.fromkeys(("passed", "total", "wall_seconds", "cpu_seconds", "memory_bytes"), 0) | {"error_line": 1},
+    Verdict: dict.fromkeys(("passed", "total", "wall_seconds", "cpu_seconds", "memory_bytes", "judge_version"), 0)
+    | {"error_line": 1},
 }
 """Class -> field -> lowest value that it can have."""
 

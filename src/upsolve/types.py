@@ -246,6 +246,8 @@ class Verdict(Record):
     """Executed lines of the attempt; None if they were not recorded."""
     analyses: tuple[str, ...] = ()
     """Analyses that were run, with tool and version: ``lint: ruff 0.17.5``."""
+    judge_version: int = 0
+    """Version of upsolve's judge (``verify.changes``), >= 0; 0: recorded, or made before versions were stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,24 @@
-"""The programs of an archive that a judge has not judged yet, read block by block."""
+"""The programs of an archive that a judge has not judged yet, or whose verdicts are stale, read block by block."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from upsolve.archive.database import connect
+from upsolve.archive.preference import OWN
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.records import from_row
-from upsolve.types import Attempt, Task
+from upsolve.types import Attempt, Status, Task, Verdict
 
-__all__ = ["Programs", "unjudged"]
+__all__ = ["Changes", "Programs", "Stale", "stale", "unjudged"]
+
+Changes = Callable[[Task, Attempt, Verdict], Sequence[int]]
+"""Numbers of the changes of the judge that concern a verdict and are newer than it; empty if it is valid."""
 
 ROWS = 1000
 """Rows that are read at once."""
@@ -23,6 +30,23 @@ FRESH = """
 create view fresh as select * from attempts anti join judged using (attempt_id)
 qualify row_number() over (partition by attempt_id order by place) = 1
 """
+LATEST = f"""
+create view latest as select * from verdicts where {OWN} and status <> 'unscored'
+qualify row_number() over (partition by attempt_id order by place desc) = 1
+"""  # noqa: S608  names of ours
+"""The last scored verdict of upsolve on each program; recorded outcomes are not upsolve's."""
+VERSIONED = """
+select task_id, code, language, attempt_id, status, passed, total, outcomes, judge, isolation, error_type, error_message,
+    coalesce(judge_version, 0) as judge_version
+from latest join (from attempts qualify row_number() over (partition by attempt_id order by place) = 1) using (attempt_id)
+    semi join tasks using (task_id)
+"""
+OF_STALE = """
+create view fresh as select * from attempts semi join stale using (attempt_id)
+qualify row_number() over (partition by attempt_id order by place) = 1;
+create view judged as select attempt_id from latest anti join stale using (attempt_id)
+"""
+KEPT = "select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null) from latest semi join stale using (attempt_id)"
 COLUMNS = ", ".join(f'"{name}"' for name in TABLES["attempts"].names if name != "count")
 PROGRAMS = f"select {COLUMNS} from fresh semi join tasks using (task_id) order by task_id, place"  # noqa: S608  names of ours
 
@@ -66,3 +90,43 @@ def unjudged(archive: Archive, judge: str, analyses: Sequence[str] = (), *, ever
         connection.execute(JUDGED, [judge, list(analyses), everything])
         connection.execute(FRESH)
         yield Programs(connection, archive.tasks())
+
+
+class Stale(Programs):
+    """Programs whose verdicts a change of the judge concerns."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", tasks: Sequence[Task], changes: Changes) -> None:
+        """Find them in a database with the view ``latest``."""
+        by_id = {task.task_id: task for task in tasks}
+        self.reasons, found = Counter[int](), list[str]()
+        for batch in connection.sql(VERSIONED).to_arrow_reader(ROWS):
+            for row in batch.to_pylist():
+                numbers = changes(by_id[row["task_id"]], *versioned(row))
+                self.reasons.update(numbers)
+                found += [row["attempt_id"]] if numbers else []
+        connection.register("stale", pa.table({"attempt_id": pa.array(found, pa.string())}))
+        connection.execute(OF_STALE)
+        analyses, lines = connection.sql(KEPT).fetchall()[0]
+        self.analyses: tuple[str, ...] = tuple(sorted({name.partition(":")[0] for name in analyses or ()}))
+        self.lines = bool(lines)
+        super().__init__(connection, tasks)
+
+
+def versioned(row: dict[str, Any]) -> tuple[Attempt, Verdict]:
+    """Return an attempt and its verdict with the fields by which a change finds what it concerns."""
+    attempt = Attempt(row.pop("task_id"), row.pop("code"), row.pop("language") or "python")
+    outcomes = tuple(map(Status, row.pop("outcomes") or ()))
+    rest: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
+    return attempt, Verdict(status=Status(rest.pop("status")), outcomes=outcomes, **rest)
+
+
+@contextmanager
+def stale(archive: Archive, changes: Changes) -> Generator[Stale]:
+    """Yield the programs whose last scored verdict of upsolve is stale.
+
+    ``done`` is the number of programs whose verdict is valid, ``reasons`` that of stale ones by change; ``analyses`` and ``lines`` say what the
+    stale verdicts hold beside outcomes.
+    """
+    with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
+        connection.execute(LATEST)
+        yield Stale(connection, archive.tasks(), changes)

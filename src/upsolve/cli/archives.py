@@ -161,19 +161,26 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     from upsolve.archive.info import archive_info
     from upsolve.archive.labels import label_rows
     from upsolve.archive.store import open_archive
+    from upsolve.archive.unjudged import stale
     from upsolve.report.tables import Table
+    from upsolve.verify.changes import changes_since
 
     opened = open_archive(archive)
+    with stale(opened, changes_since) as programs:
+        outdated = len(programs)
     statistics, pairs_of_judges = archive_info(opened), agreements(opened)
     labels = label_rows({name: opened.parts(name) for name in ("attempts", "verdicts")})
     if as_json:
         more = {"agreement": [asdict(pair) for pair in pairs_of_judges], "labels": [asdict(row) for row in labels]}
-        print_json({**asdict(statistics), **more})
+        print_json({**asdict(statistics), "stale": outdated, **more})
         return
-    counts = tuple(
-        (name.replace("_", " "), f"{value:,}") for name, value in asdict(statistics).items() if isinstance(value, int)
-    )
+    numbers = {**asdict(statistics), "stale": outdated}
+    counts = tuple((name.replace("_", " "), f"{value:,}") for name, value in numbers.items() if isinstance(value, int))
     show(Table(archive, ("", "count"), counts))
+    if outdated:
+        typer.echo(
+            f"{outdated:,} verdicts may be wrong, since a later fix of the judge concerns them: upsolve verify {archive} --stale"
+        )
     for title in TITLES:
         parts: dict[str, int] = getattr(statistics, title)
         if parts:

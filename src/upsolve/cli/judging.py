@@ -3,8 +3,8 @@
 import json
 import re
 from collections import Counter
-from dataclasses import asdict
-from typing import Annotated
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,13 +14,28 @@ from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
 from upsolve.errors import ConfigError
-from upsolve.types import Verdict
+from upsolve.types import Status, Verdict
 from upsolve.verify.limits import ANALYSES, ISOLATIONS, JudgeSettings, judge_settings
+
+if TYPE_CHECKING:
+    from upsolve.archive.store import Archive
+    from upsolve.archive.unjudged import Programs
 
 __all__ = ["doctor", "verify"]
 
 BATCH = 1000
 """Number of verdicts per write."""
+Stale = Annotated[
+    bool,
+    typer.Option(
+        "--stale", help="Judge again the attempts whose verdicts may be wrong, since a fix of the judge concerns them."
+    ),
+]
+Provided = Annotated[Imports | None, typer.Option(help="What Python attempts find imported; contest: List, deque, math, ...")]
+Packages = Annotated[
+    str | None,
+    typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
+]
 
 
 @app.command()
@@ -29,6 +44,7 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="Judge all attempts, including those that already have a verdict of this judge.")
     ] = False,
+    stale: Stale = False,
     recipe: Annotated[
         str | None, typer.Option(help="Recipe whose `verify` section holds the limits; default: its defaults.")
     ] = None,
@@ -39,13 +55,8 @@ def verify(
         str | None, typer.Option(help="Where attempts are judged: local, or ray (the cluster at $RAY_ADDRESS).")
     ] = None,
     cache: Annotated[bool | None, typer.Option(help="Cache verdicts by the content of attempt and task.")] = None,
-    imports: Annotated[
-        Imports | None, typer.Option(help="What Python attempts find imported; contest: List, deque, math, ...")
-    ] = None,
-    packages: Annotated[
-        str | None,
-        typer.Option(help="Packages that Python attempts may import, such as numpy,scipy; `upsolve packages` installs them."),
-    ] = None,
+    imports: Provided = None,
+    packages: Packages = None,
     python: Annotated[
         str | None, typer.Option(help="Language that runs Python programs which read standard input: pypy.")
     ] = None,
@@ -70,53 +81,130 @@ def verify(
     judging = judge_settings(loaded.verify, lines=lines)
     if serve == bool(archive):
         raise ConfigError("verify takes either an archive to judge or --serve, not both")
-    if archive:
+    if stale and (everything or serve):
+        raise ConfigError(f"--stale excludes {'--all' if everything else '--serve'}")
+    if stale:
+        judge_stale(archive, judging, as_json=as_json)
+    elif archive:
         judge_archive(archive, judging, everything=everything, as_json=as_json)
     else:
         start(judging, host, port, token_file, rewards=loaded.reward)
 
 
 def judge_archive(archive: str, settings: JudgeSettings, *, everything: bool, as_json: bool) -> None:
-    """Judge the programs of an archive, batch by batch, and print the outcomes."""
-    from upsolve.archive.shipped import refuse_shipped
-    from upsolve.archive.store import Archive
+    """Judge the programs of an archive that this judge has not judged, or all, and print the outcomes."""
     from upsolve.archive.unjudged import unjudged
-    from upsolve.types import Status
     from upsolve.verify.analysis.analyst import tools
     from upsolve.verify.judge.outcomes import JUDGE
-    from upsolve.verify.pool.pool import judged
+
+    store = to_judge(archive)
+    with unjudged(store, JUDGE, tools(settings.analyses), everything=everything) as programs:
+        judged = judge_programs(store, programs, settings)
+    if as_json:
+        print_json(judged.counts(programs))
+        return
+    typer.echo(f"judged {len(programs)}, {programs.done} were judged before, {programs.orphans} have no task here")
+    judged.show(settings)
+
+
+def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None:
+    """Judge the programs of an archive again whose verdicts a later fix of the judge concerns, and print fixes and outcomes."""
+    from upsolve.archive.unjudged import stale
+    from upsolve.verify.changes import changes_since
+
+    store = to_judge(archive)
+    with stale(store, changes_since) as programs:
+        if not as_json:
+            show_changes(programs.reasons)
+        analyses = tuple(sorted({*settings.analyses, *programs.analyses}))  # nothing stored is lost
+        lines = settings.lines or (programs.lines and not settings.python)
+        judged = judge_programs(store, programs, replace(settings, analyses=analyses, lines=lines))
+    if as_json:
+        print_json({**judged.counts(programs), "changes": {str(number): count for number, count in programs.reasons.items()}})
+        return
+    typer.echo(f"judged {len(programs)} again, {programs.done} verdicts are valid")
+    judged.show(settings)
+    if unscored := judged.statuses[Status.UNSCORED]:
+        typer.echo(f"{unscored:,} could not be judged again: their earlier verdicts stay, and stay stale")
+
+
+def to_judge(archive: str) -> "Archive":
+    """Open an archive that verdicts can be added to."""
+    from upsolve.archive.shipped import refuse_shipped
+    from upsolve.archive.store import Archive
 
     refuse_shipped(archive)
-    store = Archive(archive)
-    verdicts: list[Verdict] = []
-    statuses, reasons, lacking = Counter[str](), Counter[str](), Counter[str]()
-    with bars() as progress, unjudged(store, JUDGE, tools(settings.analyses), everything=everything) as programs:
+    return Archive(archive)
+
+
+def show_changes(reasons: Counter[int]) -> None:
+    """Print the number of stale verdicts by the change that concerns them."""
+    from upsolve.report.tables import Table
+    from upsolve.verify.changes import CHANGES
+
+    if reasons:
+        rows = tuple((str(number), CHANGES[number - 1].summary, f"{count:,}") for number, count in sorted(reasons.items()))
+        show(Table("stale verdicts by the fix of the judge that concerns them", ("fix", "what was wrong", "verdicts"), rows))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a run of the judge over an archive gave."""
+
+    statuses: Counter[str] = field(default_factory=Counter[str])
+    """Verdicts by status."""
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    """Unscored verdicts by reason."""
+    lacking: Counter[str] = field(default_factory=Counter[str])
+    """Attempts by the package that they failed to import."""
+
+    def add(self, verdict: Verdict) -> None:
+        """Count a verdict."""
+        self.statuses[verdict.status] += 1
+        if verdict.status is Status.UNSCORED:
+            self.reasons[(verdict.error_message.splitlines() or [""])[0]] += 1
+        self.lacking.update(package_lacked(verdict))
+
+    def counts(self, programs: "Programs") -> dict[str, Any]:
+        """Return the counts of the JSON output."""
+        counts = {"judged": len(programs), "judged_before": programs.done, "without_task": programs.orphans}
+        return {
+            **counts,
+            "statuses": dict(self.statuses),
+            "unscored": dict(self.reasons),
+            "packages_lacked": dict(self.lacking),
+        }
+
+    def show(self, settings: JudgeSettings) -> None:
+        """Print the outcomes, and the packages that attempts lacked."""
+        if self.statuses:
+            show_outcomes(self.statuses, self.reasons)
+        if self.lacking:
+            names = [name for name, _ in self.lacking.most_common(5)]
+            counts = ", ".join(f"{name} ({count:,})" for name, count in self.lacking.most_common(5))
+            typer.echo(
+                f"imported in vain, by attempts that failed for it: {counts}. If their own judge has these packages: `upsolve packages "
+                f"{' '.join(names)}`, and judge them again with `--packages {','.join((*settings.packages, *names))} --all`"
+            )
+
+
+def judge_programs(store: "Archive", programs: "Programs", settings: JudgeSettings) -> Judged:
+    """Judge programs and store their verdicts, batch by batch; an interrupt loses none."""
+    from upsolve.verify.pool.pool import judged
+
+    verdicts, result = list[Verdict](), Judged()
+    with bars() as progress:
         try:
             for _, verdict in judged(programs, settings):
                 verdicts.append(verdict)
-                statuses[verdict.status] += 1
-                reasons[(verdict.error_message.splitlines() or [""])[0]] += verdict.status is Status.UNSCORED
-                lacking.update(package_lacked(verdict))
-                progress("verify", statuses.total(), len(programs))
+                result.add(verdict)
+                progress("verify", result.statuses.total(), len(programs))
                 if len(verdicts) == BATCH:
                     store.append(verdicts=verdicts)
                     verdicts.clear()
-        finally:  # an interrupt loses no verdict
+        finally:
             store.append(verdicts=verdicts)
-    if as_json:
-        counts = {"judged": len(programs), "judged_before": programs.done, "without_task": programs.orphans}
-        print_json({**counts, "statuses": dict(statuses), "unscored": dict(+reasons), "packages_lacked": dict(lacking)})
-        return
-    typer.echo(f"judged {len(programs)}, {programs.done} were judged before, {programs.orphans} have no task here")
-    if statuses:
-        show_outcomes(statuses, +reasons)
-    if lacking:
-        names = [name for name, _ in lacking.most_common(5)]
-        counts = ", ".join(f"{name} ({count:,})" for name, count in lacking.most_common(5))
-        typer.echo(
-            f"imported in vain, by attempts that failed for it: {counts}. If their own judge has these packages: `upsolve packages "
-            f"{' '.join(names)}`, and judge them again with `--packages {','.join((*settings.packages, *names))} --all`"
-        )
+    return result
 
 
 def package_lacked(verdict: Verdict) -> list[str]:

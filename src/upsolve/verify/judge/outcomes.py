@@ -9,6 +9,7 @@ from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.changes import JUDGE_VERSION
 from upsolve.verify.judge.compare import answers, shown
 from upsolve.verify.judge.outputs import difference, output_matches
 from upsolve.verify.sandbox.runner import Exit
@@ -25,6 +26,7 @@ __all__ = [
     "output_outcome",
     "program_outcome",
     "reported_outcome",
+    "unjudged",
     "unscored",
     "verdict",
     "whole_program",
@@ -206,6 +208,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         total=len(task.tests),
         outcomes=tuple(outcomes),
         judge=JUDGE,
+        judge_version=JUDGE_VERSION,
         isolation=",".join([*ends[0].layers, *([label] if label else [])]),
         wall_seconds=sum(end.wall_seconds for end in ends),
         cpu_seconds=sum(end.cpu_seconds for end in ends),
@@ -226,7 +229,14 @@ def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
     outcomes = (Status.RUNTIME_ERROR,) * total
     message = f"wrote to the result channel: {claim}"[:500]
     return Verdict(
-        attempt.attempt_id, Status.RUNTIME_ERROR, 0, total, outcomes, JUDGE, error_type="Forgery", error_message=message
+        attempt.attempt_id,
+        Status.RUNTIME_ERROR,
+        total=total,
+        outcomes=outcomes,
+        judge=JUDGE,
+        judge_version=JUDGE_VERSION,
+        error_type="Forgery",
+        error_message=message,
     )
 
 
@@ -242,4 +252,11 @@ def executed(ends: Sequence[Exit], max_line: int) -> tuple[int, ...] | None:
 
 def unscored(task: Task, attempt: Attempt, problem: str) -> Verdict:
     """Return the UNSCORED verdict of an attempt that could not be judged, with the problem as its message."""
-    return Verdict(attempt.attempt_id, Status.UNSCORED, total=len(task.tests), judge=JUDGE, error_message=problem[:500])
+    return unjudged(attempt.attempt_id, problem, total=len(task.tests))
+
+
+def unjudged(attempt_id: str, problem: str, *, total: int = 0) -> Verdict:
+    """Return the UNSCORED verdict of an attempt, by its id."""
+    return Verdict(
+        attempt_id, Status.UNSCORED, total=total, judge=JUDGE, judge_version=JUDGE_VERSION, error_message=problem[:500]
+    )

@@ -15,6 +15,7 @@ from upsolve.checkers import is_program, program_of
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
+from upsolve.verify.changes import changes_since
 from upsolve.verify.judge.kinds import shares_of
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
@@ -113,12 +114,16 @@ class VerdictCache:
             base.close()
 
     def find(self, task: Task, attempt: Attempt, settings: JudgeSettings) -> Verdict | None:
-        """Return the cached verdict for this content, with this attempt's id; None if there is none or it cannot be read."""
+        """Return the cached verdict for this content, with this attempt's id.
+
+        None if there is none, if it cannot be read, or if a later fix of the judge concerns it.
+        """
         if self.base is None:
             return None
         try:
             row = self.base.execute("SELECT verdict FROM verdicts WHERE key = ?", (key_of(task, attempt, settings),)).fetchone()
-            return replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
+            found = replace(from_row(Verdict, json.loads(row[0])), attempt_id=attempt.attempt_id) if row else None
+            return None if found and changes_since(task, attempt, found) else found
         except sqlite3.Error as error:
             self.give_up(error)
         except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):  # overwritten later

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from upsolve.records import from_row
-from upsolve.types import Attempt, Status, Task, Verdict, content_id
-from upsolve.verify.judge.outcomes import JUDGE
+from upsolve.types import Attempt, Task, Verdict, content_id
+from upsolve.verify.judge.outcomes import unjudged
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import Numbered
 
@@ -101,4 +101,4 @@ def refuse_record(row: Any, problem: str) -> Verdict:
     """Return the unscored verdict for an invalid record."""
     fields = row if isinstance(row, dict) else {}
     parts = [str(fields.get(name, default)) for name, default in (("task_id", ""), ("language", "python"), ("code", ""))]
-    return Verdict(content_id(*parts), Status.UNSCORED, judge=JUDGE, error_message=problem[:500])
+    return unjudged(content_id(*parts), problem)

@@ -1,0 +1,62 @@
+"""Fixes of the judge that changed verdicts, and the version of the judge, by which ``upsolve verify --stale`` finds what to judge again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.verify.languages import PYTHON, languages
+
+__all__ = ["CHANGES", "JUDGE_VERSION", "Change", "changes_since", "has_tests", "is_in"]
+
+Concerns = Callable[[Task, Attempt, Verdict], bool]
+"""Whether a fix may change an earlier verdict; True if in doubt, never an exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A fix that changed verdicts."""
+
+    summary: str
+    """What was wrong, one sentence."""
+    concerns: Concerns
+    """The scored verdicts that it may change."""
+
+
+def has_tests(task: Task, *kinds: TestKind) -> bool:
+    """Return whether a task has a test of one of these kinds."""
+    return any(test.kind in kinds for test in task.tests)
+
+
+def is_in(attempt: Attempt, *names: str) -> bool:
+    """Return whether an attempt is in one of these languages, also by an alias."""
+    known, given = languages(), attempt.language
+    return (
+        (given in PYTHON and "python" in names) or given in names or (given in known and known[given] in map(known.get, names))
+    )
+
+
+def expected_bytes(task: Task) -> int:
+    """Return the length of all expected values together, bytes."""
+    return sum(len(test.expected.encode("utf-8", "surrogatepass")) for test in task.tests)
+
+
+# fmt: off
+CHANGES: tuple[Change, ...] = (
+    Change("Tasks with more than ten tests and no time limit of their own timed out.",
+           lambda task, _, verdict: verdict.status is Status.TIMEOUT and len(task.tests) > 10 and task.limit_seconds is None),
+    Change("No program could pass tests whose expected output is longer than the output limit.",
+           lambda task, _, verdict: verdict.status is not Status.PASSED and expected_bytes(task) > 2**19),
+    Change("Programs that are built or checked first ran each other's files at tasks with a checker.",
+           lambda task, attempt, _: bool(task.checker) and not is_in(attempt, "python")),
+)
+# fmt: on
+"""Oldest first, append-only: the number of a change is its position, counted from 1."""
+
+JUDGE_VERSION = len(CHANGES)
+"""Version of the judge, ``Verdict.judge_version``: the number of the newest change."""
+
+
+def changes_since(task: Task, attempt: Attempt, verdict: Verdict) -> tuple[int, ...]:
+    """Return the numbers of the changes that concern a verdict and are newer than its judge; () for a verdict that is valid still."""
+    newer = enumerate(CHANGES[verdict.judge_version :], start=verdict.judge_version + 1)
+    return tuple(number for number, change in newer if change.concerns(task, attempt, verdict))

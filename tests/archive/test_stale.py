@@ -1,0 +1,138 @@
+"""Verdicts that a later fix of the judge concerns: found, judged again, and nothing else."""
+
+import json
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from upsolve.archive.store import Archive
+from upsolve.archive.unjudged import stale
+from upsolve.cli.main import app
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify import changes
+from upsolve.verify.changes import CHANGES, JUDGE_VERSION, Change, changes_since, has_tests, is_in
+from upsolve.verify.judge.outcomes import JUDGE
+from upsolve.verify.limits import JudgeSettings
+from upsolve.verify.pool.cache import VerdictCache
+from upsolve.verify.pool.pool import verify
+
+CALL = Task("call", "p", (TestCase(TestKind.CALL, "f(1)", "1"),), entry_point="f", official=True)
+STDIO = Task("stdio", "p", (TestCase(TestKind.STDIO, "", "1"),), official=True)
+RIGHT, WRONG = Attempt("call", "def f(x):\n    return x"), Attempt("call", "def f(x):\n    return 2")
+PRINTS, RECORDED = Attempt("stdio", "print(1)"), Attempt("call", "def f(x): return 3")
+
+
+def add_change(monkeypatch, concerns):
+    """Append a change as a contributor does; JUDGE_VERSION of the modules that hold it stays, as in a judge that is older."""
+    monkeypatch.setattr(changes, "CHANGES", (*CHANGES, Change("Calls were judged wrongly.", concerns)))
+    return len(CHANGES) + 1
+
+
+def verdict(attempt, status=Status.PASSED, judge=JUDGE, version=JUDGE_VERSION):
+    return Verdict(attempt.attempt_id, status, 1, 1, judge=judge, judge_version=version)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """Return an archive in which every label is wrong, so that a test sees which were given anew."""
+    made = Archive.create(tmp_path / "archive")
+    labels = [verdict(RIGHT, Status.FAILED), verdict(WRONG), verdict(PRINTS, Status.FAILED)]
+    made.append(tasks=[CALL, STDIO], attempts=[RIGHT, WRONG, PRINTS, RECORDED], verdicts=[*labels, RECORD])
+    return made
+
+
+RECORD = verdict(RECORDED, judge="recorded:ci", version=0)
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def statuses(archive):
+    """Return the last status of each attempt by judge."""
+    return {(one.attempt_id, one.judge): (one.status, one.judge_version) for one in archive.verdicts()}
+
+
+def test_verdicts_carry_the_version_of_their_judge():
+    pairs = [(CALL, RIGHT), (CALL, WRONG), (STDIO, PRINTS), (replace(CALL, tests=()), RIGHT)]
+    assert [one.judge_version for one in verify(pairs)] == [JUDGE_VERSION] * 4
+    assert len(CHANGES) == JUDGE_VERSION and Verdict("a", Status.PASSED).judge_version == 0
+
+
+def test_stale_verdicts_alone_are_judged_again(archive, monkeypatch):
+    number = add_change(monkeypatch, lambda task, *_: has_tests(task, TestKind.CALL))
+    assert run("archive", "info", archive.path)["stale"] == 2
+    before = statuses(archive)
+    told = run("verify", archive.path, "--stale", "--no-cache")
+    assert (told["judged"], told["judged_before"], told["changes"]) == (2, 1, {str(number): 2})
+    new = {(RIGHT.attempt_id, JUDGE): Status.PASSED, (WRONG.attempt_id, JUDGE): Status.FAILED}
+    assert {key: status for key, (status, _) in statuses(archive).items()} == {key: s for key, (s, _) in before.items()} | new
+    monkeypatch.setattr(changes, "CHANGES", CHANGES)
+    assert run("verify", archive.path, "--stale", "--no-cache")["judged"] == 0
+
+
+def test_what_was_judged_again_is_not_repeated(archive, monkeypatch):
+    number = add_change(monkeypatch, lambda *_: True)
+    archive.append(verdicts=[verdict(RIGHT, version=number)])
+    with stale(archive, changes_since) as programs:
+        assert {attempt.attempt_id for _, attempt in programs} == {WRONG.attempt_id, PRINTS.attempt_id}
+    unscored = replace(verdict(WRONG, Status.UNSCORED), judge_version=number)
+    archive.append(verdicts=[unscored])  # the sandbox broke: judged again the next time
+    with stale(archive, changes_since) as programs:
+        assert {attempt.attempt_id for _, attempt in programs} == {WRONG.attempt_id, PRINTS.attempt_id}
+
+
+def test_analyses_and_lines_of_stale_verdicts_are_made_again(archive, monkeypatch):
+    add_change(monkeypatch, lambda *_: True)
+    archive.append(verdicts=[replace(verdict(RIGHT), analyses=("syntax: 1",), executed_lines=(1, 2))])
+    run("verify", archive.path, "--stale", "--no-cache")
+    (again,) = (one for one in archive.verdicts() if one.attempt_id == RIGHT.attempt_id)
+    assert again.executed_lines == (1, 2) and [name.partition(":")[0] for name in again.analyses] == ["syntax"]
+
+
+def test_verdicts_of_earlier_archives_have_version_0(archive, monkeypatch):
+    (part,) = archive.parts("verdicts")
+    pq.write_table(pq.read_table(part).drop_columns(["judge_version"]), part)
+    archive.append(verdicts=[verdict(PRINTS)])
+    assert [version for _, version in statuses(archive).values()] == [0, 0, JUDGE_VERSION, 0]
+    monkeypatch.setattr(changes, "CHANGES", (Change("All.", lambda *_: True),))
+    with stale(archive, changes_since) as programs:
+        assert {attempt for _, attempt in programs} == {RIGHT, WRONG} and programs.reasons == {1: 2}
+
+
+def test_the_cache_gives_no_verdict_that_a_change_concerns(tmp_path, monkeypatch):
+    cache, settings = VerdictCache(tmp_path / "cache.db"), JudgeSettings()
+    cache.keep([(CALL, RIGHT, verdict(RIGHT)), (STDIO, PRINTS, verdict(PRINTS))], settings)
+    add_change(monkeypatch, lambda task, *_: has_tests(task, TestKind.CALL))
+    assert cache.find(CALL, RIGHT, settings) is None and cache.find(STDIO, PRINTS, settings) == verdict(PRINTS)
+    cache.keep([(CALL, RIGHT, verdict(RIGHT, version=len(CHANGES) + 1))], settings)
+    assert cache.find(CALL, RIGHT, settings) is not None
+
+
+def test_each_change_is_a_sentence_and_takes_every_record():
+    """A predicate that raises would end `archive info`."""
+    for change in CHANGES:
+        assert change.summary.endswith(".") and "\n" not in change.summary
+        for task in (CALL, STDIO, Task("empty", "")):
+            for status in Status:
+                for language in ("python", "cpp", "", "klingon"):
+                    assert change.concerns(task, Attempt("t", "", language=language), Verdict("a", status)) in (True, False)
+
+
+def test_many_tests_that_timed_out_are_judged_again():
+    many = replace(STDIO, tests=STDIO.tests * 11)
+    late, failed = Verdict("a", Status.TIMEOUT), Verdict("a", Status.FAILED)
+    assert changes_since(many, PRINTS, late) == (1,)
+    assert changes_since(many, PRINTS, replace(late, judge_version=1)) == changes_since(many, PRINTS, failed) == ()
+    assert changes_since(replace(many, limit_seconds=1.0), PRINTS, late) == changes_since(STDIO, PRINTS, late) == ()
+
+
+@pytest.mark.parametrize(
+    ("language", "names"), [("py", ["python"]), ("", ["python"]), ("c++", ["cpp"]), ("js", ["javascript"])]
+)
+def test_a_language_is_known_by_its_aliases(language, names):
+    assert is_in(Attempt("t", "", language=language), *names) and not is_in(Attempt("t", "", language=language), "go")
