@@ -15,6 +15,7 @@ from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import exception_in, shortened
 from upsolve.verify.limits import JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.pool import verify
+from upsolve.verify.sandbox.runner import active_layers
 
 SETTINGS = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5))
 SUM = Task("sum", "", tuple(TestCase(TestKind.STDIO, f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (10, 20))))
@@ -274,3 +275,10 @@ def test_a_new_language_is_one_file(tmp_path, monkeypatch):
                 languages.read(tmp_path / "bad.yaml")
     finally:
         languages.languages.cache_clear()
+
+
+@pytest.mark.skipif("cgroup" not in active_layers(), reason="no control groups here")
+def test_address_space_is_not_limited_where_the_control_group_limits_memory():
+    """A large array of which a program uses little is no error, and one that it fills is `memory_limit`, not a segmentation fault."""
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", "unlimited\n"),))
+    assert run("bash", "ulimit -v", task).status is Status.PASSED

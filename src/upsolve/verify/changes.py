@@ -11,6 +11,11 @@ __all__ = ["CHANGES", "JUDGE_VERSION", "Change", "changes_since", "has_tests", "
 Concerns = Callable[[Task, Attempt, Verdict], bool]
 """Whether a fix may change an earlier verdict; True if in doubt, never an exception."""
 
+BY_ADDRESS = ("ada", "bash", "c", "cpp", "fortran", "lua", "pascal", "perl", "php")
+"""Languages whose memory had been limited by address space."""
+OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
+"""Words of Python programs that use what had not been as in a new interpreter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -35,6 +40,22 @@ def is_in(attempt: Attempt, *names: str) -> bool:
     )
 
 
+def has_equal_calls(task: Task) -> bool:
+    """Return whether two CALL tests of a task are equal."""
+    calls = [test.input for test in task.tests if test.kind is TestKind.CALL]
+    return len({*calls}) < len(calls)
+
+
+def failed(verdict: Verdict, attempt: Attempt, *names: str) -> bool:
+    """Return whether an attempt in one of these languages did not pass."""
+    return verdict.status is not Status.PASSED and is_in(attempt, *names)
+
+
+def mentions(attempt: Attempt, *words: str) -> bool:
+    """Return whether the code of an attempt contains one of these words."""
+    return any(word in attempt.code for word in words)
+
+
 def expected_bytes(task: Task) -> int:
     """Return the length of all expected values together, bytes."""
     return sum(len(test.expected.encode("utf-8", "surrogatepass")) for test in task.tests)
@@ -48,6 +69,12 @@ CHANGES: tuple[Change, ...] = (
            lambda task, _, verdict: verdict.status is not Status.PASSED and expected_bytes(task) > 2**19),
     Change("Programs that are built or checked first ran each other's files at tasks with a checker.",
            lambda task, attempt, _: bool(task.checker) and not is_in(attempt, "python")),
+    Change("Equal function calls of a task shared their arguments.",
+           lambda task, attempt, _: is_in(attempt, "python") and has_equal_calls(task)),
+    Change("Programs that wrapped or replaced sys.stdin, or used their home folder, failed.",
+           lambda _, attempt, verdict: failed(verdict, attempt, "python") and mentions(attempt, *OF_INTERPRETER)),
+    Change("Large arrays and allocations of compiled programs and of shells were limited by address space: segmentation faults.",
+           lambda _, attempt, verdict: failed(verdict, attempt, *BY_ADDRESS) and verdict.status is not Status.FAILED),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -56,7 +56,7 @@ class Limits:
     cpu_seconds: float = 5.0
     """CPU time of one process of the attempt, seconds (the kernel rounds it up to whole seconds)."""
     memory_bytes: int = 512 * 2**20
-    """Address space of one process, bytes."""
+    """Memory of all processes of the attempt together, and address space of each process in Python or without control group, bytes."""
     output_bytes: int = 2**20
     """Size of standard output and of standard error, bytes each."""
     processes: int = 32

@@ -8,7 +8,7 @@ engine: sqlite | duckdb      # instead of run: attempts are queries, judged by t
 run: [./main]                # {memory_mb} stands for the memory limit, {stack_mb} for that of the stack
 version: [g++, --version]
 install: g++                 # Debian packages
-memory: address | group      # memory is limited by address space, or (managed heaps) only by the control group
+memory: address | group      # without control group, memory is limited by address space, or (managed heaps) not at all
 environment: {NAME: value}
 error: regex                 # compiler output with the position; groups line, column, message
 reason: regex                # compiler output with the message, if on a separate line
@@ -71,7 +71,7 @@ class Language:
     install: str = ""
     """Debian packages of the language's tools."""
     memory: str = "address"
-    """``address``: memory is limited by address space; ``group``: only by the control group."""
+    """How memory is limited without control group: ``address``, by address space; ``group``, not at all."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])

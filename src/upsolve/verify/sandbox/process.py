@@ -224,7 +224,7 @@ class Server:
         """
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
-            work, test = encode_job(job.attempt), encode_job(job.tester) if job.tester else b""
+            work, test = encode_job(self.limited(job.attempt)), encode_job(job.tester) if job.tester else b""
             *shared, own, testers = self.slot(number)
             for handle in shared:
                 empty(handle)
@@ -245,6 +245,15 @@ class Server:
         self.fresh = False
         rows = [[float(number) for number in row.split()] for row in message.removesuffix(b"spent").splitlines()]
         return [[*row, wait] for row, wait in zip(rows, waited, strict=False)], not message.endswith(b"spent")
+
+    def limited(self, attempt: dict[str, Any]) -> dict[str, Any]:
+        """Return a job without limit of address space if the control group limits the memory in use.
+
+        A program whose large array or allocation exceeds the address space ends by a null pointer or does not start: a segmentation fault.
+        """
+        return (
+            {**attempt, "address_bytes": 0} if self.group.active and not self.gvisor and "address_bytes" in attempt else attempt
+        )
 
     def send(self, message: bytes) -> None:
         """Send a message to the server; raise JudgeError if it is gone."""
