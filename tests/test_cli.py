@@ -49,6 +49,33 @@ def row(*cells):
     return "│ " + " │ ".join(cells) + " │"
 
 
+WITH_ARCHIVE = [
+    ["run", "rloo", "--archive", "mistyped", "--out", "out"],
+    ["train", "rloo", "--archive", "mistyped", "--out", "out"],
+    ["eval", "--archive", "mistyped", "--out", "out"],
+    ["sample", "--archive", "mistyped"],
+    ["memory", "rloo", "--archive", "mistyped"],
+    ["plan", "mistyped"],
+]
+
+
+def test_a_mistyped_archive_is_refused_before_torch_is_imported_and_no_folder_is_made(tmp_path):
+    script = f"""
+import sys
+sys.modules.update(torch=None, transformers=None)
+from upsolve.cli.main import main
+for words in {WITH_ARCHIVE}:
+    sys.argv = ["upsolve", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        print(words[0], stop.code)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [word for words in WITH_ARCHIVE for word in (words[0], "2")], done.stderr
+    assert done.stderr.count("mistyped: not an archive") == len(WITH_ARCHIVE) and not [*tmp_path.iterdir()]
+
+
 @pytest.fixture
 def here(monkeypatch, capfd):
     """The same in this process, which has imported what models need already."""

@@ -96,14 +96,15 @@ def run_recipe(
 
     Raises:
         MissingExtraError: the extra `report` is not installed.
+        ArchiveError: no such archive, or the archive has no tasks.
         TrainingError: the folder holds results of another recipe.
     """
     require("jinja2", "matplotlib")  # for the report, imported when it is written: that would delay the first sample
     path, processes = Path(folder), Processes()
+    archive = open_filled(recipe.data.archive)  # before the folder is made
     report = progress if progress and processes.is_main else no_progress
     recipe = processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
-    online, labels = recipe.source.rounds > 0, recipe.select.reads_labels
-    split = split_archive(open_filled(recipe.data.archive), recipe.data, untried=online, labels=labels)
+    split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     tasks = held_out(split, recipe.data.archive, recipe.evaluate, recipe.data)
     sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
@@ -113,7 +114,7 @@ def run_recipe(
 
     before = measured(recipe.model, "base")
     check_temperatures(before, recipe.evaluate, path)
-    finished, training = load_trained(path / "training"), path / "training"
+    finished = load_trained(training := path / "training")
     on_step = partial(report_step, report)
     trained = train(recipe, split.groups["train"], split.groups["dev"], training, on_step=on_step, show=report)
     if processes.is_main and trained != finished:

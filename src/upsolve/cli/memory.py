@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from upsolve.cli.app import ArchiveName, AsJson, ModelName, RecipeFile, Settings, app, print_json, show
-from upsolve.cli.recipes import load
+from upsolve.cli.recipes import load, open_trained_on
 
 if TYPE_CHECKING:
     from upsolve.report.tables import Table
@@ -25,10 +25,10 @@ def memory(
 ) -> None:
     """Compute the memory of a run without loading weights; exit code 1 if it does not fit on this machine."""
     loaded = load(recipe, settings, model=model, archive=archive)
-    from upsolve.archive.store import open_archive
+    stored = open_trained_on(loaded)
     from upsolve.train.memory import available_bytes, memory_of
 
-    groups = [*islice(open_archive(loaded.data.archive).groups(), SEEN_GROUPS)]
+    groups = [*islice(stored.groups(), SEEN_GROUPS)]
     plan, available = memory_of(loaded, groups), available_bytes()
     if as_json:
         print_json({"rows": [asdict(row) for row in plan.rows], "peak_bytes": plan.peak_bytes, "available_bytes": available})

@@ -8,7 +8,7 @@ import typer
 
 from upsolve.cli.app import ArchivePath, AsJson, ModelName, Seed, Settings, app, print_json, show
 from upsolve.cli.progress import bars
-from upsolve.cli.recipes import load
+from upsolve.cli.recipes import load, open_trained_on
 
 if TYPE_CHECKING:
     from upsolve.evaluate.intervals import Estimate
@@ -43,6 +43,7 @@ def plan(
 ) -> None:
     """Say whether an archive will help a model, before anything is trained: groups, labels, likelihood, pass rate, cost, advice."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    open_trained_on(loaded)
     from upsolve.clean.contamination import read_benchmark
     from upsolve.plan.planning import plan_archive
 

@@ -12,9 +12,10 @@ from upsolve.cli.app import app
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
+    from upsolve.archive.store import Archive
     from upsolve.config import Recipe
 
-__all__ = ["explain", "load", "load_evaluated", "recipes"]
+__all__ = ["explain", "load", "load_evaluated", "open_trained_on", "recipes"]
 
 
 @app.command()
@@ -61,6 +62,17 @@ def load(
     overrides = [f"{key}={value}" for key, value in (("model.name", model), ("data.archive", archive)) if value]
     loaded = load_recipe(recipe, [*(settings or []), *overrides])
     return loaded if seed is None else seeded(loaded, seed)
+
+
+def open_trained_on(recipe: "Recipe") -> "Archive":
+    """Open the archive of a recipe; commands do so before they import torch, which takes seconds and hundreds of megabytes.
+
+    Raises:
+        ArchiveError: no such archive, or the archive has no tasks.
+    """
+    from upsolve.archive.store import open_filled
+
+    return open_filled(recipe.data.archive)
 
 
 def load_evaluated(

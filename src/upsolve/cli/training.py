@@ -21,7 +21,7 @@ from upsolve.cli.app import (
     show_results,
 )
 from upsolve.cli.progress import bars
-from upsolve.cli.recipes import load, load_evaluated
+from upsolve.cli.recipes import load, load_evaluated, open_trained_on
 from upsolve.errors import ConfigError
 
 __all__ = ["demo", "evaluate", "run", "sample", "train"]
@@ -59,6 +59,7 @@ def run(
 ) -> None:
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, kept(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
+    open_trained_on(loaded)
     from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe
 
@@ -91,7 +92,7 @@ def demo(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a small model to write SQL: six to twelve minutes on two cores. The same as `upsolve run demo`."""
+    """Teach a small model to write SQL: about ten minutes on two cores. The same as `upsolve run demo`."""
     run(
         "demo",
         out,
@@ -119,12 +120,12 @@ def train(
 ) -> None:
     """Train a policy on an archive. Rerun the same command to resume."""
     loaded = load(recipe, kept(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
+    stored = open_trained_on(loaded)
     from upsolve.archive.split import split_archive
-    from upsolve.archive.store import open_filled
     from upsolve.train.loop import train as train_policy
 
     online, labels = loaded.source.rounds > 0, loaded.select.reads_labels
-    split = split_archive(open_filled(loaded.data.archive), loaded.data, untried=online, labels=labels)
+    split = split_archive(stored, loaded.data, untried=online, labels=labels)
     with bars() as progress:
         trained = train_policy(
             loaded,
@@ -162,8 +163,8 @@ def sample(
 ) -> None:
     """Sample a model on the tasks of an archive, until each has `sample.samples` of its attempts; judge them with `verify`."""
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed)
+    stored = open_trained_on(loaded)
     from upsolve.archive.shipped import SHIPPED
-    from upsolve.archive.store import open_filled
     from upsolve.policy.collect import sample_attempts, sample_hinted
 
     name = loaded.data.archive
@@ -171,7 +172,7 @@ def sample(
         raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name another with --archive FOLDER")
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
-        added = sample_some(open_filled(name), loaded.sample, model=loaded.model, progress=progress)
+        added = sample_some(stored, loaded.sample, model=loaded.model, progress=progress)
     if as_json:
         print_json({"archive": name, "added": added})
         return
@@ -191,15 +192,15 @@ def evaluate(
 ) -> None:
     """Evaluate a model at several temperatures on the held-out tasks of an archive. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed)
+    stored = open_trained_on(loaded)
     from upsolve.archive.split import split_archive
-    from upsolve.archive.store import open_filled
     from upsolve.cli.figures import results_figures
     from upsolve.evaluate.benchmarks import held_out, sweep_model
     from upsolve.evaluate.runs import save_sweep
 
     if not name or Path(name).name != name:
         raise ConfigError(f"--name {name!r}: it names the files in --out, so it is one word without a slash; such as trained")
-    split = split_archive(open_filled(loaded.data.archive), loaded.data)
+    split = split_archive(stored, loaded.data)
     out.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
         sweep = sweep_model(
