@@ -201,7 +201,7 @@ GOOD = Plan(
         ({}, "Train: 60 groups with a passed and a failed attempt, about 10 minutes"),
         ({"noise": Noise(share(30, 40), 10, 0, 0)}, "Judge the archive anew before training .`upsolve verify here --all`"),
         ({"noise": Noise(share(38, 40), 2, 0, 0)}, "Train:"),  # within chance of 95 %
-        ({"groups": Groups(100, 400, 65, FEW_GROUPS - 1, {"all failed": 36}, {})}, "Do not train on it yet: 29 of 65 .*all failed.*stronger author"),
+        ({"groups": Groups(100, 400, 65, FEW_GROUPS - 1, {"all failed": 36}, {})}, "Do not train on it yet: 29 of 65 .*all failed.* 30 are needed.*stronger author"),
         ({"groups": Groups(100, 0, 65, 0, {"no attempt": 65}, {})}, "upsolve sample"),
         ({"leaks": Leaks({"test split": 0, "bench": 9}, {"test split": 25, "bench": 164}, ())}, "9 of 164 tasks of bench"),
         ({"cost": replace(GOOD.cost, peak_bytes=2**34)}, "does not fit: 16.0 GiB are needed and 8.0 are free"),

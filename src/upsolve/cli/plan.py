@@ -72,13 +72,16 @@ def show_plan(plan: "Plan") -> None:
 
 def group_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     """Return the rows about tasks and groups."""
-    groups = plan.groups
+    from upsolve.plan.advice import FEW_GROUPS
+
+    groups, lacking = plan.groups, sum(plan.groups.others.values())
     reasons = [(f"  {reason}", f"{count:,}", "") for reason, count in groups.others.items()]
     left_out = [(f"  attempts left out: {reason}", f"{count:,}", "") for reason, count in groups.left_out.items()]
     return [
         ("tasks", f"{groups.tasks:,}", f"{groups.training_tasks:,} of them for training"),
         ("attempts", f"{groups.attempts:,}", ""),
-        ("training tasks with a passed and a failed attempt", f"{groups.mixed:,}", "the others by reason:"),
+        (f"training tasks with {plan.needed}", f"{plan.usable:,}", "" if plan.online else f"at least {FEW_GROUPS} are needed"),
+        *([("training tasks without a passed and a failed attempt", f"{lacking:,}", "by reason:")] if lacking else []),
         *reasons,
         *left_out,
     ]

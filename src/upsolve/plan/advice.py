@@ -43,7 +43,7 @@ def noisy(plan: Plan) -> str:
         return ""
     return (
         f"Judge the archive anew before training (`upsolve verify {plan.archive} --all`, data.judge: upsolve): only "
-        f"{agreement.count} of {agreement.of} recorded verdicts hold."
+        f"{agreement.count} of {agreement.of} recorded verdicts hold, where {HELD:.0%} should."
     )
 
 
@@ -55,7 +55,10 @@ def scarce(plan: Plan) -> str:
     reason = next((name for name in groups.others if not (plan.imitates and name.startswith(SUFFICE))), "")
     remedy = REMEDIES.get(reason, "add tasks and attempts")
     most_often = f" (most often: {reason})" if reason else ""
-    return f"Do not train on it yet: {plan.usable} of {groups.training_tasks} training tasks have {plan.needed}{most_often}; {remedy}."
+    return (
+        f"Do not train on it yet: {plan.usable} of {groups.training_tasks} training tasks have {plan.needed}{most_often}, "
+        f"and {FEW_GROUPS} are needed; {remedy}."
+    )
 
 
 def leaking(plan: Plan) -> str:
@@ -66,7 +69,7 @@ def leaking(plan: Plan) -> str:
         return ""
     return (
         f"Remove near-duplicates before training: {leaks.counts[worst]} of {leaks.sizes[worst]} tasks of {worst} are nearly the same as a "
-        "training task, so a gain there would be partly memorisation."
+        f"training task (at most {LEAKED:.0%} may be), so a gain there would be partly memorisation."
     )
 
 
@@ -86,9 +89,7 @@ def solved(plan: Plan) -> str:
     if not plan.base or not plan.base[-1].greedy.value >= SOLVED:
         return ""
     greedy = plan.base[-1].greedy
-    return (
-        f"Add harder tasks: the model passes {greedy.count} of {greedy.of} of these greedily, so there is little left to learn."
-    )
+    return f"Add harder tasks: the model passes {greedy.count} of {greedy.of} of these greedily ({SOLVED:.0%} or more), so there is little left to learn."
 
 
 def unable(plan: Plan) -> str:
