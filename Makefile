@@ -4,7 +4,7 @@
 # make docs   the documentation as a site in site/, with a reference from docstrings
 # make gpu    what only a GPU can show, in eight minutes: benchmarks/results/gpu_*.json
 # make test-pythons     the judge's tests on every interpreter of PYTHONS, each in an environment of its own, without torch
-# make test-languages   the judge in 20 languages; installs what is missing of them (Debian, as root)
+# make test-languages   the judge in the 20 languages beside Python; installs what is missing of them (Debian, as root)
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
 # make test-adapters    adapters and exports with the tools themselves, in an environment of their own on top of .venv
 #

@@ -29,7 +29,7 @@ from upsolve.archive.store import Archive, open_archive
 from upsolve.plugins import KINDS
 
 EVERY = [block for page in PAGES for block in blocks(page)]
-RUN = {("archive", "info"), ("archive", "query"), ("archive", "export"), ("version",), ("recipes",), ("explain",)}
+RUN = {("init",), ("archive", "info"), ("archive", "query"), ("archive", "export"), ("version",), ("recipes",), ("explain",)}
 """Commands that are run; the others are checked as far as they can be without a model or a sandbox."""
 
 
@@ -45,7 +45,7 @@ def by_page(kind):
 def workplace(tmp_path, monkeypatch, tiny_model):
     """An empty folder in which `my-archive` is a small archive and every recipe takes two steps with a tiny model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # as for a script in this folder
     load = upsolve.load_recipe
     small = [f"model.name={tiny_model}", "optim.max_steps=2", "sample.samples=2", "sample.max_tokens=8", "data.train=0.1"]
     monkeypatch.setattr(upsolve, "load_recipe", lambda path, settings=(): load(path, [*settings, *small]))
