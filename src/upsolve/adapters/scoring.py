@@ -44,10 +44,8 @@ class Scorer:
         """
         config = recipe if isinstance(recipe, Recipe) else load_recipe(recipe, overrides)
         self.rewards = config.reward
-        self.settings = judge_settings(config.verify)
-        self.settings = replace(
-            self.settings, analyses=tuple(sorted({*self.settings.analyses, *analyses_needed(self.rewards)}))
-        )
+        settings = with_analyses(judge_settings(config.verify, here=not url), self.rewards)
+        self.settings = replace(settings, executor="local") if url else settings  # executor and packages are the server's
         self.remote = remote(url, token) if url else None
         every = read_tasks(str(tasks), f"tasks {tasks}") if isinstance(tasks, str | Path) and str(tasks) else ()
         self.known: KnownTasks = known_tasks(every if isinstance(tasks, str | Path) else tasks)

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANALYSES",
+    "DECISIVE",
     "ISOLATIONS",
     "MOST_STACK",
     "JudgeSettings",
     "Limits",
     "judge_settings",
     "limits_for",
+    "refuse_impossible",
     "stack_bytes",
 ]
 
@@ -125,6 +127,12 @@ class JudgeSettings:
             raise ValueError(f"executor must be local or ray, got {self.executor!r}")
 
 
+OF_MACHINE = frozenset({"isolation", "workers", "executor", "cache"})
+"""Settings of the machine that judges: no request to a service changes them."""
+DECISIVE = tuple(field.name for field in fields(JudgeSettings) if field.name not in OF_MACHINE)
+"""All other settings: they decide verdicts, so requests and keys of the cache hold all of them."""
+
+
 def limits_for(task: Task, settings: JudgeSettings) -> Limits:
     """Return the limits of the attempts at a task.
 
@@ -176,25 +184,31 @@ def longest_output(task: Task) -> int:
     return max(sum(programs) if task.compare.startswith("rows") else max(programs, default=0), sum(values))
 
 
-def judge_settings(config: VerifyConfig, *, lines: bool = False) -> JudgeSettings:
+def judge_settings(config: VerifyConfig, *, lines: bool = False, here: bool = True) -> JudgeSettings:
     """Return the settings of the judge from a recipe.
 
     Args:
         config: the recipe's ``verify`` section.
         lines: record executed lines.
+        here: the judge runs on this machine, which must have the packages.
 
     Raises:
-        ConfigError: a package of ``packages`` is not installed, or ``python`` contradicts another setting.
+        ConfigError: a package of ``packages`` is not installed here, or ``python`` contradicts another setting.
     """
     c = config
-    if c.executor == "local" and (absent := missing_packages(c.packages)):
-        raise ConfigError(
-            f"verify.packages: not installed for attempts: {', '.join(absent)}; run `upsolve packages {' '.join(absent)}`"
-        )
-    if c.python and (c.packages or lines):
-        other = "verify.packages" if c.packages else "recording executed lines"
-        raise ConfigError(f"verify.python: {c.python} excludes {other}, which needs the interpreter that runs upsolve")
     limits = Limits(c.wall_seconds, c.cpu_seconds, c.memory_bytes, c.output_bytes, test_seconds=c.test_seconds or float("inf"))
     cache = cache_folder() / "verdicts.sqlite" if c.cache else None
     settings = JudgeSettings(limits, c.isolation, c.workers, c.executor, lines, c.repeats, c.analyses, cache, c.task_limits)
-    return replace(settings, imports=Imports(c.imports), packages=c.packages, python=c.python)
+    settings = replace(settings, imports=Imports(c.imports), packages=c.packages, python=c.python)
+    refuse_impossible(settings, here=here)
+    return settings
+
+
+def refuse_impossible(settings: JudgeSettings, *, here: bool = True) -> None:
+    """Raise ConfigError for settings that contradict each other or, ``here``, for a package that this machine lacks."""
+    if here and settings.executor == "local" and (absent := missing_packages(settings.packages)):
+        names = " ".join(absent)
+        raise ConfigError(f"verify.packages: not installed for attempts: {', '.join(absent)}; run `upsolve packages {names}`")
+    if settings.python and (settings.packages or settings.lines):
+        other = "verify.packages" if settings.packages else "recording executed lines"
+        raise ConfigError(f"verify.python: {settings.python} excludes {other}, which needs the interpreter that runs upsolve")

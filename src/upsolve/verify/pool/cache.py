@@ -10,7 +10,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from platform import python_version
 
-from upsolve.archive.contest import Imports
 from upsolve.checkers import is_program, program_of
 from upsolve.records import from_row, to_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
@@ -19,12 +18,15 @@ from upsolve.verify.changes import changes_since
 from upsolve.verify.judge.kinds import shares_of
 from upsolve.verify.judge.outcomes import JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
-from upsolve.verify.limits import JudgeSettings, limits_for
+from upsolve.verify.limits import DECISIVE, JudgeSettings, limits_for
 from upsolve.verify.sandbox.packages import packages_folder
 
 __all__ = ["VerdictCache", "key_of", "open_cache", "runtime"]
 
 log = logging.getLogger(__name__)
+KEYED = frozenset({"limits", "task_limits", "lines", "repeats", "analyses"})
+"""Settings that are a part of every key, those of limits as ``limits_for`` a task."""
+DEFAULT = {name: getattr(JudgeSettings(), name) for name in DECISIVE}
 
 
 @lru_cache(maxsize=64)
@@ -43,14 +45,19 @@ def task_key(task: Task, settings: JudgeSettings) -> str:
         task.compare,
         task.checker,
         *task.requires,
-        *([settings.imports] if settings.imports is not Imports.NONE else []),
-        *(["packages", *settings.packages] if settings.packages else []),
-        *(["python", settings.python, runtime(settings.python)] if settings.python else []),
+        *others(settings),
         *(["by kind"] if len(shares_of(task)) > 1 else []),  # earlier verdicts on several kinds of tests are wrong
         *(["own files"] if task.checker else []),  # as are earlier ones of checkers in other languages than Python
         *([runtime_of_checker(task.checker)] if is_program(task.checker) else []),
         *tests,
     )
+
+
+def others(settings: JudgeSettings) -> list[str]:
+    """Return the settings that decide a verdict, have another value than the default, and are no part of the key by themselves."""
+    given = {name: getattr(settings, name) for name in DECISIVE if name not in KEYED}
+    changed = {name: value for name, value in given.items() if value != DEFAULT[name]}
+    return [json.dumps([changed, runtime(settings.python)])] if changed else []
 
 
 @cache

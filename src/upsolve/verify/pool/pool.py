@@ -23,7 +23,19 @@ from upsolve.verify.pool.worker import Chunk, LocalWorker, Worker, judge_chunk
 from upsolve.verify.resources import usable_cores
 from upsolve.verify.sandbox.runner import LONGEST_JUDGED
 
-__all__ = ["CHUNK", "SPARE_SECONDS", "Batch", "Numbered", "chunks_of", "dismiss", "judged", "look_up", "verify", "worker_count"]
+__all__ = [
+    "CHUNK",
+    "SPARE_SECONDS",
+    "Batch",
+    "Numbered",
+    "chunks_of",
+    "dismiss",
+    "judged",
+    "look_up",
+    "refuse_unknown",
+    "verify",
+    "worker_count",
+]
 
 CHUNK = 8
 """Maximum number of attempts in a chunk; small, so that an attempt that hangs delays few others."""

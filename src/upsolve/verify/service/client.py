@@ -3,18 +3,20 @@
 import contextlib
 import http.client
 import json
+import math
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from itertools import islice
 from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.records import from_row, to_row
-from upsolve.types import Attempt, Task, Verdict
-from upsolve.verify.limits import JudgeSettings
+from upsolve.types import Attempt, Status, Task, Verdict
+from upsolve.verify.limits import DECISIVE, JudgeSettings
 
 __all__ = ["Remote", "remote"]
 
@@ -23,6 +25,9 @@ BATCH = 500
 SILENCE_SECONDS = 60.0
 """Time without data after which the connection counts as lost, seconds; the server sends an empty line every few seconds."""
 Pairs = dict[int, tuple[Task, Attempt]]
+VERDICT = frozenset(field.name for field in fields(Verdict))
+UNKNOWN = re.compile(r"(?:task|attempt): (?:.*; )?unknown (field \w+)")
+"""Reason of a server for which a record has a field too many: the client sends the fields of its own records only."""
 
 
 class IncompleteAnswerError(Exception):
@@ -51,10 +56,11 @@ class Remote:
 
         Args:
             pairs: tasks and attempts, read in batches of ``BATCH``.
-            settings: limits, lines, repeats and analyses; isolation, workers, executor and cache are those of the server.
+            settings: all but isolation, workers, executor and cache, which are those of the server.
 
         Raises:
-            JudgeError: the server refuses the request, or is unreachable for longer than ``patience_seconds``.
+            JudgeError: the server refuses the request, is older than this client and does not know what is asked, or is unreachable
+                for longer than ``patience_seconds``.
         """
         numbered = enumerate(pairs)
         while part := dict(islice(numbered, BATCH)):
@@ -93,10 +99,22 @@ class Remote:
                     if "done" in record:
                         return
                     if record:
-                        yield indices[record.pop("place")], from_row(Verdict, record)
+                        yield indices[record.pop("place")], self.verdict_in(record)
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a truncated line is not JSON
             raise IncompleteAnswerError(f"the connection was lost: {error!r}") from error
         raise IncompleteAnswerError("the answer was cut off")
+
+    def verdict_in(self, record: dict[str, Any]) -> Verdict:
+        """Return the verdict of a line, without fields of a newer server; JudgeError if it is none, or says that the server is older."""
+        try:
+            verdict = from_row(Verdict, {name: value for name, value in record.items() if name in VERDICT})
+        except ValueError as error:
+            raise JudgeError(
+                f"{self.url}: an answer is not a verdict: {error}; upgrade the older of server and client"
+            ) from error
+        if verdict.status is Status.UNSCORED and (unknown := UNKNOWN.match(verdict.error_message)):
+            raise JudgeError(f"{self.url}: the server is older than this client and does not know {unknown[1]}: upgrade it")
+        return verdict
 
 
 def remote(url: str, token: str = "", *, patience_seconds: float = 300.0) -> Remote:
@@ -135,16 +153,28 @@ def open_request(request: urllib.request.Request) -> Any:
             raise TooLargeError(why) from None
         if error.code in (429, 502, 503, 504):
             raise IncompleteAnswerError(why, float(wait) if wait.isdigit() else 1.0) from None
+        if error.code == 422 and (unknown := unknown_fields(reason)):
+            why = f"the server is older than this client and does not know {unknown}: upgrade it"
         raise JudgeError(f"{request.full_url}: {why}") from None
 
 
+def unknown_fields(reason: str) -> str:
+    """Return the settings that an older server refuses as unknown; empty if it refuses something else."""
+    found = re.findall(r'"loc": ?\[[^\]]*"(\w+)"\], ?"msg": ?"[^"]*", ?"type": ?"extra_forbidden"', reason)
+    return ", ".join(dict.fromkeys(found))
+
+
+def request_of(settings: JudgeSettings) -> dict[str, Any]:
+    """Return all settings that decide a verdict as JSON values, so that no default of the server takes the place of one."""
+    limits = {name: None if math.isinf(value) else value for name, value in asdict(settings.limits).items()}
+    return {**{name: getattr(settings, name) for name in DECISIVE}, "limits": limits}
+
+
 def body_of(pairs: list[tuple[Task, Attempt]], settings: JudgeSettings) -> bytes:
-    """Return a request body: each task once, each attempt with the index of its task."""
+    """Return a request body: each task once, each attempt with the index of its task, and all settings that decide a verdict."""
     task_index: dict[Task, int] = {}
     attempts = [
         {**to_row(replace(attempt, token_ids=None, token_logps=None)), "task": task_index.setdefault(task, len(task_index))}
         for task, attempt in pairs
     ]
-    limits = {name: value for name, value in settings.limits.named().items() if value != float("inf")}
-    wants = {"limits": limits, "analyses": settings.analyses, "repeats": settings.repeats, "lines": settings.lines}
-    return json.dumps({"tasks": [to_row(task) for task in task_index], "attempts": attempts, **wants}).encode()
+    return json.dumps({"tasks": [to_row(task) for task in task_index], "attempts": attempts, **request_of(settings)}).encode()

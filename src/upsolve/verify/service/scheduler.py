@@ -21,7 +21,8 @@ from upsolve.verify.sandbox.runner import LONGEST_JUDGED, demand_layers, server
 from upsolve.verify.service.auth_middleware import RefusedError
 from upsolve.verify.service.run_code import Program, run_program
 from upsolve.verify.service.sandbox_fusion import CodeRequest, answer_of, broken, program_of
-from upsolve.verify.service.schemas import VerifyRequest, judge_settings, pairs_of
+from upsolve.verify.service.schemas import VerifyRequest, pairs_of
+from upsolve.verify.service.settings import settings_of
 
 __all__ = ["Bounds", "Service"]
 
@@ -118,7 +119,7 @@ class Service:
     def read(self, request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]], JudgeSettings]:
         """Return the pairs to judge, unscored verdicts for invalid records, and the settings."""
         try:
-            return *pairs_of(request), judge_settings(request, self.settings, self.bounds.limits)
+            return *pairs_of(request), settings_of(request.settings, self.settings, self.bounds.limits)
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
 

@@ -2,54 +2,33 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from upsolve.records import from_row
 from upsolve.types import Attempt, Task, Verdict, content_id
 from upsolve.verify.judge.outcomes import unjudged
-from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import Numbered
 
-__all__ = ["VerifyRequest", "judge_settings", "pairs_of"]
+__all__ = ["VerifyRequest", "pairs_of"]
 
-MOST_REPEATS = 10
 R = TypeVar("R", bound=Task | Attempt)
 
 
-class RequestLimits(BaseModel, extra="forbid"):
-    """Limits of an attempt; None: the server's default."""
+class VerifyRequest(BaseModel, extra="allow"):
+    """A request: records with the fields of types.py, and settings (``service.settings``).
 
-    wall_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    cpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    memory_bytes: int | None = Field(default=None, gt=0)
-    output_bytes: int | None = Field(default=None, gt=0)
-    processes: int | None = Field(default=None, gt=0)
-    test_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-
-
-class VerifyRequest(BaseModel, extra="forbid"):
-    """A request: records with the fields of types.py. An attempt may refer to its task by ``task``, an index into ``tasks``."""
+    An attempt may refer to its task by ``task``, an index into ``tasks``.
+    """
 
     tasks: list[Any]
     attempts: list[Any]
-    limits: RequestLimits = RequestLimits()
-    analyses: list[str] | None = None
-    repeats: int | None = Field(default=None, ge=1, le=MOST_REPEATS)
-    lines: bool | None = None
 
-
-def judge_settings(request: VerifyRequest, settings: JudgeSettings, caps: Limits) -> JudgeSettings:
-    """Return the settings of a request; ValueError names a setting that is unknown or above its cap."""
-    limits = request.limits.model_dump(exclude_none=True)
-    for name, value in limits.items():
-        if value > getattr(caps, name):
-            raise ValueError(f"limits.{name}: {value} is more than this server allows: {getattr(caps, name)}")
-    given = request.model_dump(include={"analyses", "repeats", "lines"}, exclude_none=True)
-    changes: dict[str, Any] = {name: tuple(value) if name == "analyses" else value for name, value in given.items()}
-    return replace(settings, limits=replace(settings.limits, **limits), **changes)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the request holds."""
+        return self.model_extra or {}
 
 
 def pairs_of(request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]]]:
