@@ -1,9 +1,10 @@
 """Honest programs with their tests, read from the text files beside this one, and how each is put to the judge.
 
 === NAME [OPTION ...]       a program begins; options: beside (its tests need the attempt's own
-                            objects), entry=NAME (the entry point)
+                            objects), entry=NAME (the entry point), setup (the task's setup comes first, then ``---``)
 CODE
----                         its tests: in call.txt a line each, ``CALL == LITERAL``; in code.txt blocks of statements between ``---``;
+---                         its tests: in call.txt a line each, ``CALL == LITERAL``; in code.txt and names.txt blocks of statements
+                            between ``---``; in names.txt also ``call: CALL == LITERAL``;
 TESTS                       in stdio.txt blocks of input (``< line``) and output (``> line``); ``@EXPRESSION`` stands for a long text
 """
 
@@ -13,10 +14,10 @@ from pathlib import Path
 
 from upsolve.types import Attempt, Task, TestCase, TestKind
 
-__all__ = ["MODES", "Program", "programs"]
+__all__ = ["MODES", "Program", "programs", "read"]
 
 FOLDER = Path(__file__).parent
-MODES = {"call": ("call", "across", "beside"), "code": ("across", "beside"), "stdio": ("stdio",)}
+MODES = {"call": ("call", "across", "beside"), "code": ("across", "beside"), "names": ("names",), "stdio": ("stdio",)}
 """How programs of each file are judged."""
 BESIDE = TestCase(TestKind.CODE, "assert globals()")
 """A test that asks for the attempt's own namespace."""
@@ -31,12 +32,13 @@ class Program:
     code: str
     tests: tuple[TestCase, ...]
     options: tuple[str, ...] = ()
+    setup: str = ""
 
     @property
     def pair(self) -> tuple[Task, Attempt]:
         task_id = f"honest/{self.name}/{self.mode}"
         entry = next((option.removeprefix("entry=") for option in self.options if option.startswith("entry=")), "")
-        return Task(task_id, "", self.tests, entry), Attempt(task_id, self.code)
+        return Task(task_id, "", self.tests, entry, setup=self.setup), Attempt(task_id, self.code)
 
 
 def programs() -> list[Program]:
@@ -44,15 +46,16 @@ def programs() -> list[Program]:
     return [one for kind in MODES for one in read(kind)]
 
 
-def read(kind: str) -> list[Program]:
+def read(kind: str, file: Path | None = None) -> list[Program]:
     """Read the programs of one file."""
     found = []
-    for block in (FOLDER / f"{kind}.txt").read_text(encoding="utf-8").split("=== ")[1:]:
+    for block in (file or FOLDER / f"{kind}.txt").read_text(encoding="utf-8").split("=== ")[1:]:
         head, _, body = block.partition("\n")
         name, *options = head.split()
         code, *parts = body.rstrip("\n").split("\n---\n")
+        setup, code, parts = (code, parts[0], parts[1:]) if "setup" in options else ("", code, parts)
         modes = ("beside",) if "beside" in options else MODES[kind]
-        found += [Program(name, mode, f"{code}\n", tests_of(kind, mode, parts), tuple(options)) for mode in modes]
+        found += [Program(name, mode, f"{code}\n", tests_of(kind, mode, parts), tuple(options), setup) for mode in modes]
     return found
 
 
@@ -60,6 +63,12 @@ def tests_of(kind: str, mode: str, parts: list[str]) -> tuple[TestCase, ...]:
     """Return the tests of a program under a mode."""
     if kind == "stdio":
         return tuple(TestCase(TestKind.STDIO, marked(part, "<"), marked(part, ">")) for part in parts)
+    if kind == "names":
+        calls = [split(part.removeprefix("call: ")) if part.startswith("call: ") else None for part in parts]
+        return tuple(
+            TestCase(TestKind.CALL, *call) if call else TestCase(TestKind.CODE, part)
+            for call, part in zip(calls, parts, strict=True)
+        )
     extra = (BESIDE,) if mode == "beside" else ()
     if kind == "code":
         return (*(TestCase(TestKind.CODE, part) for part in parts), *extra)

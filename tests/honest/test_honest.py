@@ -32,7 +32,7 @@ def verdicts():
     }
 
 
-@pytest.mark.parametrize("mode", ["call", "across", "beside", "stdio"])
+@pytest.mark.parametrize("mode", ["call", "across", "beside", "names", "stdio"])
 def test_honest_programs_pass(verdicts, mode):
     failed = {
         name: f"{verdict.status} {verdict.error_type}: {verdict.error_message[:200]}"
@@ -77,9 +77,9 @@ def test_the_interpreter_itself_agrees(one, tmp_path):
                 )
             assert (done.returncode, done.stdout.rstrip("\n")) == (0, test.expected.rstrip("\n")), done.stderr
         return
-    assert all(test.kind is TestKind.CODE for test in one.tests)
+    tests = [test.input if test.kind is TestKind.CODE else f"assert {test.input} == {test.expected}" for test in one.tests]
     name = "__name__ = 'attempt'; import sys; sys.modules[__name__] = sys.modules['__main__']\n"
-    code = one.code if "from __future__" in one.code else name + one.code
-    script.write_text("\n".join([code, *(test.input for test in one.tests)]), encoding="utf-8")
+    code = one.code if "from __future__" in one.code else name + one.setup + "\n" + one.code
+    script.write_text("\n".join([code, *tests]), encoding="utf-8")
     done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr

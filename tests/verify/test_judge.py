@@ -5,8 +5,8 @@ import time
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge.cross_process import is_direct_call
 from upsolve.verify.judge.plans import judge
+from upsolve.verify.judge.tested import is_direct_call
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.pool.pool import verify
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
+from upsolve.verify.judge.tested import rebinds
 from upsolve.verify.languages import PYTHON, languages
 
 __all__ = ["CHANGES", "JUDGE_VERSION", "Change", "changes_since", "has_tests", "is_in"]
@@ -75,6 +76,8 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and mentions(attempt, *OF_INTERPRETER)),
     Change("Large arrays and allocations of compiled programs and of shells were limited by address space: segmentation faults.",
            lambda _, attempt, verdict: failed(verdict, attempt, *BY_ADDRESS) and verdict.status is not Status.FAILED),
+    Change("A function under test that setup, Python or a scope of the tests also name was not looked up in the attempt.",
+           lambda task, attempt, _: is_in(attempt, "python") and rebinds(task)),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

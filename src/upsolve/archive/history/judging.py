@@ -75,7 +75,7 @@ def with_packages(test: Test, change: Change) -> Test:
 
 def across_form(task: Task, change: Change, tests: Sequence[Test]) -> dict[str, Test]:
     """Return the tests that can run across processes, by name."""
-    functions, called_names = functions_of(parse(change.after)), load("upsolve.verify.judge.cross_process:called_names")
+    functions, called_names = functions_of(parse(change.after)), load("upsolve.verify.judge.tested:called_names")
     texts = {test.name: across(test, module_name(change.path), functions) for test in tests}
     forms = {test.name: replace(test, code=texts[test.name]) for test in tests if texts[test.name]}
     return {name: test for name, test in forms.items() if called_names(with_tests(task, forms, [name]))}

@@ -1,20 +1,14 @@
-"""Decides whether CODE tests can run in a separate process, with the attempt's process answering calls only.
-
-They can if they use nothing of the attempt but functions, with plain data as arguments and results.
-"""
+"""Decides whether tests change or watch their own process, which the attempt's process would have to be."""
 
 import ast
-import builtins
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from upsolve.types import Task
-from upsolve.verify.judge.memo import memo
+from upsolve.verify.judge.scopes import imported
 
-__all__ = ["BUILTINS", "called_names", "changes_process", "is_direct_call", "literal_call"]
+__all__ = ["changes_process"]
 
-BUILTINS = frozenset(dir(builtins))
 PROCESS = frozenset(
     "patch redirect_stdout redirect_stderr assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ putenv chdir "  # noqa: SIM905
     "tempfile TemporaryDirectory TemporaryFile NamedTemporaryFile mkdtemp mkstemp throw __cause__ __context__ "
@@ -32,30 +26,6 @@ KEPT = ("type", "slice", "memoryview")
 """Builtin types whose instances stay in the process of the attempt."""
 WRITING = re.compile(r"[wax][bt+]*|r[bt]*\+[bt]*")
 """Modes in which files are opened to write."""
-
-
-def called_names(task: Task) -> tuple[str, ...] | None:
-    """Return the attempt's functions that the tests call, decorate with or pass as arguments; None if they use the attempt in another way.
-
-    Other ways are: an attribute, a class (a capitalised name), assignment to one of the attempt's names; and tests that do not
-    parse, or that use ``eval``, ``exec``, ``globals``, ``locals``, ``vars`` or ``import *``.
-    """
-    try:
-        trees = [ast.parse(source) for source in (task.setup, *(test.input for test in task.tests))]
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    bound = {name for tree in trees for name in bound_names(tree)}
-    free: set[str] = set()
-    for tree in trees[1:]:
-        handed = {id(node) for node in handed_on(tree)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id in ("eval", "exec", "globals", "locals", "vars"):
-                return None
-            if isinstance(node, ast.Name) and node.id not in bound and (node.id not in BUILTINS or node.id == task.entry_point):
-                if id(node) not in handed or node.id[0].isupper():
-                    return None
-                free.add(node.id)
-    return None if "*" in bound else tuple(sorted(free))
 
 
 def changes_process(task: Task) -> bool:
@@ -155,82 +125,3 @@ def is_expected(node: ast.With | ast.AsyncWith) -> bool:
     return all(
         isinstance(item.context_expr, ast.Call) and isinstance(item.context_expr.func, ast.Attribute) for item in node.items
     )
-
-
-@memo
-def literal_call(source: str) -> tuple[str, list[Any]] | None:
-    """Return function and arguments of a call of a name with literal positional arguments; None for every other expression."""
-    try:
-        match ast.parse(source, mode="eval").body:
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return name, [ast.literal_eval(argument) for argument in args]
-            case _:
-                return None
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return None
-
-
-@memo
-def given_names(setup: str) -> frozenset[str]:
-    """Return the builtins and the names that a setup binds; SyntaxError if it does not parse."""
-    return BUILTINS.union(bound_names(ast.parse(setup)))
-
-
-@memo
-def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
-    """Return whether an expression is only a call of an attempt's function with arguments that the attempt cannot influence.
-
-    Only direct calls may be evaluated in the attempt's process: they contain no expected answer, and the result is compared
-    outside without passing through a name that the attempt could replace (``bool``, ``all``, a helper of the setup). ``f(2)``,
-    ``f(set([1]))`` and ``Solution().f(2)`` are direct; ``bool(f(2))``, ``f(2)[0]`` and ``same(f(2), 4)`` are not. A builtin's
-    name counts as the attempt's function if it is the entry point.
-    """
-    try:
-        names_given = given_names(setup) - {entry_point}
-        if call := literal_call(source):
-            return call[0] not in names_given
-        node: ast.expr = ast.parse(source.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    passed: list[ast.AST] = []
-    if not isinstance(node, ast.Call):
-        return False
-    while isinstance(node, ast.Call | ast.Attribute):
-        if isinstance(node, ast.Call):
-            passed += [*node.args, *node.keywords]
-        node = node.func if isinstance(node, ast.Call) else node.value
-    given_here = names_given.union(*map(bound_names, passed))
-    names = {part.id for tree in passed for part in ast.walk(tree) if isinstance(part, ast.Name)}
-    return isinstance(node, ast.Name) and node.id not in names_given and names <= given_here
-
-
-def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the callees and the arguments of all calls, and decorators, which are called."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from node.decorator_list
-        if isinstance(node, ast.Call):
-            yield node.func
-            yield from node.args
-            yield from (keyword.value for keyword in node.keywords)
-
-
-def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Yield every name that a syntax tree binds, in any scope."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from imported(node.names)
-
-
-def imported(names: Sequence[ast.alias]) -> Iterator[str]:
-    """Yield the names that an import binds."""
-    for alias in names:
-        yield alias.asname or alias.name.partition(".")[0]

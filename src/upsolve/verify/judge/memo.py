@@ -26,7 +26,7 @@ def memo(function: Callable[P, T]) -> Callable[P, T]:
         if args in cache:
             return cache[args]
         value = function(*args, **named)
-        size = 64 + sum(len(part) for part in cast("tuple[object, ...]", args) if isinstance(part, str))
+        size = 64 + characters_of(cast("tuple[object, ...]", args))
         if size <= MOST_CHARACTERS // 8:
             if characters + size > MOST_CHARACTERS:
                 cache.clear()
@@ -36,3 +36,13 @@ def memo(function: Callable[P, T]) -> Callable[P, T]:
         return value
 
     return remembered
+
+
+def characters_of(parts: tuple[object, ...]) -> int:
+    """Return the number of characters of the texts in a tuple and in its tuples."""
+    sizes = (
+        len(part) if isinstance(part, str) else characters_of(cast("tuple[object, ...]", part))
+        for part in parts
+        if isinstance(part, str | tuple)
+    )
+    return sum(sizes)

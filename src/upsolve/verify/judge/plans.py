@@ -15,7 +15,7 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.checking import checker_fault
 from upsolve.verify.judge.compare import literal, tolerance_of
-from upsolve.verify.judge.cross_process import BUILTINS, called_names, changes_process, is_direct_call, literal_call
+from upsolve.verify.judge.cross_process import changes_process
 from upsolve.verify.judge.imports import absent_packages, as_judged
 from upsolve.verify.judge.kinds import merged, shares_of
 from upsolve.verify.judge.memo import memo
@@ -28,6 +28,7 @@ from upsolve.verify.judge.outcomes import (
 )
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.judge.queries import query_fault, run_queries
+from upsolve.verify.judge.tested import called_names, is_direct_call, literal_call, required_names
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.packages import missing_packages, profile_of
@@ -243,6 +244,7 @@ def run_in_process(task: Task, attempt: Attempt, settings: JudgeSettings) -> Pla
         "setup": task.setup,
         "tests": tests,
         "nonce": nonce,
+        "required": required_names(task),
         **common_fields(settings),
     }
     end = yield Job(job, None, settings.limits.wall_seconds, profile=profile_of(task.requires))
@@ -260,7 +262,7 @@ def needs_tester(task: Task) -> bool:
 def as_sent(kind: TestKind, source: str) -> tuple[str, Any]:
     """Encode a test for the sandbox: a call with literal arguments as (name, arguments), which needs no parser there."""
     call = literal_call(source) if kind is TestKind.CALL else None
-    return (kind.value, source) if call is None or call[0] in BUILTINS else ("apply", call)
+    return (kind.value, source) if call is None else ("apply", call)
 
 
 def common_fields(settings: JudgeSettings) -> dict[str, Any]:
@@ -272,7 +274,13 @@ def common_fields(settings: JudgeSettings) -> dict[str, Any]:
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
     """Run the tests in a tester's process, which sends every call to the attempt's process."""
     tests = [(test.kind.value, test.input) for test in task.tests]
-    job = {"kind": "calls", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
+    job = {
+        "kind": "calls",
+        "code": attempt.code,
+        "setup": task.setup,
+        "lines": settings.lines,
+        "required": required_names(task),
+    }
     common = common_fields(settings)
     shorter = min(common["test_seconds"], common["test_cpu_seconds"] or math.inf)  # the processor time is another process's
     tester = {"names": names, "setup": task.setup, "tests": tests, **common, "test_seconds": shorter}

@@ -106,7 +106,17 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
             return space
         report_error(load=describe(error))
         return None
+    space.update((builtin, undefined(builtin)) for builtin in job.get("required", ()) if builtin not in space)
     return space
+
+
+def undefined(name: str) -> Any:
+    """Return a function that stands for a builtin that the attempt was to define."""
+
+    def missing(*_args: Any, **_named: Any) -> Any:
+        raise NameError(f"name {name!r} is not defined", name=name)
+
+    return missing
 
 
 def run(job: dict[str, Any]) -> int | None:

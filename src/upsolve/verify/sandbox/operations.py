@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from upsolve.verify.sandbox.shared import Shared
 
-__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
+__all__ = ["OPERATIONS", "PAIRWISE", "QUESTIONS", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
 
 spare = [bytes(2 << 20) for _ in range(8)]
 """Blocks of memory that ``make_room`` frees; only address space, since nothing is written to them."""
@@ -117,6 +117,11 @@ PAIRWISE = (
     "xor",
 )
 """Special methods for two values of the attempt."""
+QUESTIONS = frozenset(
+    "startswith endswith isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle "  # noqa: SIM905
+    "isupper count index rindex find rfind issubset issuperset isdisjoint equals identical all any is_integer bit_length bit_count".split()
+)
+"""Methods of texts, containers and numbers that answer a question about them; asked of an object of the attempt, its own code answers."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
     **{f"__{name}__": operation(f"__{name}__") for name in (*PAIRWISE, "hash")},

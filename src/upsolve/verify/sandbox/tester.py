@@ -208,13 +208,13 @@ def run(job: dict[str, Any]) -> int:
     if "ready" not in reply:
         messages.report_error(**{key: reply[key] for key in ("compile", "setup", "load") if key in reply})
         return 0
-    for name in job["names"]:
-        space[name] = channel.function(name)
     try:
         exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
     except BaseException as error:
         messages.report_error(setup=operations.describe(error))
         return 0
+    for name in job["names"]:
+        space[name] = channel.function(name)
     mirror(channel, [source for _, source in job["tests"]])
     for index, (kind, source) in enumerate(job["tests"]):
         current[0] = index

@@ -1,0 +1,287 @@
+"""Decides which names of tests are the attempt's and under test, and which tests the attempt's process may evaluate (docs/judge.md).
+
+Every other name stays that of the tests, of the setup or of Python, whatever the attempt defines: it may decide an outcome.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upsolve.types import Task, TestKind
+from upsolve.verify.judge.memo import memo
+from upsolve.verify.judge.scopes import Globals, global_names, names_bound_by
+from upsolve.verify.sandbox.operations import QUESTIONS
+
+__all__ = ["called_names", "is_direct_call", "literal_call", "rebinds", "required_names"]
+
+BUILTINS = frozenset(dir(builtins))
+REFLECTIVE = frozenset(("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
+"""Builtins with which code reads names that do not appear in it."""
+OWN_MODULES = ("attempt", "__main__")
+"""Modules that are the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Names of a task's setup."""
+
+    bound: frozenset[str]
+    """Names that it binds, except starters."""
+    pure: frozenset[str]
+    """Imports, and functions that use nothing but builtins and others of these: with literals they return what the attempt cannot influence."""
+    uses: Mapping[str, Sequence[ast.Name]]
+    """Name -> global names that its functions read when they are called."""
+    handed: frozenset[int]
+    """Ids of callees and arguments (``handed_on``)."""
+
+
+@memo
+def names_of(setup: str) -> Setup:
+    """Return the names of a setup; SyntaxError if it does not parse."""
+    body = ast.parse(setup).body
+    names = [global_names([statement]) for statement in body]
+    bound = frozenset(name for one in names for name in one.bound)
+    starters = {
+        one.name for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and is_starter(one)
+    }
+    uses: dict[str, list[ast.Name]] = {}
+    for one in names:
+        for name in one.bound:
+            uses.setdefault(name, []).extend(read.node for read in one.reads if read.deferred)
+    simple = {name for one, part in zip(names, body, strict=True) if isinstance(part, SIMPLE) for name in one.bound}
+    handed = frozenset(id(node) for statement in body for node in handed_on(statement))
+    return Setup(bound - starters, pure_names(simple - starters, uses), uses, handed)
+
+
+SIMPLE = (ast.FunctionDef, ast.Import, ast.ImportFrom)
+"""Statements that may bind ``Setup.pure`` names."""
+
+
+def pure_names(names: set[str], uses: Mapping[str, Sequence[ast.Name]]) -> frozenset[str]:
+    """Return those names whose functions read only builtins that are not REFLECTIVE, and each other."""
+    pure = set(names)
+    while impure := {name for name in pure if any(node.id not in (BUILTINS - REFLECTIVE) | pure for node in uses[name])}:
+        pure -= impure
+    return frozenset(pure)
+
+
+def is_starter(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Return whether a function has no body yet, or a class has methods and none of them has one: the attempt is to define it."""
+    if isinstance(node, ast.ClassDef):
+        methods = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return not node.bases and bool(methods) and all(is_starter(one) and not one.decorator_list for one in methods)
+    return all(is_empty(statement) for statement in node.body)
+
+
+def is_empty(statement: ast.stmt) -> bool:
+    """Return whether a statement does nothing, or says that something is not implemented."""
+    match statement:
+        case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.Return(value=None | ast.Constant(value=None)):
+            return True
+        case ast.Raise(exc=ast.Name(id=name) | ast.Call(func=ast.Name(id=name))):
+            return name == "NotImplementedError"
+        case _:
+            return False
+
+
+def called_names(task: Task) -> tuple[str, ...] | None:
+    """Return the attempt's functions that the tests call, decorate with or pass as arguments; None if they use the attempt in another way.
+
+    These are names that neither tests, setup nor Python bind, the entry point, starters of the setup, and functions of which every call
+    is compared with a literal (``checked``). Other ways are: an attribute, a class (a capitalised name), an import of the attempt; and
+    tests that do not parse, use ``eval`` and the like or ``import *``, or whose names are all bound by setup or Python.
+    """
+    return names_under_test(task.setup, task.entry_point, *texts_of(task))
+
+
+def required_names(task: Task) -> tuple[str, ...]:
+    """Return the names under test that are builtins and that the attempt has to define, else Python's own would be tested."""
+    return names_required(task.setup, task.entry_point, *texts_of(task))
+
+
+def rebinds(task: Task) -> bool:
+    """Return whether a name under test is also bound by Python, by the setup, or in any scope of the tests."""
+    try:
+        return has_names_bound_again(task.setup, task.entry_point, *texts_of(task))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+@memo
+def has_names_bound_again(setup: str, entry_point: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> bool:
+    """Return what ``rebinds`` does, or raise what ``ast.parse`` does."""
+    given, names = ast.parse(setup), {*(names_under_test(setup, entry_point, calls, codes) or ())}
+    trees = [given, *(ast.parse(source.strip()) for source in (*calls, *codes))]
+    bound = {name for tree in trees for node in ast.walk(tree) for name in names_bound_by(node)}
+    return not names.isdisjoint(BUILTINS | bound) or not names_of(setup).bound.issuperset(global_names([given]).bound)
+
+
+def texts_of(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the CALL and the CODE tests of a task."""
+    calls = tuple(test.input for test in task.tests if test.kind is TestKind.CALL)
+    return calls, tuple(test.input for test in task.tests if test.kind is TestKind.CODE)
+
+
+@memo
+def names_required(setup: str, entry_point: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what ``required_names`` does."""
+    names = names_under_test(setup, entry_point, calls, codes) or ()
+    own = set(names) & (BUILTINS - names_of(setup).bound) if names else set[str]()
+    return tuple(name for name in names if name in own and (name == entry_point or own.issuperset(names)))
+
+
+@memo
+def names_under_test(setup: str, entry_point: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return what ``called_names`` does."""
+    literal = {call[0] for source in calls if (call := literal_call(source))}
+    try:
+        given = names_of(setup)
+        parsed = [ast.parse(source.strip(), mode="eval") for source in calls if not literal_call(source)]
+        trees = [*parsed, *map(ast.parse, codes)]
+        found = global_names(trees)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if "*" in found.bound | given.bound or any(imports_attempt(node) for tree in trees for node in ast.walk(tree)):
+        return None
+    own, reads = found.outside(), used_by_setup(given, literal, found)
+    known = given.bound | BUILTINS
+    free = [node for node in (*own, *reads) if node.id not in known or node.id == entry_point]
+    handed = given.handed.union(id(node) for tree in trees for node in handed_on(tree))
+    if any(node.id in REFLECTIVE for node in (*own, *reads)) or any(
+        id(node) not in handed or node.id[0].isupper() for node in free
+    ):
+        return None
+    compared = checked(trees)
+    unsafe = {node.id for node in reads}.union(node.id for node in own if id(node) not in compared)
+    names = {node.id for node in free} | {name for name in literal if name not in known or name == entry_point}
+    simple = {node.id for node in own if is_checkable(node.id, given)} | {name for name in literal if is_checkable(name, given)}
+    names |= simple - unsafe
+    return tuple(sorted(names)) if names or not (own or literal) else None
+
+
+def is_checkable(name: str, given: Setup) -> bool:
+    """Return whether a name is a function of the setup or of Python that, given literals, returns what the attempt cannot influence."""
+    return name in given.pure or (name in BUILTINS - REFLECTIVE - given.bound and not name[0].isupper())
+
+
+def imports_attempt(node: ast.AST) -> bool:
+    """Return whether a part of a test imports the attempt as a module."""
+    match node:
+        case ast.Import(names=names):
+            return any(alias.name.partition(".")[0] in OWN_MODULES for alias in names)
+        case ast.ImportFrom(module=str(module), level=0):
+            return module in OWN_MODULES
+        case _:
+            return False
+
+
+def used_by_setup(given: Setup, called: Iterable[str], found: Globals) -> list[ast.Name]:
+    """Return the global names that functions of the setup read which tests use, and functions that these use."""
+    waiting = [*called, *(node.id for node in found.outside())]
+    seen: set[str] = set()
+    nodes: list[ast.Name] = []
+    while waiting:
+        name = waiting.pop()
+        if name in given.bound and name not in seen:
+            seen.add(name)
+            nodes += given.uses.get(name, ())
+            waiting += [node.id for node in given.uses.get(name, ())]
+    return nodes
+
+
+def checked(trees: Iterable[ast.AST]) -> set[int]:
+    """Return the ids of callees whose call has only literals and is only compared with literals, by ``assert`` or a method ``assert...``.
+
+    The outcome of such a comparison depends on the callee alone.
+    """
+    tests: list[ast.expr] = []
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        match node:
+            case ast.Assert(test=test):
+                tests.append(test)
+            case ast.Expression(body=body):
+                tests.append(body)
+            case ast.Call(func=ast.Attribute(attr=name), args=args) if name.startswith("assert"):
+                tests += args if sum(not is_literal(part) for part in args) == 1 else []
+            case _:
+                pass
+    found: set[int] = set()
+    while tests:
+        match tests.pop():
+            case ast.BoolOp(values=parts):
+                tests += parts
+            case ast.UnaryOp(op=ast.Not(), operand=part):
+                tests.append(part)
+            case ast.Compare(left=left, comparators=others):
+                sides = [side for side in (left, *others) if not is_literal(side)]
+                tests += sides if len(sides) == 1 else []
+            case ast.Call(func=ast.Name() as callee, args=args, keywords=named):
+                if all(map(is_literal, [*args, *(one.value for one in named)])):
+                    found.add(id(callee))
+            case _:
+                pass
+    return found
+
+
+def is_literal(node: ast.AST) -> bool:
+    """Return whether an expression is made of constants and displays of them."""
+    return not any(isinstance(part, ast.Name | ast.Call | ast.Attribute | ast.Await) for part in ast.walk(node))
+
+
+@memo
+def literal_call(source: str) -> tuple[str, list[Any]] | None:
+    """Return function and arguments of a call of a name with literal positional arguments; None for every other expression."""
+    try:
+        match ast.parse(source, mode="eval").body:
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return name, [ast.literal_eval(argument) for argument in args]
+            case _:
+                return None
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return None
+
+
+@memo
+def is_direct_call(source: str, setup: str, entry_point: str = "") -> bool:
+    """Return whether an expression is only a call of an attempt's function with arguments that the attempt cannot influence.
+
+    Only direct calls may be evaluated in the attempt's process: they contain no expected answer, and the result is compared
+    outside without passing through a name that the attempt could replace (``bool``, ``all``, a helper of the setup). ``f(2)``,
+    ``f(set([1]))``, ``Solution().f(2)`` and, of a builtin with literals, ``sum([1, 2])`` are direct; ``bool(f(2))``, ``f(2)[0]``,
+    ``same(f(2), 4)`` and ``f(2).startswith('4')`` are not (QUESTIONS).
+    """
+    try:
+        given = names_of(setup)
+        known = (BUILTINS | given.bound) - {entry_point}
+        if call := literal_call(source):
+            return call[0] not in known or is_checkable(call[0], given)
+        node: ast.expr = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    if not isinstance(node, ast.Call):
+        return False
+    passed: list[ast.AST] = []
+    methods: list[str] = []
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Call):
+            passed += [*node.args, *node.keywords]
+        else:
+            methods.insert(0, node.attr)
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if not isinstance(node, ast.Name) or QUESTIONS.intersection(methods[node.id[0].isupper() :]):
+        return False
+    names = {part.id for part in global_names(passed).outside()}
+    return names <= known and (node.id not in known or (is_checkable(node.id, given) and all(map(is_literal, passed))))
+
+
+def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the callees and the arguments of all calls, and decorators, which are called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from node.decorator_list
+        if isinstance(node, ast.Call):
+            yield node.func
+            yield from node.args
+            yield from (keyword.value for keyword in node.keywords)
