@@ -134,7 +134,10 @@ def first_rows(numbered: Iterator[Numbered]) -> deque[Numbered]:
 def length_of(row: Any) -> int:
     """Return about how many characters a row has."""
     values = row.values() if isinstance(row, dict) else ()
-    return sum(len(value) if type(value) is str else len(str(value)) for value in values)
+    try:
+        return sum(len(value) if type(value) is str else len(str(value)) for value in values)
+    except RecursionError:  # a value that is nested too deeply
+        return HEAD_SIZE
 
 
 def emptied(rows: deque[Any]) -> Iterator[Any]:

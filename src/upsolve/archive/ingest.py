@@ -51,6 +51,8 @@ class IngestReport:
     """The first three rows set aside."""
     rejected: Path | None = None
     """File with all rows set aside, each with its reason."""
+    written: Counter[str] = field(default_factory=Counter[str])
+    """Records written by this import, those that were known before included."""
     orphans: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of ``attempts without a task`` and ``verdicts without an attempt`` among the stored ones."""
     missing: str = ""
@@ -61,13 +63,21 @@ class IngestReport:
     """True if the same import was done before; nothing was changed."""
     too_many: bool = False
     """True if more rows were set aside than allowed; importing the same path again replaces this import."""
+    orphaned: bool = False
+    """True if more of the stored attempts, or verdicts, lack their task, or attempt, than may be set aside."""
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain data."""
         counts = {name: self.added[name] for name in ("tasks", "attempts", "verdicts", "repeated")}
         reasons = [{"file": row.file, "line": row.line or None, "reason": row.reason} for row in self.reasons]
         rejected = str(self.rejected) if self.rejected else None
-        state = {"known": self.known, "too_many": self.too_many, "rejected": rejected, "reasons": reasons}
+        state = {
+            "known": self.known,
+            "too_many": self.too_many,
+            "orphaned": self.orphaned,
+            "rejected": rejected,
+            "reasons": reasons,
+        }
         return {"read": self.read, **counts, "set_aside": self.bad, **state, **self.orphans, "mistaken": self.mistaken or None}
 
     def text(self) -> str:
@@ -174,7 +184,7 @@ def ingest(
         report = finish(archive, job, journals, file, where)
         if report.bad:
             report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
-        report.too_many = report.bad > share_allowed(report, record, max_rejected) * report.read
+        weigh(report, share_allowed(report, record, max_rejected))
         if not report.too_many:
             archive.remember(name, where)
         remove_folder(job.folder)
@@ -188,6 +198,23 @@ def share_allowed(report: IngestReport, source: Source, given: float | None) -> 
     if given is not None:
         return given
     return source.max_rejected if report.added.total() else 0.0
+
+
+def weigh(report: IngestReport, allowed: float) -> None:
+    """Set whether more rows were set aside, or more records lack what they belong to, than allowed."""
+    report.too_many, report.orphaned = report.bad > allowed * report.read, has_lost(report, allowed)
+
+
+def has_lost(report: IngestReport, allowed: float) -> bool:
+    """Return whether more than a share of the attempts lack their task, or of the verdicts their attempt, and not because all of those come later.
+
+    An import of attempts alone, all of whose tasks are missing, comes before that of its tasks.
+    """
+    halves = zip(report.orphans.values(), ("attempts", "verdicts"), ("tasks", "attempts"), strict=True)
+    return any(
+        count > allowed * report.written[name] and (report.bad or report.written[other] or count < report.written[name])
+        for count, name, other in halves
+    )
 
 
 def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, Source, dict[str, Any]]:
@@ -268,6 +295,8 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
     )
     bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
     report = IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans)
+    tasks, verdicts = (sum(getattr(journal, name) for journal in journals) for name in ("tasks", "verdicts"))
+    report.written = Counter(tasks=tasks + repeated, attempts=counted.attempts, verdicts=verdicts - settled.verdicts)
     report.missing, report.mistaken = counted.missing, counted.mistaken
     return report
 

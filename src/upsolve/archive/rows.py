@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ NO_ARRAY = "is not a JSON array of objects (pandas writes one with to_json(orien
 """What an error says."""
 CHUNK = 100
 """Rows whose records are checked together."""
+HELD = 10_000
+"""Most tasks of unusable rows that wait for an attempt at them."""
 NOWHERE: tuple[str, int] = ("", 0)
 reading: list[tuple[str, int]] = [NOWHERE]
 """File and line of the row whose records ``build_each`` yields at the moment."""
@@ -120,36 +123,71 @@ def build_each(
 ) -> Iterator[Row]:
     """Yield the records that ``build`` returns for each row.
 
-    A row for which it raises, or of which a record has a field of another type, becomes a ``BadRow`` with the reason.
+    A row for which it raises, or of which a record has a field of another type, becomes a ``BadRow`` with the reason. Its tasks are
+    yielded before the next attempt at them, or at the end: a reader that yields each task once does not yield them again.
     """
-    numbered = iter(rows)
+    numbered, held = iter(rows), dict[str, tuple[int, Task]]()
     try:
         while chunk := list(islice(numbered, CHUNK)):
-            built = [(number, row, build_row(file, number, row, build)) for number, row in chunk]
-            plain = all_plain([record for _, _, records in built for record in records])
-            for number, row, records in built:
+            built = [(number, row, *build_row(file, number, row, build)) for number, row in chunk]
+            plain = all_plain([record for _, _, records, _ in built for record in records])
+            for number, row, records, tasks in built:
+                sound, more = (records, []) if plain else build_row(file, number, row, partial(checked_rows, records))
                 reading[0] = (str(file), number)
-                yield from (
-                    records if plain else build_row(file, number, row, lambda _, records=records: map(checked_row, records))
-                )
+                yield from with_tasks(sound, held) if held else sound
+                held |= {task.task_id: (number, task) for task in [*tasks, *more]}
+                while len(held) > HELD:
+                    yield held.pop(next(iter(held)))[1]
+        for number, task in held.values():
+            reading[0] = (str(file), number)
+            yield task
     finally:
         reading[0] = NOWHERE
 
 
+def with_tasks(records: Iterable[Row], held: dict[str, tuple[int, Task]]) -> Iterator[Row]:
+    """Yield records, and before an attempt its task if that is among the held ones, which are then yielded or replaced."""
+    for record in records:
+        if isinstance(record, Attempt) and record.task_id in held:
+            yield held.pop(record.task_id)[1]
+        elif isinstance(record, Task):
+            held.pop(record.task_id, None)
+        yield record
+
+
 def build_row(
     file: Path, number: int, row: dict[str, Any] | BadRow, build: Callable[[dict[str, Any]], Iterable[Row]]
-) -> list[Row]:
-    """Return the records of a row, or a ``BadRow`` with the reason."""
+) -> tuple[list[Row], list[Task]]:
+    """Return the records of a row, or a ``BadRow`` with the reason and the tasks that the row has nevertheless."""
     if isinstance(row, BadRow):
-        return [row]
+        return [row], []
+    records: list[Row] = []
     try:
-        records = list(build(row))
-        for record in records:
+        for record in build(row):
             if isinstance(record, Attempt):
                 refuse_surrogates(record.code)
-        return records
+            records.append(record)
+        return records, []
     except ODD as error:
-        return [BadRow(str(file), number, reason_of(error), str(row)[:500])]
+        tasks = [record for record in records if isinstance(record, Task) and is_sound(record)]
+        return [BadRow(str(file), number, reason_of(error), head_of(row))], tasks
+
+
+def is_sound(task: Task) -> bool:
+    """Return whether the fields of a task have the right types."""
+    try:
+        checked(task)
+    except ODD:
+        return False
+    return True
+
+
+def head_of(value: Any) -> str:
+    """Return the first 500 characters of a value; a note for one that is nested too deeply to be printed."""
+    try:
+        return str(value)[:500]
+    except RecursionError:
+        return "(nested too deeply to be shown)"
 
 
 def refuse_surrogates(code: Any) -> None:
@@ -171,6 +209,11 @@ def reason_of(error: Exception) -> str:
 def checked_row(record: Row) -> Row:
     """Return a record whose fields have the right types, or a ``BadRow`` as it is; ValueError names each field that has not."""
     return record if isinstance(record, BadRow) else checked(record)
+
+
+def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:
+    """Yield records as ``checked_row`` returns them."""
+    yield from map(checked_row, records)
 
 
 def all_plain(records: Sequence[Row]) -> bool:
@@ -250,7 +293,7 @@ def json_value(path: Path) -> Any:
 def objects_in(path: Path, rows: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Yield the items of an array with their numbers; one that is no object is a ``BadRow``."""
     for number, row in enumerate(rows, start=1):
-        yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", str(row)[:500])
+        yield number, row if isinstance(row, dict) else BadRow(str(path), number, "not a JSON object", head_of(row))
 
 
 LINES = packed_too(".jsonl", ".ndjson")

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,16 @@ from upsolve.archive.cells import SECONDS, nested_columns, nested_value
 from upsolve.archive.outcome import are_statuses, number_in
 from upsolve.errors import SourceError
 
-__all__ = ["column_of_programs", "likely_fields", "options_for", "refuse_codes", "refuse_exit_codes", "unfit_status"]
+__all__ = [
+    "VAGUE",
+    "column_of_programs",
+    "likely_fields",
+    "options_for",
+    "refuse_codes",
+    "refuse_opposite",
+    "says_opposite",
+    "unfit_status",
+]
 
 RESPONSES = ("response", "completion", "generation", "output")
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -70,6 +79,38 @@ PAIR = ("passed", "total")
 """Fields that need each other, as numbers of tests."""
 RIGHT = ("correct", "accepted", "success", "solved")
 """Ends of names of columns in which 1 is good."""
+FAILURE = re.compile(
+    r"bugg?y|bugs?$|err(?:or|s?$)|fail|wrong|invalid|incorrect|inaccura|crash|exception|mistake|defect|reject|violat|broke|(?<!de)fault"
+    r"|vulnerab|unsol|unresol|unaccept|unsuccess|unpass|unsat|timeout|timed|flak|penalt|loss|retcode|returncode|exitcode|exitstatus"
+    r"|missed|bad$|mismatch|diverg|unscored|hacked"
+)
+"""What names of columns have in which a large value, or true, is bad."""
+CODES = ("rc", "ret", "retval", "returnvalue", "returnstatus", "returncode", "signal", "errno")
+SUCCESS = re.compile(r"pass|correct|accept|succe|solv|right|valid|ok$|true$|good|resolv")
+NEGATION = re.compile(
+    r"(?:no|not|non|without|never|free|isnt|less|fixed|fix)$|(?:not|non|no)(?:pass|correct|accept|succe|solv|error|bug|fail|valid|ok)"
+)
+NEUTRAL = {
+    "is",
+    "has",
+    "had",
+    "was",
+    "n",
+    "num",
+    "nr",
+    "number",
+    "of",
+    "count",
+    "counts",
+    "total",
+    "flag",
+    "value",
+    "any",
+    "rate",
+    "sum",
+}
+VAGUE = ("true", "false", "yes", "no")
+"""Words for an outcome whose meaning depends on the column."""
 MAPPED = "--map FILE with `columns: {{status: {}}}` and `statuses: {{0: passed, 1: failed}}`"
 """How an exit code is read."""
 WORDS = 4
@@ -171,13 +212,51 @@ def options_for(likely: Mapping[str, str]) -> str:
     return " ".join([*named, MAPPED.format(code)] if code else named)
 
 
-def refuse_exit_codes(named: Mapping[str, str], statuses: Iterable[Any]) -> None:
-    """Raise SourceError if an outcome is an exit code and the map names no numbers: 0 is a success there, and a failure elsewhere."""
-    codes = by_name(NAMES["exit_code"], [named[field] for field in ("status", "passed") if field in named])
-    if codes and not any(number_in(str(word)) for word in statuses):
-        raise SourceError(
-            f"{codes[0]}: of an exit code, 0 is a success, and of other columns a failure: {MAPPED.format(codes[0])}"
-        )
+def says_opposite(column: str) -> bool:
+    """Return whether a column has 1, true or a large number where an attempt failed, by its name: ``is_buggy``, ``n_errors``, ``exit_code``.
+
+    Of a name with dots the last part counts, or the one before where that says nothing (``errors.count``). A negation turns the
+    meaning round: ``not_passed`` is opposite, ``no_errors`` is not.
+    """
+    for part in reversed(column.split(".")):
+        words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part).lower())
+        if any(word not in NEUTRAL for word in words):
+            failures = any(FAILURE.search(word) for word in words) or "".join(words) in CODES or "exit" in words
+            negated = any(NEGATION.match(word) for word in words)
+            return failures != negated if failures or any(map(SUCCESS.search, words)) else False
+    return False
+
+
+def refuse_opposite(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], statuses: Iterable[Any]) -> None:
+    """Raise SourceError if 1, true or yes of an outcome's column means a failure by its name, and the map does not say what they mean.
+
+    Args:
+        path: the table.
+        rows: its first rows.
+        named: field -> column that the user named.
+        statuses: words of the map.
+    """
+    known = {number_in(str(word).strip().lower()) or str(word).strip().lower() for word in statuses}
+    for name in ("status", "passed", "outcomes"):
+        column = named.get(name, "")
+        if not says_opposite(column):
+            continue
+        words = {word for value in values_of(rows, column) for word in vague_in(value)}
+        if left := sorted(words - known):
+            shown = ", ".join(f"{word}: {'passed' if word in ('0', 'false', 'no') else 'failed'}" for word in left[:9])
+            raise SourceError(
+                f"{path}: by its name, {column} has {left[-1]} where an attempt failed, and --{name} would read it the other way round: "
+                f"--map FILE with `columns: {{{name}: {column}}}` and `statuses: {{{shown}}}`"
+            )
+
+
+def vague_in(value: Any) -> Iterator[str]:
+    """Yield the numbers and the words for true and false among an outcome, or the outcomes of single tests."""
+    items: Any = value if isinstance(value, list | tuple) else re.split(r"[\[\],;|\s]+", str(value))
+    for item in items:
+        word = str(item).strip().strip("'\"").lower()
+        if number_in(word) or word in VAGUE:
+            yield number_in(word) or word
 
 
 def refuse_codes(

@@ -192,6 +192,8 @@ class Reader:
         file = (self.root / str(name)).resolve()
         if not file.is_relative_to(self.root):
             raise ValueError(f"file {name}: outside of {self.root}")
+        if file.exists() and not file.is_file():
+            raise ValueError(f"file {name}: is a folder, a pipe or a device, and not a file")
         try:
             return decoded(file.read_bytes(), self.encoding)
         except OSError as error:

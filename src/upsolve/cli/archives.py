@@ -41,6 +41,14 @@ SourceName = Annotated[
 ]
 
 
+MaxRejected = Annotated[
+    float | None,
+    typer.Option(
+        help="Largest share of rejected records, and of attempts without a task, by default 0.01 for most sources; above it, the exit code is 1."
+    ),
+]
+
+
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def ingest(
     context: typer.Context,
@@ -50,10 +58,7 @@ def ingest(
     ] = "",
     archive: Annotated[str, typer.Argument(help="Archive to add to, a folder or URL; created if it does not exist.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Option of the source, key=value; --key value is the same.")] = None,
-    max_rejected: Annotated[
-        float | None,
-        typer.Option(help="Largest share of rejected records, by default 0.01 for most sources; above it, the exit code is 1."),
-    ] = None,
+    max_rejected: MaxRejected = None,
     workers: Annotated[
         int, typer.Option(min=0, help="Processes that read sources of several files; 0: one per usable core.")
     ] = 0,
@@ -89,7 +94,7 @@ def ingest(
         print_json(report.facts())
     else:
         typer.echo(printable(report.text()))
-    if report.too_many:
+    if report.too_many or report.orphaned:
         raise typer.Exit(1)
 
 

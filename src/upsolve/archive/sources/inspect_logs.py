@@ -17,6 +17,7 @@ import pyarrow as pa
 from upsolve.archive.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of, text_of
 from upsolve.archive.rows import ODD, BadRow, Row, build_each, data_files
 from upsolve.archive.source import Option, Source
+from upsolve.archive.table_names import says_opposite
 from upsolve.errors import SourceError
 
 __all__ = ["SOURCE", "read"]
@@ -171,6 +172,10 @@ def score_of(sample: Json, header: Json, scorer: str) -> tuple[float | None, str
     name, _, key = scorer.partition(".")
     if name and name not in scores:
         raise ValueError(f"--scorer {scorer}: the sample has no score of {name}, but of {', '.join(scores)}")
+    if not name and says_opposite(next(iter(scores))):
+        raise ValueError(
+            f"more is worse by the name of the first score, {next(iter(scores))}: --scorer names one of {', '.join(scores)}"
+        )
     score: Mapping[str, Any] = scores[name or next(iter(scores))]
     value = score["value"]
     if isinstance(value, dict | list) and not (key and isinstance(value, dict)):

@@ -23,6 +23,7 @@ from upsolve.archive.samples import Samples
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources import humaneval, mbpp
 from upsolve.archive.sources.problems import prompt_of
+from upsolve.archive.table_names import says_opposite
 from upsolve.errors import SourceError
 from upsolve.plugins import load
 from upsolve.types import Status, Task
@@ -254,6 +255,10 @@ class LmEval:
         if row["filter"] != self.filter:
             return
         metric = self.samples.options["metric"] or next(iter(row["metrics"]), "")
+        if says_opposite(metric):
+            raise ValueError(
+                f"by its name, 1 of the metric {metric} is a failure, and 1 counts as passed: --metric names another"
+            )
         value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
         status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
         error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"

@@ -28,11 +28,13 @@ from upsolve.archive.references import is_given, whole
 from upsolve.archive.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
 from upsolve.archive.table_names import (
+    VAGUE,
     column_of_programs,
     likely_fields,
     options_for,
     refuse_codes,
-    refuse_exit_codes,
+    refuse_opposite,
+    says_opposite,
     unfit_status,
 )
 from upsolve.archive.table_reader import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, Reader
@@ -88,11 +90,11 @@ def read(
     head = first_rows(numbered)
     check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
     first = [row for _, row in head if isinstance(row, dict)]
+    refuse_opposite(path, first, named, plan.get("statuses", {}))
     leave_unfit(path, first, mapped, named)
     refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at)
-    reader.root, reader.encoding = path.parent.resolve(), encoding
-    reader.any_language = reader.mixed(first)
+    reader.root, reader.encoding, reader.any_language = path.parent.resolve(), encoding, reader.mixed(first)
     advise(reader, first)
     del first
     yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
@@ -114,10 +116,17 @@ def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Num
 
 
 def words_in(plan: Mapping[str, Any], named: Mapping[str, str], file: str) -> dict[str, Status]:
-    """Return the words for a status, those of a map first; SourceError if one is no status, or an exit code needs a map."""
-    refuse_exit_codes(named, plan.get("statuses", {}))
+    """Return the words for a status, those of a map first; SourceError if one is no status.
+
+    Where the names of the columns turn true, false, yes and no round (``says_opposite``), only the map says what they mean.
+    """
+    given = {str(word).strip().lower(): status for word, status in plan.get("statuses", {}).items()}
+    outcomes = [named[name] for name in ("status", "passed", "outcomes") if name in named]
+    vague = bool(outcomes) and all(map(says_opposite, outcomes))
+    known = {word: status for word, status in WORDS.items() if not vague or word not in VAGUE}
     try:
-        return {**WORDS, **{str(word).lower(): Status(status) for word, status in plan.get("statuses", {}).items()}}
+        mapped = {word: Status(status) for word, status in given.items()}
+        return {**known, **{word.replace("_", " ").replace("-", " "): status for word, status in mapped.items()}, **mapped}
     except ValueError as error:
         raise SourceError(f"{file}: statuses: {error}; known statuses are {', '.join(Status)}") from error
 
@@ -215,13 +224,26 @@ def read_map(file: Path) -> dict[str, Any]:
         plan = read_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SourceError(f"{file}: cannot be read as YAML: {one_line(error)}") from error
+    if isinstance(plan, dict):
+        plan = {name: {} if part is None else part for name, part in plan.items()}  # a table of which all lines are comments
     if not isinstance(plan, dict) or not all(isinstance(part, dict) for part in plan.values()):
         raise SourceError(
             f"{file}: a map has the tables `columns` (field: column), `statuses` (word: status) and `languages` (word: language)"
         )
     if unknown := {*plan} - {"columns", "statuses", "languages"} | {*plan.get("columns", {})} - {*FIELDS}:
         raise SourceError(f"{file}: unknown {', '.join(sorted(map(str, unknown)))}; columns can be {', '.join(FIELDS)}")
+    if odd := [f"{name}.{key}" for name, part in plan.items() for key, value in part.items() if not is_word(value, name)]:
+        raise SourceError(
+            f"{file}: {odd[0]} has no value, or not a text: `{odd[0].partition('.')[2]}: NAME`, or leave the line out"
+        )
     return plan
+
+
+def is_word(value: Any, table: str) -> bool:
+    """Return whether a value of a map can name a column, a status or a language; columns of some files are numbers."""
+    return (isinstance(value, str) and value != "") or (
+        table == "columns" and isinstance(value, int) and not isinstance(value, bool)
+    )
 
 
 def check_columns(

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from upsolve.archive.rollouts import ROLLOUT_OPTIONS, Rollout, Rollouts, number_of, text_of
 from upsolve.archive.rows import BadRow, Row, build_each, parquet_rows
 from upsolve.archive.source import Option, Source
+from upsolve.archive.table_names import says_opposite
 from upsolve.errors import SourceError
 
 __all__ = ["SOURCE", "read"]
@@ -52,7 +53,7 @@ def read(path: Path, *, reward: str = "", **options: Any) -> Iterator[Row]:
 
 
 def reward_columns(file: Path, wanted: Sequence[str]) -> Sequence[str]:
-    """Return the columns of the score: the wanted ones, or the only column of real numbers besides the advantage.
+    """Return the columns of the score: the wanted ones, or the only column of real numbers besides the advantage, if more is better by its name.
 
     Raises:
         SourceError: a wanted column is missing, or there is not exactly one candidate; names the columns.
@@ -61,7 +62,7 @@ def reward_columns(file: Path, wanted: Sequence[str]) -> Sequence[str]:
     reals = [field.name for field in schema if pa.types.is_floating(field.type) and field.name != "advantage"]
     if missing := [name for name in wanted if name not in schema.names]:
         raise SourceError(f"{file}: has no column {missing[0]}; its columns are {', '.join(schema.names)}")
-    if not wanted and len(reals) != 1:
+    if not wanted and (len(reals) != 1 or says_opposite(reals[0])):
         raise SourceError(f"{file}: --reward must name the columns of the score, among {', '.join(reals or schema.names)}")
     return wanted or reals
 
