@@ -26,7 +26,7 @@ def make_run(folder, count):
     from upsolve.policy.model import codec_of
     from upsolve.reward.formula import reward
     from upsolve.train.drawn import FOLDER, DrawnGroups
-    from upsolve.train.groups import whole_groups
+    from upsolve.train.groups import with_advantages
     from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -63,7 +63,7 @@ def make_run(folder, count):
             Verdict(attempts[-1].attempt_id, status, int(not found), 1, (status,), judge="upsolve-1", findings=found)
         )
     archive.append(tasks=tasks, attempts=attempts, verdicts=verdicts, tag="00000000")
-    groups = whole_groups([reward(group, recipe.reward) for group in archive.groups()], recipe.advantage, seed=0).groups
+    groups = [with_advantages(reward(group, recipe.reward), recipe.advantage, seed=0) for group in archive.groups()]
     DrawnGroups(folder / FOLDER, by_token=False).record(0, groups)
     return sum(attempt.tokens for attempt in attempts)
 

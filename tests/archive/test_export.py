@@ -25,8 +25,8 @@ from upsolve.export.record import Column, Export, LeftOut
 from upsolve.export.table import EXPORTS
 from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import from_row
-from upsolve.train.groups import rewards_of, whole_groups
-from upsolve.train.rounds import advantages_of
+from upsolve.train.groups import rewards_of, whole_groups, with_advantages
+from upsolve.train.rounds import form_groups
 from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -157,9 +157,10 @@ def test_an_epoch_has_the_groups_of_training(settings, archive, loaded):
     data, groups = loaded("groups", recipe=recipe, epoch=3), split_archive(archive, recipe.data).groups
     stages = {name: getattr(recipe, name) for name in ("data", "advantage", "objective", "select")}
     for split, rows in data.items():
-        formed = advantages_of([], rewards_of(groups[split], recipe.reward, recipe.verify), RoundGroups(3), **stages)
+        formed = form_groups([], rewards_of(groups[split], recipe.reward, recipe.verify), RoundGroups(3), **stages)
         assert [item.group.task.task_id for item in formed.groups] == rows["task_id"]
-        assert [item.advantages_G.tolist() for item in formed.groups] == rows["advantages"]
+        trained = [with_advantages(item, recipe.advantage, seed=recipe.data.seed) for item in formed.groups]
+        assert [item.advantages_G.tolist() for item in trained] == rows["advantages"]
         assert [[one.attempt_id for one in item.group.attempts] for item in formed.groups] == rows["attempt_id"]
 
 
@@ -201,7 +202,7 @@ def test_pairs_are_those_of_training(archive, loaded):
     recipe = recipe_of("dpo", "data.groups_per_task=2")
     data, groups = loaded("pairs", recipe=recipe, epoch=1), split_archive(archive, recipe.data).groups
     stages = {name: getattr(recipe, name) for name in ("data", "advantage", "objective", "select")}
-    formed = advantages_of([], rewards_of(groups["train"], recipe.reward, recipe.verify), RoundGroups(1), **stages)
+    formed = form_groups([], rewards_of(groups["train"], recipe.reward, recipe.verify), RoundGroups(1), **stages)
     found = [[one.attempt_id for one in item.group.attempts] for item in formed.groups]
     rows = data["train"]
     assert found == [[*pair] for pair in zip(rows["chosen_attempt_id"], rows["rejected_attempt_id"], strict=True)]

@@ -16,7 +16,7 @@ from upsolve.errors import ConfigError
 from upsolve.export.exporting import export_archive
 from upsolve.reward.judged import group_of
 from upsolve.reward.selection import choose
-from upsolve.train.groups import rewards_of, whole_groups
+from upsolve.train.groups import rewards_of, with_advantages
 from upsolve.train.monitor import read_steps
 from upsolve.types import Attempt, Finding, Group, Status, Task, Verdict
 
@@ -156,10 +156,11 @@ def test_selection_reads_it_and_weighs_advantages_by_it(tmp_path):
     chosen = choose(rewarded, config).rewarded
     assert all(p > 0.9 for item in chosen for p in item.group.label_right)
     assert [item.weights_G.tolist() for item in chosen] == [pytest.approx(item.group.label_right) for item in chosen]
-    plain = whole_groups([*chosen], recipe.advantage, seed=0).groups
     unweighted = choose(rewarded, SelectConfig(attempts="label_right > 0.9")).rewarded
-    for item, other in zip(plain, whole_groups([*unweighted], recipe.advantage, seed=0).groups, strict=True):
-        assert item.advantages_G == pytest.approx(other.advantages_G * item.group.label_right)
+    for item, other in zip(chosen, unweighted, strict=True):
+        plain = with_advantages(other, recipe.advantage, seed=0).advantages_G
+        weighted = with_advantages(item, recipe.advantage, seed=0).advantages_G
+        assert weighted == pytest.approx(plain * item.group.label_right)
     with pytest.raises(ConfigError, match="select.weight: 'label_right' is None"):
         choose(rewards_of(archive.groups(), recipe.reward, recipe.verify), SelectConfig(weight="label_right"))
 

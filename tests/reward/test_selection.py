@@ -15,7 +15,8 @@ from upsolve.config.select import COLUMNS
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihood, choose
-from upsolve.train.rounds import advantages_of
+from upsolve.train.groups import with_advantages
+from upsolve.train.rounds import form_groups
 from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
@@ -156,9 +157,9 @@ def test_a_weight_is_computed_for_the_attempts_that_stay():
 
 def formed(groups, select, kind="passed", size=4):
     data = DataConfig(group_size=size)
-    return advantages_of(
-        [], groups, RoundGroups(0), data=data, advantage=AdvantageConfig(kind=kind), objective=ObjectiveConfig(), select=select
-    )
+    config = AdvantageConfig(kind=kind)
+    found = form_groups([], groups, RoundGroups(0), data=data, advantage=config, objective=ObjectiveConfig(), select=select)
+    return replace(found, groups=[with_advantages(item, config, seed=0) for item in found.groups])
 
 
 @pytest.mark.parametrize(

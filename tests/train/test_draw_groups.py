@@ -6,13 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from upsolve.advantage.passk import pkpo
 from upsolve.archive.outline import Outline
-from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, load_recipe
+from upsolve.config import AdvantageConfig, DataConfig, RewardConfig
 from upsolve.reward.formula import reward
-from upsolve.train.groups import draw_groups, sample_mixed, sample_outline
-from upsolve.train.rounds import advantages_of
-from upsolve.train.sources import StoredSource
+from upsolve.train.groups import draw_groups, sample_mixed, sample_outline, with_advantages
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
@@ -25,14 +22,14 @@ def drawn_from(*attempts, data=DATA):
         Verdict(a.attempt_id, Status.PASSED if good else Status.FAILED) for a, (good, _) in zip(made, attempts, strict=True)
     ]
     group = Group(Task("t", "prompt", ()), tuple(made), tuple(verdicts))
-    return draw_groups([reward(group, RewardConfig())], data, AdvantageConfig(), epoch=0)
+    return draw_groups([reward(group, RewardConfig())], data, imitates=False, epoch=0)
 
 
 def test_what_was_sampled_several_times_fills_a_group_as_often():
     """Three of four samples are the same program: r - mean of the others is 1 for the right one, -1/3 for each of the wrong ones."""
     (group,) = drawn_from((True, 1), (False, 3)).groups
     assert sorted(attempt.code for attempt in group.group.attempts) == ["program 0", *["program 1"] * 3]
-    assert sorted(group.advantages_G) == pytest.approx([-1.1 / 3] * 3 + [1.1])
+    assert sorted(with_advantages(group, AdvantageConfig(), seed=0).advantages_G) == pytest.approx([-1.1 / 3] * 3 + [1.1])
 
 
 def test_several_groups_take_each_occurrence_once():
@@ -50,22 +47,6 @@ def test_distinct_attempts_are_not_repeated_where_they_fill_a_group():
 def test_a_task_with_too_few_occurrences_is_left_out_and_counted():
     found = drawn_from((True, 1), (False, 2))
     assert not found.groups and found.left_out == {"tasks: fewer than 4 attempts": 1}
-
-
-def test_k_is_annealed_over_the_rounds_of_a_run():
-    """PKPO of two passed among four: k is 3 in the first epoch and 1 in the second, the leave-one-out advantage."""
-    made = [Attempt("t", f"program {n}") for n in range(4)]
-    statuses = [Status.PASSED, Status.PASSED, Status.FAILED, Status.FAILED]
-    verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(made, statuses, strict=True))
-    recipe = load_recipe("pkpo", ["data.group_size=4", "data.groups_per_task=1", "advantage.options.k=3"])
-    source = StoredSource([Group(Task("t", "prompt", ()), tuple(made), verdicts)], recipe.data, epochs=2)
-    stages = {"data": recipe.data, "advantage": recipe.advantage, "objective": recipe.objective, "select": recipe.select}
-    for number, k in enumerate((3, 1)):
-        taken = source.groups(number)
-        stored = [reward(group, RewardConfig(outcomes={Status.FAILED: 0.0})) for group in taken.stored]
-        (group,) = advantages_of([], stored, taken, **stages).groups
-        assert group.advantages_G == pytest.approx(pkpo(group.rewards_G, k=k))
-    assert sorted(group.advantages_G) == pytest.approx([-2 / 3] * 2 + [2 / 3] * 2)
 
 
 def sampled(seed, *, groups_per_task=3, group_size=4):

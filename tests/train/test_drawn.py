@@ -12,8 +12,8 @@ from upsolve.archive.store import open_archive
 from upsolve.reward.formula import reward
 from upsolve.train import drawn
 from upsolve.train.drawn import DrawnGroups, attempt_key
-from upsolve.train.groups import TrainGroup
-from upsolve.train.rounds import advantages_of
+from upsolve.train.groups import TrainGroup, with_advantages
+from upsolve.train.rounds import form_groups
 from upsolve.train.sources import StoredSource
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 from upsolve.view.drawn import Drawn, Recorded
@@ -97,4 +97,5 @@ def formed(recipe, groups, number):
     source = StoredSource(groups, recipe.data, epochs=2).groups(number)
     stored = [reward(group, recipe.reward) for group in source.stored]
     stages = {"data": recipe.data, "advantage": recipe.advantage, "objective": recipe.objective, "select": recipe.select}
-    return advantages_of([], stored, source, **stages).groups
+    found = form_groups([], stored, source, **stages).groups
+    return [with_advantages(item, recipe.advantage, seed=recipe.data.seed) for item in found]

@@ -1,6 +1,8 @@
 """Encoding of groups: attempts left out before the baseline, denominators, log-probabilities of the sampler."""
 
 import warnings
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,16 +10,19 @@ import pytest
 from upsolve.advantage.table import Advantage
 from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.policy.tokens import EncodedPrompt
-from upsolve.reward.formula import reward
+from upsolve.reward.formula import Rewarded, reward
+from upsolve.train.drawn import DrawnGroups
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import TrainGroup, behavior_logps
+from upsolve.train.groups import behavior_logps, group_seed
 from upsolve.train.monitor import warn_of_drift
 from upsolve.train.pack import pack
-from upsolve.train.rounds import advantages_of
+from upsolve.train.rounds import form_groups
+from upsolve.train.setup import encode_round
 from upsolve.train.sources import RoundGroups
 from upsolve.train.step import denominators
 from upsolve.train.step_metrics import Tally, drift_metrics
 from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.view.drawn import Recorded
 
 
 class Letters:
@@ -32,12 +37,19 @@ class Letters:
         return [attempt.token_ids or tuple(map(ord, attempt.code)) for attempt in attempts]
 
 
-def group(codes, rewards, **first):
+def group(codes, rewards, weights=None, **first):
+    """A group in which attempts with a reward of 1 passed."""
     task = Task("t", "say")
     attempts = tuple(Attempt("t", code, **(first if i == 0 else {})) for i, code in enumerate(codes))
-    verdicts = tuple(Verdict(a.attempt_id, Status.PASSED) for a in attempts)
-    rewards = np.array(rewards)
-    return TrainGroup(Group(task, attempts, verdicts), rewards, rewards - rewards.mean())
+    statuses = [Status.PASSED if value == 1 else Status.FAILED for value in rewards]
+    verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(attempts, statuses, strict=True))
+    weights_G = None if weights is None else np.array(weights)
+    terms = ((),) * len(codes)
+    return Rewarded(Group(task, attempts, verdicts), np.array(rewards), terms, Counter(), Counter(), weights_G)
+
+
+def advantages(encoded):
+    return [float(one.advantages_R[0]) for group in encoded for one in group.attempts]
 
 
 def encode(one, kind="centred", objective="reinforce", max_tokens=10, kl=0.0):
@@ -49,11 +61,30 @@ def encode(one, kind="centred", objective="reinforce", max_tokens=10, kl=0.0):
 def test_the_baseline_holds_only_attempts_that_are_trained_on():
     # mean of all four 0.5; without the one of 20 tokens 1/3
     encoded, left_out = encode(group(["aa", "bbb", "c" * 20, "d"], [1.0, 0.0, 1.0, 0.0]))
-    assert [float(one.advantages_R[0]) for one in encoded[0].attempts] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    assert advantages(encoded) == pytest.approx([2 / 3, -1 / 3, -1 / 3])
     assert left_out == {"attempts: over max_tokens": 1}
     # only equal rewards are left: nothing to learn
     encoded, left_out = encode(group(["aa", "bbb", "c" * 20], [0.0, 0.0, 1.0]))
     assert encoded == [] and left_out == {"attempts: over max_tokens": 1, "attempts: zero advantage": 2}
+
+
+def test_weights_of_a_group_with_an_overlong_attempt_are_kept():
+    # 1 - 1/3 times 0.5, 0 - 1/3 times 2 and 0.25
+    encoded, _ = encode(group(["aa", "bbb", "c" * 20, "d"], [1.0, 0.0, 1.0, 0.0], [0.5, 2.0, 7.0, 0.25]))
+    assert advantages(encoded) == pytest.approx([1 / 3, -2 / 3, -1 / 12])
+
+
+@pytest.mark.parametrize("overlong", [False, True])
+def test_advantages_are_those_of_the_round(tmp_path, overlong):
+    """PKPO of one passed among four: k is 2 in the first epoch and 1 in the second, whether an attempt is too long or not."""
+    one = group(["aa", "b", "c", "dd"] + ["e" * 20] * overlong, [1.0, 0.0, 0.0, 0.0] + [1.0] * overlong)
+    annealed = AdvantageConfig(kind="pkpo", options={"k": 2}, options_end={"k": 1})
+    config = Encoding(Letters(), 10, RewardConfig(), annealed, ObjectiveConfig())
+    for number, wanted in enumerate(([2, -2 / 3, -2 / 3, -2 / 3], [1, -1 / 3, -1 / 3, -1 / 3])):
+        drawn = DrawnGroups(tmp_path, by_token=False)
+        encoded, _ = encode_round(config, drawn, RoundGroups(number, rounds=2), [one])
+        assert advantages(encoded) == pytest.approx(wanted)
+        assert Recorded(tmp_path).of_task("t")[-1].advantages == pytest.approx(wanted)
 
 
 def test_soft_values_are_of_the_same_attempts():
@@ -76,7 +107,6 @@ def test_attempts_with_advantage_zero_count_in_the_denominators():
 
 def test_imitation_averages_over_what_it_imitates():
     one = group(["aa", "bbb", "cccc"], [1.0, 0.0, 0.0])
-    one = TrainGroup(one.group, one.rewards_G, np.array([1.0, 0.0, 0.0]))
     encoded, _ = encode(one, kind="passed")
     assert denominators([pack([encoded])]) == (1, 2)
     penalised, _ = encode(one, kind="passed", kl=1e-12)
@@ -98,7 +128,7 @@ def test_copies_take_the_log_probabilities_of_the_one_that_has_them():
     one = group(["aa", "aa", "b"], [1.0, 1.0, 0.0])
     sampled = Attempt("t", "aa", token_ids=(97, 97), token_logps=(-0.5, -0.25))
     attempts = (one.group.attempts[0], sampled, one.group.attempts[2])
-    one = TrainGroup(Group(one.group.task, attempts, one.group.verdicts), one.rewards_G, one.advantages_G)
+    one = replace(one, group=Group(one.group.task, attempts, one.group.verdicts))
     (first, _) = encode(one)[0][0].attempts
     assert first.count == 2 and first.sampler_logps_R.tolist() == [-0.5, -0.25]
 
@@ -128,12 +158,15 @@ def by_logp(inputs, _config):
     return inputs.logp_G + inputs.seed % 1000
 
 
-def estimated(rewarded, data_seed=3):
+def estimated(rewarded, data_seed=3, max_tokens=100):
     data, config = DataConfig(group_size=2, seed=data_seed), AdvantageConfig(kind=Advantage(by_logp))
-    taken = RoundGroups(0, most_stored=1)
-    return advantages_of(
-        [rewarded], [rewarded], taken, data=data, advantage=config, objective=ObjectiveConfig(), select=SelectConfig()
+    stages = {"data": data, "advantage": config, "objective": ObjectiveConfig(), "select": SelectConfig()}
+    formed = form_groups([rewarded], [rewarded], RoundGroups(0, most_stored=1), **stages)
+    fitted = []
+    encode_groups(
+        formed.groups, Encoding(Letters(), max_tokens, RewardConfig(), config, ObjectiveConfig(), data_seed), fitted=fitted
     )
+    return sorted(fitted, key=lambda one: len(one.group.attempts))
 
 
 def test_estimators_get_the_authors_log_probabilities_and_a_seed_for_the_group():
@@ -141,21 +174,18 @@ def test_estimators_get_the_authors_log_probabilities_and_a_seed_for_the_group()
     attempts = tuple(Attempt("t", code, behavior_logp=logp) for code, logp in (("a", -1.0), ("b" * 20, -2.0), ("c", -4.0)))
     statuses = (Status.PASSED, Status.FAILED, Status.FAILED)
     verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(attempts, statuses, strict=True))
-    formed = estimated(reward(Group(task, attempts, verdicts), RewardConfig()))
-    drawn, whole = sorted(formed.groups, key=lambda one: len(one.group.attempts))
-    for one in (drawn, whole):
-        logps = [attempt.behavior_logp for attempt in one.group.attempts]
-        assert one.advantages_G.tolist() == [logp + one.seed % 1000 for logp in logps]
-    assert len(drawn.group.attempts) == 2 and drawn.seed != whole.seed
-    again = estimated(reward(Group(task, attempts, verdicts), RewardConfig()))
-    assert {one.seed for one in again.groups} == {drawn.seed, whole.seed}
-    other = estimated(reward(Group(task, attempts, verdicts), RewardConfig()), data_seed=4)
-    assert not {one.seed for one in other.groups} & {drawn.seed, whole.seed}
-    # the second attempt is too long: the others' advantages are computed anew, of their log-probabilities and the same seed
-    config = Encoding(Letters(), 10, RewardConfig(), AdvantageConfig(kind=Advantage(by_logp)), ObjectiveConfig())
-    encoded, _ = encode_groups([whole], config)
-    found = [float(one.advantages_R[0]) for one in encoded[0].attempts]
-    assert found == [whole.seed % 1000 - 1.0, whole.seed % 1000 - 4.0]
+    rewarded = reward(Group(task, attempts, verdicts), RewardConfig())
+    drawn, whole = estimated(rewarded)
+    seeds = [group_seed(one.group, 3) for one in (drawn, whole)]
+    for one, seed in zip((drawn, whole), seeds, strict=True):
+        assert one.advantages_G.tolist() == [attempt.behavior_logp + seed % 1000 for attempt in one.group.attempts]
+    assert [len(one.group.attempts) for one in (drawn, whole)] == [2, 3] and seeds[0] != seeds[1]
+    again, other = estimated(rewarded), estimated(rewarded, data_seed=4)
+    assert [one.advantages_G.tolist() for one in again] == [drawn.advantages_G.tolist(), whole.advantages_G.tolist()]
+    assert other[1].advantages_G.tolist() != whole.advantages_G.tolist()
+    # the second attempt is too long: the advantages of the others are those of a group of two
+    shorter = estimated(rewarded, max_tokens=10)[-1]
+    assert shorter.advantages_G.tolist() == [logp + group_seed(shorter.group, 3) % 1000 for logp in (-1.0, -4.0)]
 
 
 def test_unknown_log_probabilities_are_nan():

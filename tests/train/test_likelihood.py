@@ -13,7 +13,7 @@ from upsolve.train.learner import Learner
 from upsolve.train.likelihood import start_likelihoods
 from upsolve.train.processes import Processes
 from upsolve.train.reference_scorer import probe
-from upsolve.train.rounds import advantages_of
+from upsolve.train.rounds import form_groups
 from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
@@ -57,7 +57,7 @@ def test_the_likeliest_of_the_strangers_programs_is_chosen(start):
     stored = [rewarded_of(["x = 1", "y = 22", "while q: pass"], recipe)]
     means = [one.mean for one in start_likelihoods(learner, encoding, recipe.optim, stored)[0]]
     chosen = load_recipe("sft", [f"select.attempts={LIKELIEST}"])
-    formed = advantages_of(
+    formed = form_groups(
         [],
         stored,
         RoundGroups(0),

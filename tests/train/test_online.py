@@ -27,7 +27,7 @@ from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.judging import Rollouts
 from upsolve.train.loop import train
 from upsolve.train.monitor import read_steps, warn_of_clipping
-from upsolve.train.rounds import advantages_of
+from upsolve.train.rounds import form_groups
 from upsolve.train.sources import OnlineSource, shares
 from upsolve.train.step import FrozenScores
 from upsolve.train.values import with_gae
@@ -336,7 +336,7 @@ def test_authors_choose_among_stored_attempts_and_not_among_new_ones(tmp_path, o
         source = source_of(tmp_path / mix, judged_groups([5]), recipe)
         taken = rollouts_of(source, recipe).judge(source.groups(0), lambda: numbered)
         fresh, stored = ([reward(group, recipe.reward) for group in groups] for groups in (taken.sampled, taken.stored))
-        formed = advantages_of(
+        formed = form_groups(
             fresh, stored, taken, data=recipe.data, advantage=recipe.advantage, objective=recipe.objective, select=recipe.select
         )
         assert {attempt.author for one in formed.groups for attempt in one.group.attempts} == authors

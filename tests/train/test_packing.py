@@ -1,5 +1,6 @@
 """Packed rows against padded texts: same log-probabilities and gradients for every layout."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -8,12 +9,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from upsolve.config import DataConfig, ObjectiveConfig, OptimConfig, Recipe
+from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimConfig, Recipe
 from upsolve.policy.attention import TREE
 from upsolve.policy.head import head_of
 from upsolve.policy.model import load_codec, load_model
+from upsolve.reward.formula import Rewarded
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import TrainGroup
 from upsolve.train.logprobs import token_scores
 from upsolve.train.pack import fit_rows, level_rows, pack, plan_steps
 from upsolve.train.schedule import learning_rate
@@ -29,13 +30,13 @@ def groups(count=3, size=3):
         attempts = tuple(Attempt(task.task_id, f"x = {'1' * (i + g + 1)}") for i in range(size))
         verdicts = tuple(Verdict(a.attempt_id, Status.PASSED if i == 0 else Status.FAILED) for i, a in enumerate(attempts))
         rewards = np.array([1.0, -0.1, -0.6][:size])
-        made.append(TrainGroup(Group(task, attempts, verdicts), rewards, rewards - rewards.mean()))
+        made.append(Rewarded(Group(task, attempts, verdicts), rewards, ((),) * size, Counter(), Counter()))
     return made
 
 
 def encoding(codec, objective=None, **data):
     recipe = Recipe(data=DataConfig(**data), objective=objective or ObjectiveConfig())
-    return Encoding(codec, recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
+    return Encoding(codec, recipe.data.max_tokens, recipe.reward, AdvantageConfig(kind="centred"), recipe.objective)
 
 
 def encoded(codec, objective=None):
@@ -199,8 +200,7 @@ def test_rows_are_level_and_as_many_for_every_process():
 def test_equal_attempts_are_read_once_and_count_as_many(tiny_model):
     codec = load_codec(tiny_model)
     one = groups(1, 3)[0]
-    twice = replace(one.group, attempts=(*one.group.attempts, one.group.attempts[1]), verdicts=(*one.group.verdicts, None))
-    copied = TrainGroup(twice, np.append(one.rewards_G, one.rewards_G[1]), np.array([0.5, -0.25, 0.75, -0.25]))
+    copied = one.part([0, 1, 2, 1])
     config = ObjectiveConfig(reduce="token_mean")
     merged, _ = encode_groups([copied], encoding(codec))
     assert [attempt.count for attempt in merged[0].attempts] == [1, 2, 1]

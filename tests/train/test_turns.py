@@ -1,6 +1,7 @@
 """Attempts with a parent as conversations: the parent, the feedback of its verdict, and the attempt, which alone is trained on."""
 
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,8 @@ from upsolve.errors import ConfigError, ModelError
 from upsolve.export.exporting import export_archive
 from upsolve.policy.prompt import feedback, messages
 from upsolve.policy.tokens import Codec
+from upsolve.reward.formula import Rewarded
 from upsolve.train.encode import Encoding, encode_groups
-from upsolve.train.groups import TrainGroup
 from upsolve.train.monitor import read_steps
 from upsolve.train.pack import pack
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Turn, Verdict
@@ -92,6 +93,10 @@ def codec_of(tiny_model, template=""):
     return Codec(tokenizer)
 
 
+def rewarded(group, rewards):
+    return Rewarded(group, rewards, ((),) * len(rewards), Counter(), Counter())
+
+
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
 
 
@@ -102,7 +107,7 @@ def test_only_the_tokens_of_the_attempt_are_trained_on(tiny_model, template):
     group = Group(TASK, ATTEMPTS, VERDICTS, turns=earlier_turns(ATTEMPTS, VERDICTS, 2))
     rewards = np.array([0.0, 0.0, 1.0, 1.0])
     config = Encoding(codec, 1000, RewardConfig(), AdvantageConfig(kind="centred"), ObjectiveConfig())
-    encoded, left_out = encode_groups([TrainGroup(group, rewards, rewards - 0.5)], config)
+    encoded, left_out = encode_groups([rewarded(group, rewards)], config)
     assert not left_out and [len(one.attempts) for one in encoded] == [1, 2, 1]
     texts = [codec.tokenizer.decode(one.prompt_P) for one in encoded]
     assert [text.count("return x\n```") for text in texts] == [0, 1, 1] and [WRONG in text for text in texts] == [
@@ -120,7 +125,7 @@ def test_only_the_tokens_of_the_attempt_are_trained_on(tiny_model, template):
 def test_attempts_with_advantage_zero_are_counted_once(tiny_model):
     group = Group(TASK, ATTEMPTS, VERDICTS, turns=earlier_turns(ATTEMPTS, VERDICTS, 2))
     config = Encoding(codec_of(tiny_model), 1000, RewardConfig(), AdvantageConfig(kind="centred"), ObjectiveConfig())
-    encoded, _ = encode_groups([TrainGroup(group, np.array([0.0, 0.5, 1.0, 0.5]), np.array([-0.5, 0.0, 0.5, 0.0]))], config)
+    encoded, _ = encode_groups([rewarded(group, np.array([0.0, 0.5, 1.0, 0.5]))], config)
     assert [one.zero_attempts for one in encoded] == [2, 0]
 
 

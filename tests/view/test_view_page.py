@@ -11,7 +11,7 @@ from test_view_server import Viewer
 from upsolve.config import load_recipe
 from upsolve.reward.formula import reward
 from upsolve.train.drawn import DrawnGroups
-from upsolve.train.groups import whole_groups
+from upsolve.train.groups import with_advantages
 from upsolve.view.answers import Answers
 from upsolve.view.opening import open_path
 from upsolve.view.static import write_page
@@ -213,7 +213,7 @@ def test_groups_and_heat_maps_of_a_run_are_shown(chromium, tmp_path, monkeypatch
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "run", tiny_model, archive.path)
     recipe, (group,) = load_recipe(run / "recipe.yaml"), archive.groups()
-    drawn = whole_groups([reward(group, recipe.reward)], recipe.advantage, seed=0).groups
+    drawn = [with_advantages(reward(group, recipe.reward), recipe.advantage, seed=0)]
     DrawnGroups(run / "groups", by_token=False).record(3, drawn)
     answers = open_path(str(run))
     if how == "static":

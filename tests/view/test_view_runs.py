@@ -17,7 +17,7 @@ from upsolve.reward.formula import reward
 from upsolve.reward.judged import group_of
 from upsolve.train.drawn import DrawnGroups
 from upsolve.train.encode import Encoding, encode_groups
-from upsolve.train.groups import whole_groups
+from upsolve.train.groups import with_advantages
 from upsolve.train.pairs import draw_pairs
 from upsolve.train.sources import round_tag
 from upsolve.types import Attempt, Finding, Group, Status, Task
@@ -96,9 +96,8 @@ def test_tokens_have_the_advantages_that_training_gives_them(tmp_path, tiny_mode
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "run", tiny_model, archive.path)
     answers, recipe = open_path(str(run)), load_recipe(run / "recipe.yaml")
-    (item,) = whole_groups([answers_reward(archive, recipe)], recipe.advantage, seed=recipe.data.seed).groups
     encoding = Encoding(load_codec(tiny_model), recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
-    (encoded,), _ = encode_groups([item], encoding)
+    (encoded,), _ = encode_groups([answers_reward(archive, recipe)], encoding)
     for place, attempt in enumerate(encoded.attempts):
         shown = answers.tokens({"place": str(place)})
         assert len(shown["spans"]) == len(attempt.ids_R) and sum(shown["rewards"]) == pytest.approx(shown["reward"])
@@ -121,7 +120,7 @@ def test_the_groups_of_a_run_are_those_that_it_recorded(tmp_path, tiny_model):
     late = Group(Task("t/1", ""), (twice, twice, other, gone), verdicts)
     drawn = DrawnGroups(run / "groups", by_token=False)
     for number, group in ((0, next(iter(archive.groups()))), (10, late)):
-        drawn.record(number, whole_groups([reward(group, recipe.reward)], recipe.advantage, seed=0).groups)
+        drawn.record(number, [with_advantages(reward(group, recipe.reward), recipe.advantage, seed=0)])
     answers = open_path(str(run))
     shown = answers.group({"id": "t/1"})
     first, second = shown["drawn"]
@@ -139,7 +138,7 @@ def test_an_attempt_that_was_not_drawn_has_rewards_but_no_advantage(tmp_path, ti
     archive = one_task(tmp_path / "a")
     run = write_run(tmp_path / "run", tiny_model, archive.path)
     recipe, (group,) = load_recipe(run / "recipe.yaml"), archive.groups()
-    few = whole_groups([reward(group_of(group, [0, 1]), recipe.reward)], recipe.advantage, seed=0).groups
+    few = [with_advantages(reward(group_of(group, [0, 1]), recipe.reward), recipe.advantage, seed=0)]
     DrawnGroups(run / "groups", by_token=False).record(0, few)
     answers = open_path(str(run))
     assert [len(each["attempts"]) for each in answers.group({"id": "t/1"})["drawn"]] == [2]
@@ -156,7 +155,7 @@ def test_the_tokens_of_a_pair_are_weighted_as_in_training(tmp_path, tiny_model):
     run = write_run(tmp_path / "run", tiny_model, archive.path, text)
     recipe = load_recipe(run / "recipe.yaml")
     (pair,) = draw_pairs([answers_reward(archive, recipe)], recipe.data, "outcome", epoch=0).groups
-    DrawnGroups(run / "groups", by_token=False).record(0, [pair])
+    DrawnGroups(run / "groups", by_token=False).record(0, [with_advantages(pair, recipe.advantage, seed=0, pair=True)])
     encoding = Encoding(load_codec(tiny_model), recipe.data.max_tokens, recipe.reward, recipe.advantage, recipe.objective)
     (encoded,), _ = encode_groups([pair], encoding)
     answers = open_path(str(run))
@@ -323,7 +322,7 @@ def test_a_page_of_a_run_has_the_tasks_that_were_trained_on_and_the_samples_of_b
     folder = evaluated_run(tmp_path, tiny_model)
     archive, recipe = plain_archive(tmp_path / "two", 8), load_recipe(folder / "recipe.yaml")
     group = next(group for group in archive.groups() if group.task.task_id == "a/odd")
-    drawn = whole_groups([reward(group, recipe.reward)], recipe.advantage, seed=0).groups
+    drawn = [with_advantages(reward(group, recipe.reward), recipe.advantage, seed=0)]
     DrawnGroups(folder / "training" / "groups", by_token=False).record(0, drawn)
     (folder / "report.html").write_text("")
     answers = open_path(str(folder), archive=str(archive.path))

@@ -14,14 +14,15 @@ from upsolve.export.record import Export
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import choose
 from upsolve.train.groups import (
+    Formed,
     TrainGroup,
-    TrainGroups,
     decided_by_outcome,
     draw_groups,
     drawn_first,
     rewards_of,
     select,
     whole_groups,
+    with_advantages,
 )
 from upsolve.train.pairs import draw_pairs
 from upsolve.types import Group, Task
@@ -156,8 +157,10 @@ def items_of(part: Part, record: Export, stages: Stages, *, epoch: int | None) -
     if record.unit == "group" and epoch is None and not stages.select.is_on:
         left_out, flagged = Counter[str](), Counter[str]()
         return Items(one_by_one(rewarded, stages, left_out, flagged), left_out, flagged)
-    formed = form_groups(rewarded, stages, epoch=epoch, pairs=record.unit == "pair")
-    return Items(formed.groups, formed.left_out, formed.flagged)
+    pairs = record.unit == "pair"
+    formed = form_groups(rewarded, stages, epoch=epoch, pairs=pairs)
+    items = [with_advantages(item, stages.advantage, seed=stages.data.seed, pair=pairs) for item in formed.groups]
+    return Items(items, formed.left_out, formed.flagged)
 
 
 def one_by_one(
@@ -165,20 +168,21 @@ def one_by_one(
 ) -> Iterator[TrainGroup]:
     """Yield whole groups with advantages, holding one in memory, and count what is left out and flagged."""
     for item in rewarded:
-        formed = whole_groups([item], stages.advantage, seed=stages.data.seed)
+        formed = whole_groups([item])
         left_out.update(formed.left_out)
         flagged.update(formed.flagged)
-        yield from formed.groups
+        yield from (with_advantages(one, stages.advantage, seed=stages.data.seed) for one in formed.groups)
 
 
-def form_groups(rewarded: Sequence[Rewarded], stages: Stages, *, epoch: int | None, pairs: bool) -> TrainGroups:
-    """Return selected groups with advantages, or pairs."""
+def form_groups(rewarded: Sequence[Rewarded], stages: Stages, *, epoch: int | None, pairs: bool) -> Formed:
+    """Return selected groups, or pairs."""
     data, number = stages.data, epoch or 0
     chosen = choose(rewarded, stages.select, number=number, seed=data.seed)
     if pairs:
         formed = draw_pairs(chosen.rewarded, data, stages.pairs, epoch=number)
     elif epoch is None:
-        formed = whole_groups(chosen.rewarded, stages.advantage, seed=data.seed)
+        formed = whole_groups(chosen.rewarded)
     else:
-        formed = draw_groups(chosen.rewarded, data, stages.advantage, epoch=number, in_order=bool(stages.select.order))
+        imitates, ordered = stages.advantage.record.selects, bool(stages.select.order)
+        formed = draw_groups(chosen.rewarded, data, imitates=imitates, epoch=number, in_order=ordered)
     return replace(formed, left_out=formed.left_out + chosen.left_out)

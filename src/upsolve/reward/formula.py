@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,18 @@ class Rewarded:
     """Scored attempts that are truncated (``truncated``) or that a detector flags (its name), whether left out or not."""
     weights_G: NDArray[np.float64] | None = None
     """float64 [G], factors of the advantages (``select.weight``); None: 1."""
+
+    def part(self, indices: Sequence[int]) -> "Rewarded":
+        """Return a group of the attempts at these indices, with their rewards and weights; it counts nothing as left out."""
+        chosen = [*indices]
+        return Rewarded(
+            group_of(self.group, chosen),
+            self.rewards_G[chosen],
+            tuple(self.parts[i] for i in chosen),
+            Counter(),
+            Counter(),
+            None if self.weights_G is None else self.weights_G[chosen],
+        )
 
 
 def reward(group: Group, config: RewardConfig, baselines: Mapping[str, float] | None = None) -> Rewarded:

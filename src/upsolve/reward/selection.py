@@ -11,7 +11,6 @@ import numpy as np
 from upsolve.config.select import QUERIES, SelectConfig, selection_table
 from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
-from upsolve.reward.judged import group_of
 from upsolve.types import Attempt, Status, Verdict, content_id
 
 __all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
@@ -228,11 +227,5 @@ def weight_of(value: Any, expression: str) -> float:
 def select_attempts(rewarded: Rewarded, indices: Sequence[int], weights: Sequence[float]) -> Rewarded:
     """Return a group of the attempts at these indices, with their weights; the others are counted in ``left_out``."""
     left_out = rewarded.left_out + Counter({"select.attempts": len(rewarded.rewards_G) - len(indices)})
-    return replace(
-        rewarded,
-        group=group_of(rewarded.group, indices),
-        rewards_G=rewarded.rewards_G[list(indices)],
-        parts=tuple(rewarded.parts[i] for i in indices),
-        left_out=left_out,
-        weights_G=np.array(weights, dtype=np.float64),
-    )
+    weights_G = np.array(weights, dtype=np.float64)
+    return replace(rewarded.part(indices), left_out=left_out, flagged=rewarded.flagged, weights_G=weights_G)

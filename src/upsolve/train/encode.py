@@ -1,4 +1,4 @@
-"""Groups with advantages -> token ids, with advantages, rewards and masks per token.
+"""Rewarded groups -> token ids, with advantages, rewards and masks per token. Advantages are computed here, of the attempts that fit.
 
 Legend: P prompt tokens, R tokens of one attempt.
 """
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upsolve.advantage.group import soft_values
-from upsolve.advantage.table import advantage
 from upsolve.config import AdvantageConfig, ObjectiveConfig, RewardConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.credit import blame_weights, token_rewards
-from upsolve.reward.judged import Judged, conversations, group_of, turns_of
-from upsolve.train.groups import TrainGroup, behavior_logps
+from upsolve.reward.formula import Rewarded
+from upsolve.reward.judged import Judged, conversations, turns_of
+from upsolve.train.groups import TrainGroup, with_advantages
 from upsolve.train.pairs import focal_weights
 from upsolve.types import Group, Status, content_id
 
@@ -112,9 +112,16 @@ class Encoding:
     reward: RewardConfig
     """How rewards are assigned to tokens."""
     advantage: AdvantageConfig
-    """The estimator, and ``blame``."""
+    """The estimator with the options of the round, and ``blame``."""
     objective: ObjectiveConfig
     """The loss."""
+    seed: int = 0
+    """Seed of estimators that use random numbers (``data.seed``)."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a group is a pair of a chosen and a rejected attempt."""
+        return self.objective.record.unit == "pair"
 
     @property
     def by_token(self) -> bool:
@@ -132,8 +139,7 @@ def with_credit(plain: EncodedAttempt, item: TrainGroup, index: int, config: Enc
     """Set per-token rewards, advantages and masks, where these differ between tokens."""
     if config.by_token:
         return credited(plain, item, index, config)
-    objective = config.objective
-    if objective.record.unit == "pair" and objective.preference.focal:
+    if config.pairs and config.objective.preference.focal:
         attempt, other = item.group.attempts[index], item.group.attempts[1 - index]
         weights_R = focal_weights(attempt.code, other.code, config.codec.spans_of(attempt))
         return replace(plain, advantages_R=(plain.advantages_R * weights_R).astype(np.float32))
@@ -159,15 +165,16 @@ def credited(plain: EncodedAttempt, item: TrainGroup, index: int, config: Encodi
 
 
 def encode_groups(
-    groups: Sequence[TrainGroup], config: Encoding, *, fitted: list[TrainGroup] | None = None
+    groups: Sequence[Rewarded], config: Encoding, *, fitted: list[TrainGroup] | None = None
 ) -> tuple[list[EncodedGroup], Counter[str]]:
-    """Tokenize groups; attempts over ``max_tokens`` and those without a gradient are left out and counted.
+    """Tokenize groups and compute their advantages; attempts over ``max_tokens`` and those without a gradient are left out and counted.
 
-    Equal attempts of a group become one, with their count: it is scored once. A group whose attempts belong to several conversations
-    becomes one for each, of which the first counts the attempts with advantage 0.
+    Advantages are computed over the attempts that fit, so that a baseline holds only attempts that are trained on. Equal attempts of a
+    group become one, with their count: it is scored once. A group whose attempts belong to several conversations becomes one for each,
+    of which the first counts the attempts with advantage 0.
 
     Args:
-        groups: with advantages.
+        groups: without advantages.
         config: how attempts are encoded.
         fitted: gets the groups without over-long attempts, with the advantages that are trained on; those without a gradient too.
     """
@@ -177,12 +184,16 @@ def encode_groups(
     prompts = prompts_of([group.group for group in groups], config.codec)
     completions = iter(config.codec.ids_of_all([attempt for group in groups for attempt in group.group.attempts]))
     for group, asked_G in zip(groups, prompts, strict=True):
-        item, prompts_G, ids_G = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
+        rest, prompts_G, ids_G = without_overlong(group, asked_G, [*islice(completions, len(asked_G))], config, left_out)
+        if len(ids_G) < (2 if config.pairs else 1):
+            left_out["attempts: no other attempt to compare with"] += len(ids_G)
+            continue
+        item = with_advantages(rest, config.advantage, seed=config.seed, pair=config.pairs)
         if fitted is not None:
             fitted.append(item)
         kept: dict[tuple[int, ...], list[EncodedAttempt]] = {}
         zeros: list[int] = []
-        values = soft_values(item.rewards_G, beta=config.objective.beta_value) if ids_G else ()
+        values = soft_values(item.rewards_G, beta=config.objective.beta_value)
         for index, ids in enumerate(ids_G):
             if item.advantages_G[index] == 0 and not config.keeps_zero:
                 left_out["attempts: zero advantage"] += 1
@@ -214,29 +225,18 @@ def prompts_of(groups: Sequence[Group], codec: Codec) -> list[list[tuple[int, ..
 
 
 def without_overlong(
-    item: TrainGroup,
+    item: Rewarded,
     prompts_G: Sequence[tuple[int, ...]],
     ids_G: Sequence[tuple[int, ...]],
     config: Encoding,
     left_out: Counter[str],
-) -> tuple[TrainGroup, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
-    """Return a group without empty and over-long attempts, which are counted, and the token ids of prompts and attempts of the others.
-
-    The advantages are recomputed over the remaining attempts, so that the baseline holds only attempts that are trained on. The
-    advantages of a pair stay 1 and -1.
-    """
+) -> tuple[Rewarded, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
+    """Return a group without empty and over-long attempts, which are counted, and the token ids of prompts and attempts of the others."""
     fits = [i for i, ids in enumerate(ids_G) if ids and len(prompts_G[i]) + len(ids) <= config.max_tokens]
     if len(fits) == len(ids_G):
         return item, prompts_G, ids_G
     left_out.update("attempts: over max_tokens" if ids else "attempts: empty" for i, ids in enumerate(ids_G) if i not in fits)
-    rewards_G, advantages_G = item.rewards_G[fits], item.advantages_G[fits]
-    if fits and config.objective.record.unit != "pair" and not config.advantage.needs_values:
-        logp_G = behavior_logps([item.group.attempts[i] for i in fits])
-        advantages_G = advantage(rewards_G, config.advantage, logp_G=logp_G, seed=item.seed)
-        advantages_G = advantages_G * (1.0 if item.weights_G is None else item.weights_G[fits])
-    parts = tuple(item.parts[i] for i in fits) if item.parts else ()
-    rest = TrainGroup(group_of(item.group, fits), rewards_G, advantages_G, parts, item.seed)
-    return rest, [prompts_G[i] for i in fits], [ids_G[i] for i in fits]
+    return item.part(fits), [prompts_G[i] for i in fits], [ids_G[i] for i in fits]
 
 
 def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: float, *, answers: bool) -> EncodedAttempt:

@@ -1,4 +1,4 @@
-"""Rewarded groups -> groups with advantages: whole groups of new samples, or groups sampled from the stored attempts of a task.
+"""Forms groups to train on: whole groups of new samples, or groups sampled from the stored attempts of a task; and their advantages.
 
 Legend: G attempts per group.
 """
@@ -25,8 +25,8 @@ from upsolve.verify.limits import judge_settings
 from upsolve.verify.pool.pool import verify
 
 __all__ = [
+    "Formed",
     "TrainGroup",
-    "TrainGroups",
     "behavior_logps",
     "counting",
     "decided_by_outcome",
@@ -37,6 +37,7 @@ __all__ = [
     "rewards_of",
     "select",
     "whole_groups",
+    "with_advantages",
 ]
 
 Floats = NDArray[np.float64]
@@ -54,33 +55,29 @@ class TrainGroup:
     """Advantages, float64 [G]; all 0 where the estimator gives each token its own (``gae``)."""
     parts: tuple[tuple[Part, ...], ...] = ()
     """The terms of each reward, [G]; () where no reward is assigned to single tokens."""
-    seed: int = 0
-    """Seed for estimators that use random numbers (``group_seed``)."""
-    weights_G: Floats | None = None
-    """Factors by which the advantages are multiplied already (``select.weight``), [G]; None: 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrainGroups:
-    """Groups to train on, and counts of attempts and tasks left out."""
+class Formed:
+    """Groups to train on, before their advantages are computed, and counts of attempts and tasks left out."""
 
-    groups: list[TrainGroup]
-    """In the order of training."""
+    groups: list[Rewarded]
+    """In the order of training; a pair is a group of the chosen and the rejected attempt."""
     left_out: Counter[str]
     """Attempts and tasks left out, by reason."""
     flagged: Counter[str]
     """Scored attempts that are truncated or that a detector flagged, by its name."""
 
-    def __add__(self, other: "TrainGroups") -> "TrainGroups":
+    def __add__(self, other: "Formed") -> "Formed":
         """Return the union of both, with their counts added."""
-        return TrainGroups(self.groups + other.groups, self.left_out + other.left_out, self.flagged + other.flagged)
+        return Formed(self.groups + other.groups, self.left_out + other.left_out, self.flagged + other.flagged)
 
-    def shuffled(self, random: np.random.Generator) -> "TrainGroups":
+    def shuffled(self, random: np.random.Generator) -> "Formed":
         """Return a copy with the groups in random order."""
         return replace(self, groups=[self.groups[i] for i in random.permutation(len(self.groups))])
 
 
-def counting(rewarded: Iterable[Rewarded], result: TrainGroups) -> Iterator[Rewarded]:
+def counting(rewarded: Iterable[Rewarded], result: Formed) -> Iterator[Rewarded]:
     """Yield rewarded groups, and add their attempts without a reward and their flagged ones to the counts of a result."""
     for item in rewarded:
         result.left_out.update({f"attempts: {reason}": count for reason, count in item.left_out.items()})
@@ -148,50 +145,58 @@ def behavior_logps(attempts: Sequence[Attempt]) -> Floats:
     )
 
 
-def with_advantages(rewarded: Rewarded, indices: Sequence[int], config: AdvantageConfig, *, seed: int) -> TrainGroup:
-    """Return a group of the attempts at these indices, with advantages computed over these alone; ``seed`` is the recipe's."""
-    rewards_G, group = rewarded.rewards_G[list(indices)], group_of(rewarded.group, indices)
-    parts, own_seed = tuple(rewarded.parts[i] for i in indices), group_seed(group, seed)
+def with_advantages(item: Rewarded, config: AdvantageConfig, *, seed: int, pair: bool = False) -> TrainGroup:
+    """Return a group with its advantages, times the weights of its attempts.
+
+    Advantages depend on all attempts of the group, so it holds those that are trained on and no others.
+
+    Args:
+        item: a group of at least one attempt, or a pair.
+        config: the estimator, with the options of the round (``AdvantageConfig.at``).
+        seed: of the recipe (``data.seed``), for estimators that use random numbers.
+        pair: the group is a chosen and a rejected attempt, whose advantages are 1 and -1.
+    """
+    group, rewards_G = item.group, item.rewards_G
+    if pair:
+        return TrainGroup(group, rewards_G, np.array([1.0, -1.0]), item.parts)
     if config.needs_values:
-        return TrainGroup(group, rewards_G, np.zeros_like(rewards_G), parts, own_seed)
-    advantages_G = advantage(rewards_G, config, logp_G=behavior_logps(group.attempts), seed=own_seed)
-    weights_G = None if rewarded.weights_G is None else rewarded.weights_G[list(indices)]
-    return TrainGroup(group, rewards_G, advantages_G * (1.0 if weights_G is None else weights_G), parts, own_seed, weights_G)
+        return TrainGroup(group, rewards_G, np.zeros_like(rewards_G), item.parts)
+    advantages_G = advantage(rewards_G, config, logp_G=behavior_logps(group.attempts), seed=group_seed(group, seed))
+    return TrainGroup(group, rewards_G, advantages_G * (1.0 if item.weights_G is None else item.weights_G), item.parts)
 
 
-def whole_groups(rewarded: Sequence[Rewarded], config: AdvantageConfig, *, seed: int) -> TrainGroups:
-    """Return groups as sampled, with advantages; groups without a reward are left out."""
-    result = TrainGroups([], Counter(), Counter())
-    usable = (item for item in counting(rewarded, result) if len(item.rewards_G))
-    result.groups.extend(with_advantages(group, range(len(group.rewards_G)), config, seed=seed) for group in usable)
+def whole_groups(rewarded: Iterable[Rewarded]) -> Formed:
+    """Return groups as sampled; groups without a reward are left out."""
+    result = Formed([], Counter(), Counter())
+    result.groups.extend(item for item in counting(rewarded, result) if len(item.rewards_G))
     return result
 
 
 def draw_groups(
-    rewarded: Sequence[Rewarded], data: DataConfig, config: AdvantageConfig, *, epoch: int, in_order: bool = False
-) -> TrainGroups:
+    rewarded: Sequence[Rewarded], data: DataConfig, *, imitates: bool, epoch: int, in_order: bool = False
+) -> Formed:
     """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every epoch.
 
     Sampled without replacement, with probabilities proportional to ``count``: a group is like a sample of the authors. Where a task has fewer
-    distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation (an estimator that
-    ``selects``), which compares nothing, a task without such a group gives a group of its attempts, if one passed.
+    distinct attempts than a group takes, one that occurs several times can be drawn as often. For imitation, which compares nothing,
+    a task without such a group gives a group of its attempts, if one passed.
 
     Args:
         rewarded: all attempts of each task.
         data: group size, groups per task, seed.
-        config: the estimator of advantages.
+        imitates: the estimator imitates what passed (``Advantage.selects``).
         epoch: seeds the sampling.
         in_order: keep the order of the tasks; otherwise groups are in random order.
     """
     random = np.random.default_rng([data.seed, epoch])
-    result = TrainGroups([], Counter(), Counter())
+    result = Formed([], Counter(), Counter())
     for item in counting(rewarded, result):
         drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
-        if not drawn and config.record.selects and any(passed(verdict) for verdict in item.group.verdicts):
+        if not drawn and imitates and any(passed(verdict) for verdict in item.group.verdicts):
             drawn = [sample_imitated(item, data.group_size, random)]
         if not drawn:
             result.left_out[f"tasks: {reason_left_out(item, data.group_size)}"] += 1
-        result.groups.extend(with_advantages(item, indices, config, seed=data.seed) for indices in drawn)
+        result.groups.extend(map(item.part, drawn))
     return result if in_order else result.shuffled(random)
 
 

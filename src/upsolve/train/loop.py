@@ -75,8 +75,8 @@ def prepare(parts: Parts, number: int) -> Round:
     judged = parts.judge(groups)  # judge: samples the round's tasks and judges the attempts; stored groups are judged already
     samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
     stored = Lazy(judged.stored, parts.reward)
-    formed = parts.form(samples, stored, judged)  # advantage: of the groups and attempts that `select` keeps
-    encoded, left_out = parts.encode(number, formed.groups)
+    formed = parts.form(samples, stored, judged)  # of the groups and attempts that `select` keeps
+    encoded, left_out = parts.encode(judged, formed.groups)  # advantage: of the attempts that fit into the token limit
     steps, scores = parts.pack(number, encoded)  # pack, with the scores under the frozen start or under the policy as it is now
     metrics = round_metrics(judged.sampled, scores, seconds=time.monotonic() - started)
     return Round(number, steps, scores, len(encoded), formed.left_out + left_out, formed.flagged, metrics)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from upsolve.config import DataConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.reward.judged import group_of
-from upsolve.train.groups import TrainGroup, TrainGroups, counting, passed
+from upsolve.train.groups import Formed, counting, passed
 from upsolve.types import Group, Status
 
 __all__ = [
@@ -90,19 +89,15 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, max_pai
     return picked
 
 
-def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> TrainGroups:
+def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> Formed:
     """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; different pairs in every epoch."""
     random = np.random.default_rng([data.seed, epoch])
-    result = TrainGroups([], Counter(), Counter())
+    result = Formed([], Counter(), Counter())
     for item in counting(rewarded, result):
         pairs = build_pairs(item.group, kind, random, max_pairs=data.groups_per_task)
         if not pairs:
             result.left_out[f"tasks: no pair by {kind}"] += 1
-        for pair in pairs:
-            parts = tuple(item.parts[i] for i in pair)
-            result.groups.append(
-                TrainGroup(group_of(item.group, pair), item.rewards_G[list(pair)], np.array([1.0, -1.0]), parts)
-            )
+        result.groups.extend(map(item.part, pairs))
     return result.shuffled(random)
 
 

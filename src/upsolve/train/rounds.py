@@ -12,7 +12,7 @@ from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, OptimCo
 from upsolve.reward.formula import Rewarded
 from upsolve.reward.selection import Likelihoods, choose
 from upsolve.train.encode import EncodedGroup
-from upsolve.train.groups import TrainGroups, draw_groups, whole_groups
+from upsolve.train.groups import Formed, draw_groups, whole_groups
 from upsolve.train.judging import sample_metrics
 from upsolve.train.learner import Learner
 from upsolve.train.pack import PackedBatch, plan_scoring, plan_steps
@@ -23,7 +23,7 @@ from upsolve.train.step import ByAttempt, FrozenScores
 from upsolve.train.values import value_metrics, with_gae
 from upsolve.types import Group
 
-__all__ = ["Round", "advantages_of", "pack_round", "prepare_epochs", "round_metrics", "score_now", "score_start"]
+__all__ = ["Round", "form_groups", "pack_round", "prepare_epochs", "round_metrics", "score_now", "score_start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Round:
     """Metrics of its new samples and values, for the log."""
 
 
-def advantages_of(
+def form_groups(
     fresh: Sequence[Rewarded],
     stored: Sequence[Rewarded],
     taken: RoundGroups,
@@ -56,30 +56,27 @@ def advantages_of(
     objective: ObjectiveConfig,
     select: SelectConfig,
     likelihoods: Likelihoods | None = None,
-) -> TrainGroups:
-    """Select groups of a round, and compute their advantages.
+) -> Formed:
+    """Select and sample the groups of a round. Advantages come later (``encode_groups``): the token limit may take attempts from a group.
 
     Args:
         fresh: samples of the policy, in groups; for an objective on pairs, pairs are sampled from them.
         stored: all attempts of tasks; groups or pairs are sampled from them.
-        taken: number of the round (seeds the sampling) of how many (``advantage.options_end``), and the most groups of ``stored``; None: no limit.
+        taken: number of the round (seeds the sampling), and the most groups of ``stored``; None: no limit.
         data: group size, groups per task, seed.
-        advantage: the estimator.
+        advantage: says whether it imitates.
         objective: says whether it takes pairs.
         select: which groups and attempts to keep, their weights and their order.
         likelihoods: computes those of stored attempts under the frozen start, for ``select``; None: unknown.
     """
     number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
-    advantage = advantage.at(number, taken.rounds)
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
     new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
-    sampled = (
-        draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded, advantage, seed=data.seed)
-    )
+    sampled = draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded)
     of_archive = (
         draw_pairs(old.rewarded, data, kind, epoch=number)
         if pairs
-        else draw_groups(old.rewarded, data, advantage, epoch=number, in_order=ordered)
+        else draw_groups(old.rewarded, data, imitates=advantage.record.selects, epoch=number, in_order=ordered)
     )
     sampled, of_archive = (
         replace(chosen_groups, left_out=chosen_groups.left_out + part.left_out)

@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.drawn import FOLDER, DrawnGroups
 from upsolve.train.encode import EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import TrainGroup, TrainGroups, decided_by_outcome
+from upsolve.train.groups import Formed, TrainGroup, decided_by_outcome
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
 from upsolve.train.likelihood import start_likelihoods
@@ -26,7 +26,7 @@ from upsolve.train.memory import announce, beside_trainer, memory_of
 from upsolve.train.pack import PackedBatch
 from upsolve.train.processes import Processes
 from upsolve.train.reference_scorer import probe
-from upsolve.train.rounds import advantages_of, pack_round, score_now, score_start
+from upsolve.train.rounds import form_groups, pack_round, score_now, score_start
 from upsolve.train.sources import OnlineSource, RoundGroups, Source, StoredSource
 from upsolve.train.step import FrozenScores
 from upsolve.types import Group
@@ -46,12 +46,12 @@ class Parts:
     """Samples the tasks of a round and judges the attempts; judged groups are returned unchanged."""
     reward: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
-    form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], TrainGroups]
-    """Selects among the new samples and stored attempts of a round, and computes the advantages of the selected ones."""
+    form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], Formed]
+    """Selects and samples groups of the new samples and stored attempts of a round."""
     pack: Callable[[int, list[EncodedGroup]], tuple[list[list[PackedBatch]], FrozenScores]]
     """Takes a round's number and groups: returns the micro-batches of every step, and the scores that the loss needs."""
-    encode: Callable[[int, Sequence[TrainGroup]], tuple[list[EncodedGroup], Counter[str]]]
-    """Takes a round's number and groups: tokenizes them, records those that are trained on, and counts what is left out."""
+    encode: Callable[[RoundGroups, Sequence[Rewarded]], tuple[list[EncodedGroup], Counter[str]]]
+    """Takes a round and its groups: tokenizes them, computes advantages, records what is trained on, and counts what is left out."""
 
     @property
     def ahead(self) -> bool:
@@ -82,13 +82,13 @@ def parts_of(
     if processes.is_main:
         announce(plan)
     learner = Learner(recipe.model, learning, optim, seed=recipe.seed, values=values, processes=processes, codec=codec)
-    encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning)
+    encoding = Encoding(learner.codec, recipe.data.max_tokens, recipe.reward, advantage, learning, recipe.data.seed)
     kept = DrawnGroups(folder / FOLDER, by_token=values, writes=processes.is_main)
     encode, draws = partial(encode_round, encoding, kept), decided_by_outcome(recipe.reward, recipe.select, recipe.data)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
     likely = partial(start_likelihoods, learner, encoding, optim)
     stages = {"data": recipe.data, "advantage": advantage, "objective": learning, "select": recipe.select}
-    form = partial(advantages_of, **stages, likelihoods=likely)
+    form = partial(form_groups, **stages, likelihoods=likely)
     if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
         return Parts(learner, source, unchanged, rewarder, form, partial(pack_offline, learner, learning), encode)
@@ -128,12 +128,13 @@ def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> Non
 
 
 def encode_round(
-    encoding: Encoding, drawn: DrawnGroups, number: int, groups: Sequence[TrainGroup]
+    encoding: Encoding, drawn: DrawnGroups, taken: RoundGroups, groups: Sequence[Rewarded]
 ) -> tuple[list[EncodedGroup], Counter[str]]:
-    """Tokenize the groups of a round, and record those that are trained on."""
+    """Tokenize the groups of a round with the advantages of its number (``advantage.options_end``), and record those that are trained on."""
     fitted: list[TrainGroup] = []
-    encoded, left_out = encode_groups(groups, encoding, fitted=fitted)
-    drawn.record(number, fitted)
+    now = replace(encoding, advantage=encoding.advantage.at(taken.number, taken.rounds))
+    encoded, left_out = encode_groups(groups, now, fitted=fitted)
+    drawn.record(taken.number, fitted)
     return encoded, left_out
 
 

@@ -79,11 +79,12 @@ class RunScores:
     def of_task(self, group: Group, places: list[int]) -> TaskScores:
         """Return rewards and advantages of the attempts at a task."""
         from upsolve.reward.formula import reward
-        from upsolve.train.groups import whole_groups
+        from upsolve.train.groups import with_advantages
 
-        scored = reward(group, self.reward)
-        groups = whole_groups([scored], self.advantage, seed=self.seed).groups
-        whole = Scored(groups[0], kept_places(group, scored.group, places)) if groups else None
+        scored, whole = reward(group, self.reward), None
+        if len(scored.rewards_G):
+            item = with_advantages(scored, self.advantage, seed=self.seed)
+            whole = Scored(item, kept_places(group, scored.group, places))
         records = self.recorded.of_task(group.task.task_id)
         drawn = None if records is None else [] if whole is None else [located(record, whole) for record in records]
         return TaskScores(group, places, whole, dict(scored.left_out), drawn)
