@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsolve.advantage.group import asymre, awr, centred, exponential, leave_one_out, passed, soft_values, standardised
+from upsolve.advantage.group import asymre, awr, centred, exponential, leave_one_out, soft_values, standardised
 from upsolve.advantage.table import ADVANTAGES, advantage
 from upsolve.advantage.tokens import gae, subtract_kl, whiten
 from upsolve.config import AdvantageConfig, load_recipe
@@ -59,8 +59,20 @@ def test_asymre_lowers_the_baseline():
     assert asymre(ONE_IN_FOUR, delta=-0.1) == pytest.approx([0.85, -0.15, -0.15, -0.15])
 
 
+@pytest.mark.parametrize(("kind", "options"), [("passed", {}), ("maxrl", {}), ("pkpo", {"k": 2}), ("pass_at_k", {"k": 2})])
+def test_estimators_of_passes_read_no_reward(kind, options):
+    """A pass with a finding of Ruff has 0.98, a failure may have more."""
+    config, passed_G = AdvantageConfig(kind=kind, options=options), np.array([True, False, False, False])
+    found = advantage(np.array([0.98, 1.5, -0.1, 0.3]), config, passed_G=passed_G)
+    assert found.tolist() == advantage(ONE_IN_FOUR, config, passed_G=passed_G).tolist()
+    assert found[0] > 0 and len({*found[1:].tolist()}) == 1
+    with pytest.raises(ValueError, match=r"4 rewards and passes of shape \(3,\)"):
+        advantage(ONE_IN_FOUR, config, passed_G=passed_G[1:])
+
+
 def test_passed_is_an_indicator():
-    assert passed(TABLE).tolist() == [1.0, 0.0, 0.0, 0.0]
+    found = advantage(TABLE, AdvantageConfig(kind="passed"), passed_G=np.array([True, False, True, False]))
+    assert found.tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("estimator", [centred, leave_one_out, standardised, asymre])
@@ -82,10 +94,11 @@ def test_baselines_sum_to_zero(r):
 
 @given(rewards, st.randoms(use_true_random=False))
 def test_order_does_not_matter(r, random):
-    order, logps = list(range(len(r))), -np.arange(len(r), dtype=float)
+    order, logps, passed_G = list(range(len(r))), -np.arange(len(r), dtype=float), r > 0
     random.shuffle(order)
     for config in (AdvantageConfig(kind=kind) for kind, record in ADVANTAGES.items() if record.reads == "rewards"):
-        plain, other = advantage(r, config, logp_G=logps), advantage(r[order], config, logp_G=logps[order])
+        plain = advantage(r, config, passed_G=passed_G, logp_G=logps)
+        other = advantage(r[order], config, passed_G=passed_G[order], logp_G=logps[order])
         assert other == pytest.approx(plain[order])
 
 
@@ -122,7 +135,7 @@ def test_gae_is_refused_where_it_does_not_fit():
     with pytest.raises(ValueError, match="2 rewards and 1 values"):
         gae(np.zeros(2), np.zeros(1))
     with pytest.raises(ValueError, match="value head"):
-        advantage(TABLE, AdvantageConfig(kind="gae"))
+        advantage(TABLE, AdvantageConfig(kind="gae"), passed_G=TABLE > 0)
 
 
 tokens = st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=1, max_size=12).map(lambda rows: np.array(rows).T)
@@ -165,5 +178,6 @@ def test_soft_values_by_hand():
 def test_the_sign_says_to_nft_which_attempts_passed():
     """``centred`` took 0.75 for a pass where nothing passed, and left out failed attempts at the mean."""
     config = load_recipe("nft").advantage
-    assert advantage(np.array([0.75, 0, 0, 0]), config).tolist() == [0, 0, 0, 0]
-    assert np.sign(advantage(np.array([1, 0.5, 0.5, 0]), config)).tolist() == [1, -1, -1, -1]
+    nobody, one = np.zeros(4, dtype=bool), np.array([True, False, False, False])
+    assert advantage(np.array([0.75, 0, 0, 0]), config, passed_G=nobody).tolist() == [0, 0, 0, 0]
+    assert np.sign(advantage(np.array([1, 0.5, 0.5, 0]), config, passed_G=one)).tolist() == [1, -1, -1, -1]

@@ -1,5 +1,6 @@
 """Advantages for pass@k: by hand, against all subsets, and the laws that their papers state."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -28,9 +29,15 @@ def test_rho_counts_subsets():
 def test_maxrl_by_hand():
     # p = 1/4: (1 - 1/4) / (1/4) = 3 and -1; p = 3/4: 1/3 and -1
     assert maxrl(ONE_IN_FOUR) == pytest.approx([3, -1, -1, -1])
-    assert maxrl(np.array([1.0, 1, 1, -0.6])) == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1])
-    assert maxrl(np.array([-0.1, -0.6])).tolist() == [0, 0]
-    assert maxrl(np.array([1.0])).tolist() == [0]
+    assert maxrl(np.array([True, True, True, False])) == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1])
+    assert maxrl(np.array([False, False])).tolist() == [0, 0]
+    assert maxrl(np.array([True])).tolist() == [0]
+
+
+@pytest.mark.parametrize("estimate", [maxrl, partial(pkpo, k=2), partial(pass_at_k, k=2)])
+def test_rewards_are_no_passes(estimate):
+    with pytest.raises(ValueError, match="passes must be booleans"):
+        estimate(np.array([0.98, -0.1]))
 
 
 def test_pkpo_by_hand():
@@ -112,11 +119,14 @@ def test_unlikeliness_pays_the_rare_pass_best():
 
 
 def test_recipes_name_them_with_their_k():
+    passed_G = ONE_IN_FOUR > 0
     for kind, function in (("pkpo", pkpo), ("pass_at_k", pass_at_k), ("max_at_k", max_at_k)):
-        assert advantage(ONE_IN_FOUR, AdvantageConfig(kind=kind)) == pytest.approx(function(ONE_IN_FOUR, k=4))
+        assert advantage(ONE_IN_FOUR, AdvantageConfig(kind=kind), passed_G=passed_G) == pytest.approx(
+            function(ONE_IN_FOUR, k=4)
+        )
         two = AdvantageConfig(kind=kind, options={"k": 2})
-        assert advantage(ONE_IN_FOUR, two) == pytest.approx(function(ONE_IN_FOUR, k=2))
+        assert advantage(ONE_IN_FOUR, two, passed_G=passed_G) == pytest.approx(function(ONE_IN_FOUR, k=2))
     logps = np.array([-1.0, -2, -3, -4])
-    assert advantage(ONE_IN_FOUR, AdvantageConfig(kind="unlikeliness"), logp_G=logps) == pytest.approx(
+    assert advantage(ONE_IN_FOUR, AdvantageConfig(kind="unlikeliness"), passed_G=passed_G, logp_G=logps) == pytest.approx(
         unlikeliness(ONE_IN_FOUR, logps)
     )

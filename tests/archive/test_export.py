@@ -254,9 +254,14 @@ def test_what_passed_is_imitated_and_what_has_an_advantage_is_labelled_good(load
     assert [status == "passed" for status in rows["status"]] == rows["label"]
 
 
-def test_an_attempt_with_a_low_reward_is_not_imitated(archive, tmp_path):
-    recipe = recipe_of("sft", "reward.outcomes.passed=0.5")
-    with pytest.raises(ConfigError, match="attempts: reward below 1"):
+def test_what_passed_is_imitated_whatever_its_reward(loaded):
+    rows = loaded("sft", recipe=recipe_of("sft", "reward.outcomes.passed=0.5"))["train"]
+    assert {*rows["status"]} == {"passed"} and {*rows["reward"]} == {0.5}
+
+
+def test_an_export_without_rows_says_why(archive, tmp_path):
+    recipe = recipe_of("sft", "reward.verdicts=format", "reward.outcomes.passed=null")
+    with pytest.raises(ConfigError, match="attempts: no reward for passed"):
         export_archive(archive, tmp_path / "out", "sft", recipe=recipe)
     assert not (tmp_path / "out").exists()
 

@@ -82,7 +82,7 @@ def test_a_loss_is_given_its_statistic_in_a_step_of_one_batch():
 )
 def test_a_faulty_estimator_is_named_in_one_line(name, message):
     with pytest.raises(RecordError, match=f"my_objective:{name}.*{message}"):
-        advantage(np.array([1.0, 0.0]), AdvantageConfig(kind=f"my_objective:{name}"))
+        advantage(np.array([1.0, 0.0]), AdvantageConfig(kind=f"my_objective:{name}"), passed_G=np.array([True, False]))
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,10 @@ def test_a_loss_of_another_shape_is_refused(shape):
 
 def test_an_advantage_is_one_file():
     config = AdvantageConfig(kind="my_objective:BEST", options={"scale": 0.5})
-    assert advantage(np.array([0.0, 1.0, 1.0]), config).tolist() == [0.0, 0.5, 0.5]
+    passed_G = np.array([False, True, True])
+    assert advantage(np.array([0.0, 1.0, 1.0]), config, passed_G=passed_G).tolist() == [0.0, 0.5, 0.5]
     with pytest.raises(ValueError, match="expected 2 finite advantages"):
-        advantage(np.array([0.0, 1.0]), AdvantageConfig(kind="my_objective:BROKEN"))
+        advantage(np.array([0.0, 1.0]), AdvantageConfig(kind="my_objective:BROKEN"), passed_G=passed_G[1:])
 
 
 def test_a_recipe_names_it_and_a_run_can_be_resumed():

@@ -227,3 +227,17 @@ def test_what_the_attempt_could_have_decided_is_left_out_unless_it_is_trusted():
     done = reward(both, RewardConfig())
     assert done.rewards_G.tolist() == [1] and done.left_out == {"tests ran in the attempt's own process": 1}
     assert reward(both, RewardConfig(in_process="keep")).rewards_G.tolist() == [1, 1]
+
+
+def test_verdicts_and_rules_say_what_passed():
+    """A finding of Ruff makes no failure of a pass; a rule for hacked or truncated attempts does."""
+    ran = {"analyses": ("lint: x",)}
+    linted = judged(findings=(Finding("lint", "E741", "", 1),), **ran)
+    cut, wrong = judged(GOOD + "  # cut", truncated=True, **ran), judged("f = 1", Status.FAILED, passed=0, **ran)
+    rows = group(linted, judged(STUB, **ran), cut, wrong)
+    config = {"preset": "tests+lint", "detectors": ["hard_coded", "stub"]}
+    found = reward(rows, RewardConfig(**config))
+    assert found.rewards_G[0] < 1 and found.passed.tolist() == [True, True, True, False]
+    assert reward(rows, RewardConfig(**config, hacked=-1)).passed.tolist() == [True, False, True, False]
+    ruled = reward(rows, RewardConfig(**config, hacked=-1, truncated=1.0))
+    assert ruled.passed.tolist() == [True, False, False, False] and ruled.part([1, 0]).passed.tolist() == [False, True]

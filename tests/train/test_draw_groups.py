@@ -10,7 +10,7 @@ from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, RewardConfig
 from upsolve.reward.formula import reward
 from upsolve.train.groups import draw_groups, sample_mixed, sample_outline, with_advantages
-from upsolve.types import Attempt, Group, Status, Task, Verdict
+from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
 
@@ -69,3 +69,22 @@ def test_the_groups_of_a_seed_stay_what_they_are():
     few = [[3, 1, 0, 8, 8, 4, 8, 2, 5, 5, 8, 6]]  # as often as each was sampled
     large = [[84, 225, 149, 146, 294, 18, 62, 151, 79, 35, 6, 273], [128, 138, 109, 133, 276, 232, 262, 159, 12, 217, 233, 184]]
     assert sampled(1, group_size=12, groups_per_task=2) == [*few, *large]
+
+
+def test_imitation_with_findings_of_ruff():
+    """A task whose only pass has a finding is imitated; one whose only pass is a hack is left out."""
+    ran = {"analyses": ("lint: x",)}
+    made = [Attempt("t", "def f(n):\n    l = n\n    return l"), Attempt("t", "def f(n):\n    return 5")]
+    lint = (Finding("lint", "E741", "", 2),)
+    verdicts = [
+        Verdict(made[0].attempt_id, Status.PASSED, 2, 2, findings=lint, **ran),
+        Verdict(made[1].attempt_id, Status.PASSED, 2, 2, **ran),
+    ]
+    tests = tuple(TestCase(TestKind.CALL, f"f({n})", f"{n + 1}") for n in (4, 5))
+    config = RewardConfig(preset="tests+lint", hacked=-1)
+    for at, imitated in enumerate(([[1.0]], [])):
+        group = reward(Group(Task("t", "prompt", tests, "f"), (made[at],), (verdicts[at],)), config)
+        assert group.rewards_G[0] < 1
+        formed = draw_groups([group], DATA, imitates=True, epoch=0)
+        trained = [with_advantages(one, AdvantageConfig(kind="passed"), seed=0).advantages_G.tolist() for one in formed.groups]
+        assert trained == imitated

@@ -24,7 +24,7 @@ def group_of(name, codes):
     attempts = tuple(Attempt(name, code, author="x") for code in codes)
     verdicts = tuple(Verdict(one.attempt_id, Status.PASSED, 1, 1) for one in attempts)
     values = np.arange(len(codes), dtype=np.float64)
-    return TrainGroup(Group(Task(name, ""), attempts, verdicts), values, values - 0.5)
+    return TrainGroup(Group(Task(name, ""), attempts, verdicts), values, values >= 0, values - 0.5)
 
 
 def test_what_is_recorded_is_read_back_by_task(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from upsolve.advantage.table import Advantage
-from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, RewardConfig, SelectConfig
+from upsolve.config import AdvantageConfig, DataConfig, MonitorConfig, ObjectiveConfig, OptimConfig, RewardConfig, SelectConfig
 from upsolve.policy.tokens import EncodedPrompt
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.train.drawn import DrawnGroups
@@ -17,6 +17,7 @@ from upsolve.train.groups import behavior_logps, group_seed
 from upsolve.train.monitor import warn_of_drift
 from upsolve.train.pack import pack
 from upsolve.train.rounds import form_groups
+from upsolve.train.schedule import heldout_batches
 from upsolve.train.setup import encode_round
 from upsolve.train.sources import RoundGroups
 from upsolve.train.step import denominators
@@ -34,7 +35,10 @@ class Letters:
         return [EncodedPrompt(task.task_id, (7, 7)) for task, _ in asked]
 
     def ids_of_all(self, attempts):
-        return [attempt.token_ids or tuple(map(ord, attempt.code)) for attempt in attempts]
+        return [self.ids_of(attempt) for attempt in attempts]
+
+    def ids_of(self, attempt):
+        return attempt.token_ids or tuple(map(ord, attempt.code))
 
 
 def group(codes, rewards, weights=None, **first):
@@ -186,6 +190,14 @@ def test_estimators_get_the_authors_log_probabilities_and_a_seed_for_the_group()
     # the second attempt is too long: the advantages of the others are those of a group of two
     shorter = estimated(rewarded, max_tokens=10)[-1]
     assert shorter.advantages_G.tolist() == [logp + group_seed(shorter.group, 3) % 1000 for logp in (-1.0, -4.0)]
+
+
+@pytest.mark.parametrize(("status", "batches"), [(Status.FAILED, 1), (Status.UNSCORED, 0)])
+def test_unscored_attempts_are_no_failed_ones_of_the_monitors(status, batches):
+    attempts = (Attempt("t", "a"), Attempt("t", "b"))
+    verdicts = (Verdict(attempts[0].attempt_id, Status.PASSED), Verdict(attempts[1].attempt_id, status))
+    one = Group(Task("t", "say"), attempts, verdicts)
+    assert len(heldout_batches([one], Letters(), OptimConfig(), max_pairs=4, max_tokens=10)) == batches
 
 
 def test_unknown_log_probabilities_are_nan():

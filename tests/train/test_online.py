@@ -22,13 +22,14 @@ from upsolve.policy.model import load_codec
 from upsolve.policy.prompt import with_hint
 from upsolve.progress import no_progress
 from upsolve.reward.formula import reward
+from upsolve.reward.judged import group_of
 from upsolve.train import judging
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.judging import Rollouts
 from upsolve.train.loop import train
 from upsolve.train.monitor import read_steps, warn_of_clipping
 from upsolve.train.rounds import form_groups
-from upsolve.train.sources import OnlineSource, shares
+from upsolve.train.sources import OnlineSource, pass_rate, shares
 from upsolve.train.step import FrozenScores
 from upsolve.train.values import with_gae
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
@@ -372,6 +373,16 @@ def test_a_sampler_that_fails_stops_the_judge():
 
     with pytest.raises(ZeroDivisionError):
         judging.judge_while_sampling(sampler(), JudgeSettings(workers=1), on_judged=lambda _n: None)
+
+
+def test_unscored_attempts_are_in_no_pass_rate():
+    statuses = [Status.PASSED, Status.FAILED, Status.UNSCORED, Status.UNSCORED]
+    attempts = tuple(Attempt("t", f"x = {n}", count=1 + n) for n in range(4))
+    verdicts = tuple(Verdict(a.attempt_id, status) for a, status in zip(attempts, statuses, strict=True))
+    group = Group(Task("t", ""), attempts, verdicts)
+    assert pass_rate(group) == pytest.approx(1 / 3) and judging.sample_metrics([group])["sampled_passed"] == 0.5
+    assert pass_rate(group_of(group, [2, 3])) is None
+    assert "sampled_passed" not in judging.sample_metrics([group_of(group, [2, 3])])
 
 
 def test_replay_takes_what_was_sampled_before_by_pass_rate(tmp_path):

@@ -3,6 +3,8 @@
 Legend: G attempts of a group; rewards_G, advantages_G float64 [G].
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +16,6 @@ __all__ = [
     "check",
     "exponential",
     "leave_one_out",
-    "passed",
     "soft_values",
     "standardised",
 ]
@@ -22,17 +23,12 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 
-def check(rewards_G: Floats) -> Floats:
+def check(rewards_G: NDArray[Any]) -> Floats:
     """Return the rewards (or values) as float64 in one dimension; ValueError unless they are finite and there is one."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
     if rewards.ndim != 1 or rewards.size == 0 or not np.isfinite(rewards).all():
         raise ValueError(f"rewards and values must be finite, in one dimension, at least one; got {rewards!r}")
     return rewards
-
-
-def passed(rewards_G: Floats, *, threshold: float = 1.0) -> Floats:
-    """A_i = 1 if r_i >= threshold else 0: imitate what passed (SFT), ignore the rest."""
-    return (check(rewards_G) >= threshold).astype(np.float64)
 
 
 def are_equal(rewards: Floats) -> bool:

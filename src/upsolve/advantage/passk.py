@@ -1,16 +1,28 @@
 """Advantages for pass@k, and for rare passes. Small pure functions; numpy only.
 
-Legend: G attempts of a group, c of them passed (reward >= ``threshold``), p = c / G; rewards_G, advantages_G float64 [G].
+Legend: G attempts of a group, c of them passed, p = c / G; passed_G bool [G]; rewards_G, advantages_G float64 [G].
 rho(n, c, k) = 1 - C(n - c, k) / C(n, k): share of the subsets of k attempts that hold one that passed, an unbiased estimate of pass@k.
 """
 
 from math import comb, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
-from upsolve.advantage.group import Floats, check, passed, standardised
+from upsolve.advantage.group import Floats, check, standardised
 
-__all__ = ["max_at_k", "maxrl", "pass_at_k", "pkpo", "rho", "unlikeliness"]
+__all__ = ["Bools", "max_at_k", "maxrl", "pass_at_k", "pkpo", "rho", "unlikeliness"]
+
+
+Bools = NDArray[np.bool_]
+
+
+def check_passes(passed_G: Bools) -> Floats:
+    """Return passes as float64 [G]: 1 if passed, else 0; ValueError if some are neither, such as rewards."""
+    passes = check(passed_G)
+    if not np.isin(passes, (0.0, 1.0)).all():
+        raise ValueError(f"passes must be booleans (or 0 and 1), one for each attempt; got {passed_G!r}")
+    return passes
 
 
 def rho(n: int, c: int, k: int) -> float:
@@ -24,12 +36,12 @@ def rho(n: int, c: int, k: int) -> float:
     return 1.0 - comb(n - c, k) / comb(n, k)
 
 
-def maxrl(rewards_G: Floats, *, threshold: float = 1.0) -> Floats:
+def maxrl(passed_G: Bools) -> Floats:
     """A_i = (pass_i - p) / p; 0 where p = 0 (MaxRL, 2602.02710): the gradient of log p, so that rare passes count most.
 
     A group of one gives 0.
     """
-    passes_G = passed(rewards_G, threshold=threshold)
+    passes_G = check_passes(passed_G)
     rate = passes_G.mean()
     return (passes_G - rate) / rate if rate else np.zeros_like(passes_G)
 
@@ -41,7 +53,7 @@ def transformed(passes_G: Floats, k: int) -> Floats:
     return k * np.where(passes_G > 0, 1.0, failed)
 
 
-def pkpo(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
+def pkpo(passed_G: Bools, *, k: int) -> Floats:
     """A_i = r_i - mean over j != i of r_j computed without attempt i (PKPO, 2505.15201).
 
     r_i = k if passed, else k rho(G - 1, c, k - 1): G times the paper's, which sums over a group where ``objective.reduce`` averages. An
@@ -49,7 +61,7 @@ def pkpo(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
     The gradient of pass@k is unbiased if attempts are independent samples of the policy. k is at most G - 1 (a larger one counts as
     G - 1); k = 1 is ``leave_one_out`` of the passes. A group of one gives 0.
     """
-    passes_G = passed(rewards_G, threshold=threshold)
+    passes_G = check_passes(passed_G)
     if passes_G.size == 1:
         return np.zeros(1)
     most = min(k, passes_G.size - 1)
@@ -57,14 +69,14 @@ def pkpo(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
     return transformed(passes_G, most) - baseline_G
 
 
-def pass_at_k(rewards_G: Floats, *, k: int, threshold: float = 1.0) -> Floats:
+def pass_at_k(passed_G: Bools, *, k: int) -> Floats:
     """Advantages of subsets of k, as whitened rewards 0 or 1, averaged over the subsets that hold attempt i (pass@k training, 2508.10751).
 
     With rho = rho(G, c, k) and sigma = sqrt(rho (1 - rho)): A_i = (1 - rho) / sigma if passed, else
     (1 - rho - C(G - c - 1, k - 1) / C(G - 1, k - 1)) / sigma; 0 where sigma = 0: no attempt passed, or every subset has one that did.
     k is at most G (a larger one counts as G).
     """
-    passes_G = passed(rewards_G, threshold=threshold)
+    passes_G = check_passes(passed_G)
     n, c = passes_G.size, int(passes_G.sum())
     size = min(k, n)
     rate = rho(n, c, size)

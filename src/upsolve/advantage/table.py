@@ -1,6 +1,6 @@
 """Advantage estimators that a recipe can name (``advantage.kind``); docs/objectives.md shows how to add one.
 
-Legend: G attempts of a group; rewards_G, advantages_G float64 [G].
+Legend: G attempts of a group; rewards_G, advantages_G float64 [G]; passed_G bool [G].
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ import numpy as np
 
 from upsolve.advantage import group, passk
 from upsolve.advantage.group import Floats, check
+from upsolve.advantage.passk import Bools
 from upsolve.config import AdvantageConfig
 from upsolve.plugins import RecordError, blame, only
 
@@ -23,6 +24,8 @@ class AdvantageInputs:
 
     rewards_G: Floats
     """float64 [G], finite."""
+    passed_G: Bools
+    """bool [G]: which attempts passed, by their verdicts (``Rewarded.passed``). A reward does not say that: a finding of Ruff lowers it."""
     logp_G: Floats
     """float64 [G], nats: sum of the log-probabilities that the author gave the tokens of each attempt; nan where unknown."""
     seed: int = 0
@@ -79,27 +82,30 @@ ADVANTAGES: Mapping[str, Advantage] = {
     "gae": Advantage(lambda i, _: np.zeros_like(i.rewards_G), reads="values"),
     "leave_one_out": Advantage(lambda i, _: group.leave_one_out(i.rewards_G)),
     "max_at_k": Advantage(lambda i, c: passk.max_at_k(i.rewards_G, k=c.settings["k"]), nonnegative=True, options={"k": 4}),
-    "maxrl": Advantage(lambda i, _: passk.maxrl(i.rewards_G), failed="negative"),
-    "pass_at_k": Advantage(lambda i, c: passk.pass_at_k(i.rewards_G, k=c.settings["k"]), options={"k": 4}),
-    "passed": Advantage(lambda i, _: group.passed(i.rewards_G), nonnegative=True, selects=True, failed="zero"),
-    "pkpo": Advantage(lambda i, c: passk.pkpo(i.rewards_G, k=c.settings["k"]), options={"k": 4}),
+    "maxrl": Advantage(lambda i, _: passk.maxrl(i.passed_G), failed="negative"),
+    "pass_at_k": Advantage(lambda i, c: passk.pass_at_k(i.passed_G, k=c.settings["k"]), options={"k": 4}),
+    "passed": Advantage(lambda i, _: i.passed_G.astype(np.float64), nonnegative=True, selects=True, failed="zero"),
+    "pkpo": Advantage(lambda i, c: passk.pkpo(i.passed_G, k=c.settings["k"]), options={"k": 4}),
     "standardised": Advantage(lambda i, c: group.standardised(i.rewards_G, ddof=c.ddof, epsilon=c.epsilon)),
     "unlikeliness": Advantage(unlikeliness_of, options={"beta": 0.25}),
 }
 """Built-in name -> estimator."""
 
 
-def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | None = None, seed: int = 0) -> Floats:
+def advantage(
+    rewards_G: Floats, config: AdvantageConfig, *, passed_G: Bools, logp_G: Floats | None = None, seed: int = 0
+) -> Floats:
     """Return the advantages of a group by the estimator that a recipe names.
 
     Args:
         rewards_G: [G].
         config: names the estimator and holds its settings.
+        passed_G: [G], which attempts passed.
         logp_G: see ``AdvantageInputs``; None: unknown.
         seed: for estimators that are random.
 
     Raises:
-        ValueError: the estimator works on tokens (``gae``).
+        ValueError: the estimator works on tokens (``gae``), or rewards and passes differ in shape.
         RecordError: a plug-in raised an exception, or returned another shape, a number that is not finite, or one below 0 that it excludes.
     """
     record: Advantage = config.record
@@ -108,7 +114,10 @@ def advantage(rewards_G: Floats, config: AdvantageConfig, *, logp_G: Floats | No
             f"advantage.kind {config.kind} reads a value head's values and has none here; it is for online training"
         )
     rewards = check(rewards_G)
-    inputs = AdvantageInputs(rewards, np.full(rewards.size, np.nan) if logp_G is None else logp_G, seed)
+    if np.shape(passed_G) != rewards.shape:
+        raise ValueError(f"{rewards.size} rewards and passes of shape {np.shape(passed_G)}; each attempt has one of each")
+    logps = np.full(rewards.size, np.nan) if logp_G is None else logp_G
+    inputs = AdvantageInputs(rewards, np.asarray(passed_G, dtype=np.bool_), logps, seed)
     try:
         advantages_G: Any = np.asarray(record.estimate(inputs, config), dtype=np.float64)
     except Exception as error:

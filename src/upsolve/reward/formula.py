@@ -13,6 +13,7 @@ from upsolve.errors import ConfigError
 from upsolve.plugins import RecordError, blame, find
 from upsolve.reward.components import CLOCK_SECONDS, Component
 from upsolve.reward.controls import controlled
+from upsolve.reward.credit import RULES
 from upsolve.reward.hacks import hacks
 from upsolve.reward.judged import Judged, Part, group_of
 from upsolve.types import Group, Status
@@ -44,6 +45,13 @@ class Rewarded:
     """Scored attempts that are truncated (``truncated``) or that a detector flags (its name), whether left out or not."""
     weights_G: NDArray[np.float64] | None = None
     """float64 [G], factors of the advantages (``select.weight``); None: 1."""
+
+    @property
+    def passed(self) -> NDArray[np.bool_]:
+        """bool [G]: which attempts passed; not those whose reward a rule for truncated or hacked attempts has set."""
+        terms = zip(self.group.verdicts, self.parts, strict=True)
+        passed = [v is not None and v.status is Status.PASSED and not any(p.name in RULES for p in parts) for v, parts in terms]
+        return np.array(passed, dtype=np.bool_)
 
     def part(self, indices: Sequence[int]) -> "Rewarded":
         """Return a group of the attempts at these indices, with their rewards and weights; it counts nothing as left out."""

@@ -32,6 +32,7 @@ __all__ = [
     "decided_by_outcome",
     "draw_groups",
     "drawn_first",
+    "failed",
     "group_seed",
     "passed",
     "rewards_of",
@@ -51,6 +52,8 @@ class TrainGroup:
     """G judged attempts; a group sampled from an archive has at least one passed and one failed attempt."""
     rewards_G: Floats
     """Rewards, float64 [G]."""
+    passed_G: NDArray[np.bool_]
+    """Which attempts passed (``Rewarded.passed``), bool [G]."""
     advantages_G: Floats
     """Advantages, float64 [G]; all 0 where the estimator gives each token its own (``gae``)."""
     parts: tuple[tuple[Part, ...], ...] = ()
@@ -156,13 +159,15 @@ def with_advantages(item: Rewarded, config: AdvantageConfig, *, seed: int, pair:
         seed: of the recipe (``data.seed``), for estimators that use random numbers.
         pair: the group is a chosen and a rejected attempt, whose advantages are 1 and -1.
     """
-    group, rewards_G = item.group, item.rewards_G
+    group, rewards_G, passed_G = item.group, item.rewards_G, item.passed
     if pair:
-        return TrainGroup(group, rewards_G, np.array([1.0, -1.0]), item.parts)
+        return TrainGroup(group, rewards_G, passed_G, np.array([1.0, -1.0]), item.parts)
     if config.needs_values:
-        return TrainGroup(group, rewards_G, np.zeros_like(rewards_G), item.parts)
-    advantages_G = advantage(rewards_G, config, logp_G=behavior_logps(group.attempts), seed=group_seed(group, seed))
-    return TrainGroup(group, rewards_G, advantages_G * (1.0 if item.weights_G is None else item.weights_G), item.parts)
+        return TrainGroup(group, rewards_G, passed_G, np.zeros_like(rewards_G), item.parts)
+    logp_G, own_seed = behavior_logps(group.attempts), group_seed(group, seed)
+    advantages_G = advantage(rewards_G, config, passed_G=passed_G, logp_G=logp_G, seed=own_seed)
+    weights_G = 1.0 if item.weights_G is None else item.weights_G
+    return TrainGroup(group, rewards_G, passed_G, advantages_G * weights_G, item.parts)
 
 
 def whole_groups(rewarded: Iterable[Rewarded]) -> Formed:
@@ -192,7 +197,7 @@ def draw_groups(
     result = Formed([], Counter(), Counter())
     for item in counting(rewarded, result):
         drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
-        if not drawn and imitates and any(passed(verdict) for verdict in item.group.verdicts):
+        if not drawn and imitates and item.passed.any():
             drawn = [sample_imitated(item, data.group_size, random)]
         if not drawn:
             result.left_out[f"tasks: {reason_left_out(item, data.group_size)}"] += 1
@@ -200,15 +205,14 @@ def draw_groups(
     return result if in_order else result.shuffled(random)
 
 
-def urn_of(scored: Rewarded, random: np.random.Generator, *, repeats: bool = False) -> ReadUrn:
-    """Return an urn of the attempts of a task; ``repeats``: each can be drawn as often as it occurs."""
-    counts, outcomes = [attempt.count for attempt in scored.group.attempts], map(passed, scored.group.verdicts)
-    return ReadUrn(counts, [*outcomes], random, repeats=repeats)
+def urn_of(scored: Rewarded, outcomes: Sequence[bool], random: np.random.Generator, *, repeats: bool = False) -> ReadUrn:
+    """Return an urn of the attempts of a task, with their outcomes; ``repeats``: each can be drawn as often as it occurs."""
+    return ReadUrn([attempt.count for attempt in scored.group.attempts], outcomes, random, repeats=repeats)
 
 
 def sample_imitated(scored: Rewarded, size: int, random: np.random.Generator) -> list[int]:
     """Sample the indices of up to ``size`` distinct attempts, the first of which passed."""
-    urn = urn_of(scored, random)
+    urn = urn_of(scored, scored.passed.tolist(), random)
     drawn = [urn.draw(passed=True)]
     while len(drawn) < size and urn.left():
         drawn.append(urn.draw())
@@ -220,6 +224,11 @@ def passed(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.status is Status.PASSED
 
 
+def failed(verdict: Verdict | None) -> bool:
+    """Return whether an attempt was judged and did not pass; an unscored one neither passed nor failed."""
+    return verdict is not None and verdict.status not in (Status.PASSED, Status.UNSCORED)
+
+
 def reason_left_out(scored: Rewarded, size: int) -> str:
     """Return why no group can be sampled from a task."""
     if scored.group.occurrences < size:
@@ -229,7 +238,8 @@ def reason_left_out(scored: Rewarded, size: int) -> str:
 
 def sample_mixed(scored: Rewarded, size: int, max_groups: int, random: np.random.Generator) -> list[list[int]]:
     """Sample up to ``max_groups`` index lists, each with a passed and a failed attempt (``draw_mixed``)."""
-    return draw_mixed(urn_of(scored, random, repeats=len(scored.group.attempts) < size), size, max_groups, random)
+    outcomes, repeats = [*map(passed, scored.group.verdicts)], len(scored.group.attempts) < size
+    return draw_mixed(urn_of(scored, outcomes, random, repeats=repeats), size, max_groups, random)
 
 
 def sample_outline(outline: Outline, data: DataConfig, random: np.random.Generator) -> list[list[int]]:

@@ -13,7 +13,7 @@ from upsolve.config import RewardConfig, SampleConfig, VerifyConfig
 from upsolve.policy.request import Sampler
 from upsolve.progress import OnProgress
 from upsolve.reward.formula import Rewarded, analyses_needed
-from upsolve.train.groups import passed
+from upsolve.train.groups import failed, passed
 from upsolve.train.processes import Processes
 from upsolve.train.sources import RoundGroups, by_task, round_tag
 from upsolve.types import Attempt, Group, Task, Verdict
@@ -181,10 +181,12 @@ def judging_for(config: VerifyConfig, rewards: RewardConfig, processes: Processe
 
 
 def sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return ``sampled`` attempts, ``sampled_tokens`` and ``sampled_passed`` (share) of new samples; {} without any."""
+    """Return ``sampled`` attempts, ``sampled_tokens`` and ``sampled_passed`` (share of the scored ones) of new samples; {} without any."""
     attempts = [attempt for group in groups for attempt in group.attempts]
     if not attempts:
         return {}
-    good = sum(passed(verdict) for group in groups for verdict in group.verdicts)
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    good, bad = sum(map(passed, verdicts)), sum(map(failed, verdicts))
     tokens = sum(attempt.tokens or 0 for attempt in attempts)
-    return {"sampled": float(len(attempts)), "sampled_tokens": float(tokens), "sampled_passed": good / len(attempts)}
+    share = {"sampled_passed": good / (good + bad)} if good + bad else {}
+    return {"sampled": float(len(attempts)), "sampled_tokens": float(tokens), **share}

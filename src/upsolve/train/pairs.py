@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from upsolve.config import DataConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.train.groups import Formed, counting, passed
-from upsolve.types import Group, Status
+from upsolve.train.groups import Formed, counting, failed, passed
+from upsolve.types import Group
 
 __all__ = [
     "PAIRS",
@@ -44,7 +44,7 @@ def edit_distance(text: str, other: str) -> int:
 def by_outcome(group: Group) -> list[tuple[float, Pair]]:
     """Return every pair (passed, failed) with different code, all of rank 0; unscored attempts are in no pair."""
     good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
-    bad = [i for i, v in enumerate(group.verdicts) if v is not None and v.status not in (Status.PASSED, Status.UNSCORED)]
+    bad = [i for i, verdict in enumerate(group.verdicts) if failed(verdict)]
     return [(0.0, (i, j)) for i in good for j in bad if group.attempts[i].code != group.attempts[j].code]
 
 

@@ -10,7 +10,7 @@ from upsolve.config import OptimConfig, SourceConfig
 from upsolve.policy.tokens import Codec
 from upsolve.reward.judged import group_of
 from upsolve.train.encode import EncodedAttempt, EncodedGroup, prompts_of
-from upsolve.train.groups import passed
+from upsolve.train.groups import failed, passed
 from upsolve.train.pack import PackedBatch, plan_scoring
 from upsolve.train.rounds import Round
 from upsolve.types import Group
@@ -78,7 +78,7 @@ def heldout_batches(
     pairs = 0
     for group in groups:
         good = [i for i, verdict in enumerate(group.verdicts) if passed(verdict)]
-        bad = [i for i, verdict in enumerate(group.verdicts) if verdict is not None and not passed(verdict)]
+        bad = [i for i, verdict in enumerate(group.verdicts) if failed(verdict)]
         if pairs == max_pairs:
             break
         if not good or not bad:

@@ -18,7 +18,7 @@ from upsolve.config import DataConfig, SourceConfig
 from upsolve.config.online import Kind
 from upsolve.errors import ConfigError
 from upsolve.policy.prompt import with_hint
-from upsolve.train.groups import drawn_first, passed, select
+from upsolve.train.groups import drawn_first, failed, passed, select
 from upsolve.types import Attempt, Group, Task, Verdict
 
 __all__ = ["OnlineSource", "RoundGroups", "Source", "StoredSource", "by_task", "parts_of_epoch", "round_tag", "shares"]
@@ -113,11 +113,11 @@ def shares(config: SourceConfig, number: int) -> dict[Kind, int]:
 
 
 def pass_rate(group: Group) -> float | None:
-    """Return the share of passed attempts among the judged ones of a group, weighted by ``count``; None if none is judged."""
-    counts = [
-        (attempt.count, passed(verdict)) for attempt, verdict in zip(group.attempts, group.verdicts, strict=True) if verdict
-    ]
-    return sum(count for count, good in counts if good) / sum(count for count, _ in counts) if counts else None
+    """Return the share of passed attempts among the scored ones of a group, weighted by ``count``; None if none is scored."""
+    judged = [*zip(group.attempts, group.verdicts, strict=True)]
+    good = sum(attempt.count for attempt, verdict in judged if passed(verdict))
+    bad = sum(attempt.count for attempt, verdict in judged if failed(verdict))
+    return good / (good + bad) if good + bad else None
 
 
 class OnlineSource:

@@ -180,7 +180,8 @@ def located(record: Drawn, whole: Scored) -> Scored:
         np.array([0.0 if values[each] is None else values[each] for each in at], dtype=np.float64)
         for values in (record.rewards, record.advantages)
     )
-    group = TrainGroup(group_of(item.group, indices), rewards_G, advantages_G, tuple(item.parts[index] for index in indices))
+    parts = tuple(item.parts[index] for index in indices)
+    group = TrainGroup(group_of(item.group, indices), rewards_G, item.passed_G[indices], advantages_G, parts)
     return Scored(group, [whole.places[index] for index in indices], record)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsolve.advantage.group import passed
 from upsolve.export.columns import (
     CHAT,
     COMPLETION,
@@ -144,10 +143,10 @@ def completion_row(item: TrainGroup, index: int, place: Place, *, form: Form, co
 def imitated_rows(
     item: TrainGroup, place: Place, *, form: ChatForm = ChatForm.CONVERSATIONAL, completion: Content = Content.CODE
 ) -> Iterator[Row | LeftOut]:
-    """Yield the rows of the attempts to imitate: those with a reward of at least 1, as ``advantage.kind: passed`` selects them."""
-    for index, imitated in enumerate(passed(item.rewards_G)):
+    """Yield the rows of the attempts to imitate: those that passed, as ``advantage.kind: passed`` selects them."""
+    for index, imitated in enumerate(item.passed_G):
         if not imitated:
-            yield LeftOut("attempts: reward below 1")
+            yield LeftOut("attempts: not passed")
         elif form is ChatForm.MESSAGES:
             row = completion_row(item, index, place, form=Form.CONVERSATIONAL, completion=completion)
             yield {"messages": row.pop("prompt") + row.pop("completion"), **row}
