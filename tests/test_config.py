@@ -86,6 +86,10 @@ CONTRADICTIONS = {
     "reward.credit needs rewards for every token": ("rloo", ["reward.credit.outcome=uniform"]),
     "objective.preference.focal weighs tokens itself": ("dpo_focal", ["reward.mask_unexecuted=true"]),
     "objective.correction weighs": ("kto", ["objective.correction.kind=tis"]),
+    "objective.correction.kind: tis needs the probabilities .*vllm gives them at temperature 1 and top_p 1 alone, not at 0.7 and 1": (
+        "grpo",
+        ["objective.correction.kind=tis", "source.rollout.engine=vllm", "source.rollout.temperature=0.7"],
+    ),
     "reward.gated needs rewards for every token": ("rloo", ["reward.preset=dense", "reward.gated=[functional]"]),
     "data.group_size: 1 has nothing to compare, and advantage.kind leave_one_out": ("rloo", ["data.group_size=1"]),
     "data.group_size: 1 has nothing to compare: source.oversample": ("ppo", ["data.group_size=1", "source.oversample=2"]),

@@ -150,7 +150,7 @@ class Attempt(Identified):
     parent_id: str = ""
     """``attempt_id`` of the attempt this one repairs; empty if none."""
     behavior_logp: float | None = None
-    """Sum over tokens of the author's log-probability, nats, <= 0; None if unknown."""
+    """Sum over tokens of the author's log-probability, nats, <= 0; of a model at temperature 1 without a nucleus. None if unknown."""
     tokens: int | None = None
     """Length of the sampled completion in the author's tokens, >= 1; None if not sampled."""
     entropy: float | None = None
@@ -162,8 +162,8 @@ class Attempt(Identified):
     token_ids: tuple[int, ...] | None = None
     """The sampled tokens, which in one case of twenty differ from how the tokenizer writes the code; None if unknown."""
     token_logps: tuple[float, ...] | None = None
-    """Log-probability of each of ``token_ids`` under the sampler's own distribution before temperature and nucleus, nats, <= 0;
-    ``behavior_logp`` is their sum. None where the engine gives none, or not one for each token."""
+    """Log-probability of each of ``token_ids`` in the distribution that was sampled, with its temperature and nucleus, nats, <= 0; at
+    temperature 1 without a nucleus ``behavior_logp`` is their sum. None where the engine gives none, or not one for each token."""
 
     def __post_init__(self) -> None:
         if self.token_logps is not None and len(self.token_logps) != len(self.token_ids or ()):

@@ -2,6 +2,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from upsolve.policy.kv_cache import BatchedCache, attempts_that_fit
 from upsolve.policy.lookup import Lookup
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.prefill_order import of_like_length, prefill_runs
-from upsolve.policy.sample import sample, sample_each, token_bytes_of
+from upsolve.policy.sample import decode_batched, sample, sample_each, token_bytes_of
 from upsolve.policy.sampling import inverse_cdf, sample_tokens
 from upsolve.types import Task
 
@@ -93,23 +94,30 @@ def test_prompts_that_go_on_alike_are_prefilled_in_one_pass(last, prompts, runs)
 
 
 def test_temperature_zero_takes_the_likeliest():
-    assert sample_tokens(torch.tensor([[0.0, 2.0, 1.0]]), noise(1), temperature=0, top_p=1).tolist() == [1]
+    tokens, logps = sample_tokens(torch.tensor([[0.0, 2.0, 1.0]]), noise(1), temperature=0, top_p=1)
+    assert tokens.tolist() == [1] and logps.tolist() == [0.0], "there is no choice"
 
 
 def test_the_nucleus_cuts_the_tail():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
-    counts = torch.bincount(sample_tokens(logits, noise(4000), temperature=1.0, top_p=0.75), minlength=4)
+    tokens, logps = sample_tokens(logits, noise(4000), temperature=1.0, top_p=0.75)
+    counts = torch.bincount(tokens, minlength=4)
     # 0.5 and 0.3 are the smallest set with mass >= 0.75: 5/8 and 3/8
     assert counts[2:].tolist() == [0, 0]
     assert counts[0] / 4000 == pytest.approx(0.625, abs=0.03)
+    assert torch.allclose(logps.exp(), torch.tensor([5 / 8, 3 / 8])[tokens])
 
 
 def test_without_a_nucleus_every_token_has_its_probability():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(8000, 1)
-    counts = torch.bincount(sample_tokens(logits, noise(8000), temperature=1.0, top_p=1.0), minlength=4) / 8000
+    tokens, logps = sample_tokens(logits, noise(8000), temperature=1.0, top_p=1.0)
+    counts = torch.bincount(tokens, minlength=4) / 8000
+    assert torch.allclose(logps, logits[0][tokens])
     assert counts.tolist() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.02)
     # at temperature 0.5 the weights are squared: 0.25, 0.09, 0.0225, 0.0025 over 0.365
-    sharp = torch.bincount(sample_tokens(logits, noise(8000), temperature=0.5, top_p=1.0), minlength=4) / 8000
+    tokens, logps = sample_tokens(logits, noise(8000), temperature=0.5, top_p=1.0)
+    sharp = torch.bincount(tokens, minlength=4) / 8000
+    assert torch.allclose(logps.exp(), torch.tensor([0.25, 0.09, 0.0225, 0.0025])[tokens] / 0.365)
     assert sharp.tolist() == pytest.approx([0.685, 0.247, 0.062, 0.007], abs=0.02)
 
 
@@ -148,9 +156,34 @@ def test_samples_carry_the_log_probability_and_entropy_of_their_tokens(tiny_mode
             picked.append(int(model(torch.tensor([ids + picked])).logits[0, -1].argmax()))
         assert attempt.code == codec.decode(picked)
         logps, entropy = plain(model, codec, task, picked)
-        assert attempt.token_logps == pytest.approx(logps, abs=1e-4)
-        assert attempt.behavior_logp == pytest.approx(sum(logps), abs=1e-3)
+        assert attempt.token_logps == (0.0,) * attempt.tokens and attempt.behavior_logp == pytest.approx(sum(logps), abs=1e-3)
         assert attempt.entropy == pytest.approx(entropy, abs=1e-4)
+
+
+def as_sampled(logits_V, token, temperature, top_p):
+    """Log-probability of a token in the nucleus at a temperature, from the definition, in double precision."""
+    weights = np.exp((logits_V - logits_V.max()) / temperature)
+    weights, order = weights / weights.sum(), np.argsort(-weights, kind="stable")
+    nucleus = order[: int(np.searchsorted(np.cumsum(weights[order]), top_p)) + 1]
+    assert token in nucleus
+    return float(np.log(weights[token] / weights[nucleus].sum()))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("decode", [decode_batched, generate_attempts])
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.05, 1.0), (1.0, 0.4), (0.05, 0.8)])
+def test_log_probabilities_of_tokens_are_of_the_distribution_that_was_sampled(tiny_model, decode, temperature, top_p):
+    model, codec = load_model(tiny_model), load_codec(tiny_model)
+    config = SampleConfig(samples=2, temperature=temperature, top_p=top_p, max_tokens=6)
+    attempts = [attempt for ended in decode(model, codec, TASKS, [config]) for _, attempt in ended]
+    assert len(attempts) == 6
+    for attempt in attempts:
+        task = next(t for t in TASKS if t.task_id == attempt.task_id)
+        prompt, ids = codec.prompt(task).ids_P, list(attempt.token_ids)
+        logits_RV = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].double().numpy()
+        wanted = [as_sampled(logits_V, token, temperature, top_p) for logits_V, token in zip(logits_RV, ids, strict=True)]
+        assert attempt.token_logps == pytest.approx(wanted, abs=1e-3)
+        assert attempt.behavior_logp == pytest.approx(sum(plain(model, codec, task, ids)[0]), abs=1e-3)
 
 
 def test_every_attempt_is_made_once_and_again_the_same(tiny_model):

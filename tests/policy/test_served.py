@@ -150,12 +150,21 @@ def key(attempt):
 
 
 def test_sampled_ids_are_kept_where_the_server_gives_them(server):
-    found = list(served(server, extra={"return_token_ids": True})(TASKS, config=CONFIG))
+    config = CONFIG.model_copy(update={"temperature": 1.0, "top_p": 1.0})
+    found = list(served(server, extra={"return_token_ids": True})(TASKS, config=config))
     drawn = {(request.task.task_id, tuple(server.drawn[request.seed])) for request in requests(TASKS, CONFIG)}
     assert {(attempt.task_id, attempt.token_ids) for attempt in found} == drawn
     for attempt in found:
         assert len(attempt.token_logps) == attempt.tokens and sum(attempt.token_logps) == pytest.approx(attempt.behavior_logp)
-    assert all(attempt.token_ids is None and attempt.token_logps is None for attempt in served(server)(TASKS, config=CONFIG))
+    assert all(attempt.token_ids is None and attempt.token_logps is None for attempt in served(server)(TASKS, config=config))
+
+
+@pytest.mark.parametrize(("changes", "extra"), [({"temperature": 0.8}, {}), ({"top_p": 0.95}, {}), ({}, {"top_k": 5})])
+def test_a_server_does_not_say_how_likely_tokens_were_at_other_settings(server, changes, extra):
+    """Its log-probabilities are those before temperature and nucleus."""
+    config = CONFIG.model_copy(update={"temperature": 1.0, "top_p": 1.0, **changes})
+    found = list(served(server, extra={"return_token_ids": True, **extra})(TASKS, config=config))
+    assert all(attempt.token_ids and attempt.behavior_logp < 0 and attempt.token_logps is None for attempt in found)
 
 
 @torch.inference_mode()

@@ -94,7 +94,7 @@ def check(attempts, folder):
         logp_R = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
         logps = logp_R[range(len(ids)), ids]
         expected = float(logps.sum())
-        if attempt.token_ids:
+        if attempt.token_logps:
             assert float((torch.tensor(attempt.token_logps) - logps).abs().mean()) < 0.1
         # bfloat16 keeps 8 bits of a logit; at most 0.01 nats a token was seen
         assert attempt.behavior_logp == pytest.approx(expected, abs=0.1 + 0.01 * len(ids))

@@ -118,3 +118,14 @@ def test_a_run_that_will_not_fit_is_told_what_to_change():
     assert plan.text().startswith(
         f"memory, GiB on one device: {plan.peak_bytes / GIB:.2f} at the peak (weights 26.08, optimiser"
     )
+
+
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize(("temperature", "top_p", "known"), [(1.0, 1.0, (-1.0,)), (0.7, 1.0, None), (1.0, 0.9, None)])
+def test_log_probabilities_of_tokens_are_stored_where_they_are_those_of_the_samples(
+    tiny_model, tmp_path, temperature, top_p, known
+):
+    config = SampleConfig(engine="vllm", samples=1, temperature=temperature, top_p=top_p)
+    follow = VllmFollower(ModelConfig(), tmp_path / "policy")
+    for attempt in follow(load_model(tiny_model), load_codec(tiny_model), TASKS, config=config):
+        assert (attempt.token_logps, attempt.behavior_logp) == (known, -1.0)

@@ -14,6 +14,7 @@ __all__ = [
     "evaluation_problems",
     "optimiser_problems",
     "reward_problems",
+    "rollout_problems",
     "run_problems",
     "select_problems",
     "single_problems",
@@ -90,6 +91,17 @@ def single_problems(data: DataConfig, source: SourceConfig, advantage: Advantage
         yield f"{one}: groups of stored attempts have a passed and a failed one; leave archive out of source.mix"
     if reward.verdicts == "shuffled":
         yield f"{one}: reward.verdicts: shuffled permutes the verdicts of a group"
+
+
+def rollout_problems(source: SourceConfig, objective: ObjectiveConfig) -> Iterator[str]:
+    """Yield importance weights of new samples whose engine does not say with which probability it has sampled a token."""
+    rollout, kind = source.rollout, objective.correction.kind
+    if source.rounds and kind != "none" and not (rollout.is_plain or rollout.record.tempered_logps):
+        yield (
+            f"objective.correction.kind: {kind} needs the probabilities of the distribution that was sampled, and source.rollout.engine: "
+            f"{rollout.engine} gives them at temperature 1 and top_p 1 alone, not at {rollout.temperature:g} and {rollout.top_p:g}; set these to 1, "
+            "or engine: transformers"
+        )
 
 
 def turn_problems(data: DataConfig, objective: ObjectiveConfig) -> Iterator[str]:

@@ -284,6 +284,11 @@ class SampleConfig(RecordConfig):
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Options of your own engine; ``server`` and ``vllm`` have the keys above."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether attempts are sampled from the model's own distribution: at temperature 1, without a nucleus."""
+        return self.temperature == 1 and self.top_p == 1
+
     @model_validator(mode="after")
     def checked_lookup(self) -> Self:
         """Refuse proposals where another engine samples."""

@@ -33,7 +33,10 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "lines": ("INTEGER", "number of lines of the program"),
     "tokens": ("INTEGER", "number of sampled tokens, NULL if not sampled"),
     "truncated": ("INTEGER", "1 if sampling stopped at the token limit"),
-    "logp": ("REAL", "mean log-probability of the attempt's tokens under its author, nats, NULL if unknown"),
+    "logp": (
+        "REAL",
+        "mean log-probability of the attempt's tokens under its author (a model at temperature 1), nats, NULL if unknown",
+    ),
     "start_logp": (
         "REAL",
         "mean log-probability of the attempt's tokens under the model that training starts from, nats; offline only",

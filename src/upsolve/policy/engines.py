@@ -26,6 +26,9 @@ class Engine:
     run. None: the engine cannot be used in online training."""
     every_rank: bool = False
     """True: in online training each rank samples its share of the tasks. False: rank 0 samples them all."""
+    tempered_logps: bool = False
+    """True: ``Attempt.token_logps`` are of the distribution that was sampled at any temperature and top-p. False: at 1 and 1 alone, and None
+    elsewhere, so that ``objective.correction`` is refused there."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options with their defaults; a recipe sets them by ``sample.options``, and ``make`` and ``follow`` read ``config.settings``."""
 
@@ -83,7 +86,7 @@ def make_server(config: SampleConfig, model: ModelConfig) -> Sampler:
 
 ENGINES: Mapping[str, Engine] = {
     "server": Engine(make_server),
-    "transformers": Engine(make_transformers, follow_transformers, every_rank=True),
+    "transformers": Engine(make_transformers, follow_transformers, every_rank=True, tempered_logps=True),
     "vllm": Engine(make_vllm, follow_vllm),
 }
 """Built-in engines by name."""

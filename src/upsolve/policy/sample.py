@@ -40,7 +40,8 @@ def sample(
 ) -> Iterator[Attempt]:
     """Yield ``config.samples`` attempts per task, in the order in which they end.
 
-    ``token_logps`` and ``entropy`` are in nats, of the distribution at temperature 1 without truncation. Each attempt has its own random
+    ``token_logps`` are of the distribution that is sampled, ``behavior_logp`` and ``entropy`` of that at temperature 1 without a nucleus, in
+    nats. Each attempt has its own random
     numbers (``upsolve.policy.request``), so up to rounding it does not depend on the rest of the batch; the same model, tasks, config and
     number of threads give the same attempts. Before the first sample of a kind of model, batched decoding is compared with the model's own
     forward pass; if they differ, a warning is logged and ``generate`` is used instead.

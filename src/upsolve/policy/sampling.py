@@ -30,7 +30,7 @@ ROWS = 16
 
 def sample_tokens(
     logits_BV: Tensor, uniform_M: Tensor, *, temperature: float, top_p: float, row_M: Tensor | None = None
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Sample tokens from softmax(logits / temperature), truncated to the smallest set with mass >= top_p (1904.09751).
 
     For top_p < 1 the set is searched among the ``NUCLEUS`` most likely tokens. Temperature 0 takes the most likely token.
@@ -43,21 +43,27 @@ def sample_tokens(
         row_M: [M] int64, the row of the logits from which each token is drawn; None: one token of each row.
 
     Returns:
-        Token ids [M], int64.
+        Token ids [M], int64, and their log-probabilities in the distribution that was sampled [M], nats: 0 at temperature 0.
     """
     if temperature == 0:
         likeliest_B = logits_BV.argmax(-1)
-        return likeliest_B if row_M is None else likeliest_B[row_M]
+        tokens_M = likeliest_B if row_M is None else likeliest_B[row_M]
+        return tokens_M, logits_BV.new_zeros(len(tokens_M))
     return sample_truncated((logits_BV / temperature).softmax(-1), uniform_M, top_p, row_M)
 
 
-def sample_truncated(probabilities_BV: Tensor, uniform_M: Tensor, top_p: float, row_M: Tensor | None = None) -> Tensor:
-    """Sample token ids [M] from probabilities that are truncated to their nucleus; ``row_M`` as for ``sample_tokens``."""
+def sample_truncated(
+    probabilities_BV: Tensor, uniform_M: Tensor, top_p: float, row_M: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Sample token ids [M] from probabilities that are truncated to their nucleus, and their log-probabilities in it [M]; as ``sample_tokens``."""
+    rows_M = torch.arange(len(probabilities_BV), device=probabilities_BV.device) if row_M is None else row_M
     if top_p >= 1:
-        return inverse_cdf(probabilities_BV, uniform_M, row_M)
-    likely, index = probabilities_BV.topk(min(NUCLEUS, probabilities_BV.shape[-1]), dim=-1)
-    kept, index = likely.masked_fill(running_sum(likely) - likely >= top_p, 0), index if row_M is None else index[row_M]
-    return index.gather(-1, inverse_cdf(kept, uniform_M, row_M)[:, None])[:, 0]
+        tokens_M = inverse_cdf(probabilities_BV, uniform_M, rows_M)
+        return tokens_M, probabilities_BV[rows_M, tokens_M].log()
+    likely_BN, index_BN = probabilities_BV.topk(min(NUCLEUS, probabilities_BV.shape[-1]), dim=-1)
+    kept_BN = likely_BN.masked_fill(running_sum(likely_BN) - likely_BN >= top_p, 0)
+    place_M = inverse_cdf(kept_BN, uniform_M, rows_M)
+    return index_BN[rows_M, place_M], kept_BN[rows_M, place_M].log() - kept_BN.sum(-1)[rows_M].log()
 
 
 def running_sum(weights_BN: Tensor) -> Tensor:
@@ -105,16 +111,19 @@ class Sampling:
     ids: list[int] = field(default_factory=list[int])
     """Token ids sampled so far."""
     logps: list[float] = field(default_factory=list[float])
-    """Log-probabilities of the sampled tokens, nats."""
+    """Log-probabilities of the sampled tokens in the distribution that was sampled, nats."""
+    own_logp: float = 0.0
+    """Sum of their log-probabilities at temperature 1, without a nucleus, nats."""
     entropy: float = 0.0
     """Sum over tokens of the entropy of the next-token distribution, nats."""
     lookup: Lookup | None = None
     """Proposes the next tokens (``sample.lookup``)."""
 
-    def add(self, token: int, logp: float, entropy: float) -> None:
+    def add(self, token: int, logp: float, own_logp: float, entropy: float) -> None:
         """Append a sampled token."""
         self.ids.append(token)
         self.logps.append(min(logp, 0.0))
+        self.own_logp += min(own_logp, 0.0)
         self.entropy += entropy
         if self.lookup:
             self.lookup.append(token)
@@ -164,22 +173,27 @@ class DecodeState:
 
     def draw(
         self, logits_BV: Tensor, rows: Sequence[int], uniform_M: Tensor, at: Sequence[float]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return tokens [M], sampled from these rows at one temperature each (``at``), their log-probability and the entropy at temperature 1, nats."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Sample tokens [M] from these rows, at one temperature each (``at``).
+
+        Returns:
+            Tokens, their log-probabilities in the distribution that was sampled, their log-probabilities and the entropy at temperature 1, nats.
+        """
         p_BV, most_B, row_M = logits_BV.softmax(-1), logits_BV.amax(-1), torch.tensor(rows, device=logits_BV.device)
         most_logp_B = p_BV.amax(-1).log()
         entropy_B = most_B - torch.linalg.vecdot(p_BV, logits_BV) - most_logp_B
-        tokens_M = torch.empty_like(row_M)
+        tokens_M, logp_M = torch.empty_like(row_M), torch.empty_like(uniform_M)
         for temperature in set(at):
             chosen = [place for place, other in enumerate(at) if other == temperature]
             some = [rows[place] for place in chosen]
-            tokens_M[chosen] = self.tokens_at(logits_BV, some, uniform_M[chosen], temperature=temperature, p_BV=p_BV)
-        return tokens_M, logits_BV[row_M, tokens_M] + (most_logp_B - most_B)[row_M], entropy_B[row_M]
+            drawn = self.tokens_at(logits_BV, some, uniform_M[chosen], temperature=temperature, p_BV=p_BV)
+            tokens_M[chosen], logp_M[chosen] = drawn
+        return tokens_M, logp_M, logits_BV[row_M, tokens_M] + (most_logp_B - most_B)[row_M], entropy_B[row_M]
 
     def tokens_at(
         self, logits_BV: Tensor, rows: Sequence[int], uniform_M: Tensor, *, temperature: float, p_BV: Tensor
-    ) -> Tensor:
-        """Return tokens [M] sampled at a temperature; ``p_BV``: softmax of the logits, which is not computed again at temperature 1."""
+    ) -> tuple[Tensor, Tensor]:
+        """Return tokens sampled at a temperature, and their log-probabilities in that distribution; ``p_BV``: softmax of the logits."""
         if temperature == 1:
             return sample_truncated(p_BV, uniform_M, self.config.top_p, torch.tensor(rows, device=p_BV.device))
         used = sorted({*rows})
@@ -213,8 +227,8 @@ class DecodeState:
         noise = [attempt.noise.getrandbits(24) / 2**24 for _, attempt in attempts]  # float32 holds 24 bits
         at = [attempt.request.temperature for _, attempt in attempts]
         drawn = self.draw(logits_BV, [row for row, _ in attempts], torch.tensor(noise, device=logits_BV.device), at)
-        for (_, attempt), token, logp, entropy in zip(attempts, *(column.tolist() for column in drawn), strict=True):
-            attempt.add(token, logp, entropy)
+        for (_, attempt), *of_token in zip(attempts, *(column.tolist() for column in drawn), strict=True):
+            attempt.add(*of_token)
 
     def part(self, index: int, taken: Taken) -> None:
         """Sort the attempts of a slot by their last token, and note what they lead to; the first token's go on in the slot, others in free ones."""
@@ -242,7 +256,7 @@ class DecodeState:
             answer=answer,
             language=task.language or "python",
             author=self.author,
-            behavior_logp=sum(attempt.logps),
+            behavior_logp=attempt.own_logp,
             tokens=len(attempt.ids),
             entropy=max(attempt.entropy / len(attempt.ids), 0.0),
             truncated=truncated,

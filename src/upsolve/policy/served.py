@@ -25,6 +25,8 @@ LONGEST_WAIT_SECONDS = 60.0
 """Longest wait before a retry, unless the server asks for a longer one."""
 BUSY = (408, 425, 429)
 """Status codes below 500 after which the request is retried."""
+HARMLESS = {"cache_prompt", "n_probs", "return_token_ids"}
+"""Keys of ``sample.server.extra`` that are known to leave the distribution as it is; others, such as ``top_k``, may change it."""
 FAULTS = ("abort", "error")
 """Finish reasons that report a fault of the server."""
 Json = dict[str, Any]
@@ -43,8 +45,9 @@ class RetryError(Exception):
 class Server:
     """Sample a server's model (``upsolve.policy.request.Sampler``).
 
-    ``token_logps`` are the log-probabilities that the server returns, in nats (by vLLM those of the untempered distribution), if it also
-    returns the token ids. ``behavior_logp`` is their sum over all sampled tokens, including those of the closing fence. It is None if the
+    ``behavior_logp`` is the sum of the log-probabilities that the server returns, in nats, over all sampled tokens, including those of the
+    closing fence; vLLM's are those of the untempered distribution. ``token_logps``, which are of the distribution that is sampled, are
+    stored at temperature 1 and top-p 1 alone, if the server also returns the token ids. ``behavior_logp`` is None if the
     server does not return one log-probability per token, and for ``chat``, where an answer contains text besides the code. ``entropy``
     is None.
     """
@@ -89,10 +92,11 @@ class Server:
         """
         prompts = {task.task_id: self.prompt(task) for task in tasks}
         over, client = Event(), self.connect()
+        is_plain = config.is_plain and self.server.extra.keys() <= HARMLESS
 
         def work(request: Request) -> Attempt:
             body = {**self.settings(request, config), **prompts[request.task.task_id], **self.server.extra}
-            return self.attempt(request, partial(self.post, client, body, request.task), author, over)
+            return self.attempt(request, partial(self.post, client, body, request.task), author, over=over, is_plain=is_plain)
 
         ended = run_concurrently(work, requests(tasks, config), config.batch, over)
         try:
@@ -133,8 +137,8 @@ class Server:
             "seed": request.seed,
         }
 
-    def read(self, task: Task, reply: Json, author: str) -> Attempt:
-        """Return the attempt in a server's answer.
+    def read(self, task: Task, reply: Json, author: str, *, is_plain: bool) -> Attempt:
+        """Return the attempt in a server's answer; ``is_plain``: it was sampled at temperature 1 without a nucleus or penalties.
 
         Raises:
             ModelError: the answer does not follow OpenAI's protocol.
@@ -167,10 +171,10 @@ class Server:
             tokens=tokens,
             truncated=truncated,
             token_ids=ids,
-            token_logps=logps if ids else None,
+            token_logps=logps if ids and is_plain else None,
         )
 
-    def attempt(self, request: Request, post: Callable[[], Json], author: str, over: Event) -> Attempt:
+    def attempt(self, request: Request, post: Callable[[], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
         """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the request's seed.
 
         Raises:
@@ -179,7 +183,7 @@ class Server:
         jitter, tries, why = Random(request.seed), self.server.retries + 1, ""
         for number in range(tries):
             try:
-                attempt = self.read(request.task, post(), author)
+                attempt = self.read(request.task, post(), author, is_plain=is_plain)
                 self.lost = False
                 return attempt
             except RetryError as error:

@@ -73,7 +73,8 @@ class Vllm:
     ) -> Iterator[Attempt]:
         """Yield ``config.samples`` attempts per task, in the order of the tasks; vLLM is given up to ``CHUNK`` requests at a time.
 
-        ``token_logps`` are those of the untempered distribution (vLLM's ``raw_logprobs``); ``entropy`` is None.
+        Log-probabilities are those of the untempered distribution (vLLM's ``raw_logprobs``), so ``token_logps``, which are of the distribution
+        that is sampled, are None for other settings than temperature 1 and top-p 1. ``entropy`` is None.
         """
         prompts = {task.task_id: {"prompt_token_ids": list(self.codec.prompt(task).ids_P)} for task in tasks}
         pending, done = requests(tasks, config), 0
@@ -82,7 +83,7 @@ class Vllm:
             outputs = self.llm.generate(batch, [self.settings(request, config) for request in chunk], use_tqdm=False)
             for request, output in zip(chunk, outputs, strict=True):
                 done += 1
-                yield self.attempt(request.task, output.outputs[0], author)
+                yield self.attempt(request.task, output.outputs[0], author, is_plain=config.is_plain)
             if on_done:
                 on_done(done)
 
@@ -114,8 +115,11 @@ class Vllm:
             logprobs=0,
         )
 
-    def attempt(self, task: Task, output: Any, author: str) -> Attempt:
-        """Return the attempt in a completion of vLLM; its ``logprobs`` hold a mapping from token id to log-probability per sampled token."""
+    def attempt(self, task: Task, output: Any, author: str, *, is_plain: bool) -> Attempt:
+        """Return the attempt in a completion of vLLM; its ``logprobs`` hold a mapping from token id to log-probability per sampled token.
+
+        ``is_plain``: it was sampled at temperature 1 without a nucleus.
+        """
         ids = tuple(output.token_ids)
         code, answer = self.codec.code_and_answer(ids, task.language)
         logps = tuple(
@@ -131,7 +135,7 @@ class Vllm:
             tokens=len(ids),
             truncated=output.finish_reason == "length",
             token_ids=ids,
-            token_logps=logps,
+            token_logps=logps if is_plain else None,
         )
 
 

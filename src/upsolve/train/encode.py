@@ -37,7 +37,7 @@ class EncodedAttempt:
     value: float = 0.0
     """r - V (see LossInputs.values_S)."""
     behavior: float = float("nan")
-    """Author's log-probability, nats; nan where unknown."""
+    """Log-probability with which the author wrote it, nats: of the distribution that was sampled where this is known; nan where unknown."""
     malformed: bool = False
     """True where the code does not compile."""
     count: int = 1
@@ -47,7 +47,7 @@ class EncodedAttempt:
     mask_R: NDArray[np.bool_] | None = None
     """False for tokens left out of the loss, such as those of lines that never ran; None: no mask."""
     sampler_logps_R: Floats | None = None
-    """Log-probability that the sampler gave each token, nats; None where unknown."""
+    """Log-probability of each token in the distribution that was sampled, nats; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def encode_attempt(item: TrainGroup, index: int, ids: tuple[int, ...], value: fl
     attempt, verdict = item.group.attempts[index], item.group.verdicts[index]
     logps = attempt.token_logps if attempt.token_ids == ids else None
     known = attempt.behavior_logp if answers or not attempt.answer else None
-    behavior = sum(logps) if known is None and logps is not None else known
+    behavior = known if logps is None else sum(logps)
     return EncodedAttempt(
         ids_R=ids,
         advantages_R=np.full(len(ids), item.advantages_G[index], dtype=np.float32),

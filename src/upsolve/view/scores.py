@@ -166,7 +166,7 @@ class RunScores:
         if self.score is not None:
             return {"logps": list(self.score(task, attempt, turns)), "logps_of": "the run's model"}
         if attempt.token_logps is not None and attempt.token_ids == tuple(ids):
-            return {"logps": list(attempt.token_logps), "logps_of": "the sampler, when the attempt was written"}
+            return {"logps": list(attempt.token_logps), "logps_of": "the sampler at its temperature and top-p"}
         return {}
 
 
