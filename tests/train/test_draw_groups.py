@@ -1,15 +1,20 @@
 """Groups that are sampled from stored attempts."""
 
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline
-from upsolve.config import AdvantageConfig, DataConfig, RewardConfig
+from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
 from upsolve.train.groups import draw_groups, sample_mixed, sample_outline, with_advantages
+from upsolve.train.rounds import form_groups
+from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
 
 DATA = DataConfig(group_size=4, groups_per_task=2)
@@ -88,3 +93,31 @@ def test_imitation_with_findings_of_ruff():
         formed = draw_groups([group], DATA, imitates=True, epoch=0)
         trained = [with_advantages(one, AdvantageConfig(kind="passed"), seed=0).advantages_G.tolist() for one in formed.groups]
         assert trained == imitated
+
+
+def mixed(name):
+    attempts = tuple(Attempt(name, f"program {n}") for n in range(8))
+    verdicts = tuple(Verdict(a.attempt_id, Status.PASSED if n % 2 else Status.FAILED) for n, a in enumerate(attempts))
+    return Group(Task(name, "prompt"), attempts, verdicts)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_round_rewards_the_tasks_that_it_draws_from_and_no_others(pairs):
+    """A hybrid round draws 3 of 41 groups: every task comes up in some round, as does every group of a task."""
+    stored = [*map(mixed, map(str, range(20))), replace(mixed("20"), verdicts=(None,) * 8)]
+    read, seen, left_out = [], Counter(), Counter()
+    rewarded = Lazy(stored, lambda group: read.append(group.task.task_id) or reward(group, RewardConfig()))
+    objective = ObjectiveConfig(kind="dpo" if pairs else "reinforce")
+    stages = {"data": DATA, "advantage": AdvantageConfig(), "objective": objective, "select": SelectConfig()}
+    for number in range(60):
+        read.clear()
+        formed = form_groups([], rewarded, RoundGroups(number, stored, most_stored=3), **stages)
+        again = form_groups([], rewarded, RoundGroups(number, stored, most_stored=3), **stages)
+        assert [one.group for one in formed.groups] == [one.group for one in again.groups] and len(formed.groups) == 3
+        assert len(read) <= 2 * 5 and len(read) == 2 * len({*read})
+        seen.update(one.group.task.task_id for one in formed.groups)
+        left_out += formed.left_out
+    assert {*seen} == {str(n) for n in range(20)} and max(seen.values()) < 25, "of 180, 9 each"
+    assert left_out["attempts: not judged"] == 8 * sum(count for why, count in left_out.items() if why.startswith("tasks"))
+    few = form_groups([], rewarded, RoundGroups(0, stored, most_stored=99), **stages)
+    assert len(few.groups) == 40, "all that there are"

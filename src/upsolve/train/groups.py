@@ -4,7 +4,7 @@ Legend: G attempts per group.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +30,9 @@ __all__ = [
     "behavior_logps",
     "counting",
     "decided_by_outcome",
+    "draw_all",
     "draw_groups",
+    "draw_most",
     "drawn_first",
     "failed",
     "group_seed",
@@ -42,6 +44,8 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Draw = Callable[[Rewarded, np.random.Generator], tuple[Sequence[Sequence[int]], str]]
+"""Draws groups of a task's attempts, each as indices, and says why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,13 @@ def whole_groups(rewarded: Iterable[Rewarded]) -> Formed:
 
 
 def draw_groups(
-    rewarded: Sequence[Rewarded], data: DataConfig, *, imitates: bool, epoch: int, in_order: bool = False
+    rewarded: Sequence[Rewarded],
+    data: DataConfig,
+    *,
+    imitates: bool,
+    epoch: int,
+    in_order: bool = False,
+    most: int | None = None,
 ) -> Formed:
     """Sample groups of ``data.group_size`` attempts from each task, at least one passed and one not; different ones in every epoch.
 
@@ -192,17 +202,49 @@ def draw_groups(
         imitates: the estimator imitates what passed (``Advantage.selects``).
         epoch: seeds the sampling.
         in_order: keep the order of the tasks; otherwise groups are in random order.
+        most: number of groups, a random sample of all; None: all.
     """
-    random = np.random.default_rng([data.seed, epoch])
-    result = Formed([], Counter(), Counter())
-    for item in counting(rewarded, result):
+
+    def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
         drawn = sample_mixed(item, data.group_size, data.groups_per_task, random)
         if not drawn and imitates and item.passed.any():
             drawn = [sample_imitated(item, data.group_size, random)]
-        if not drawn:
-            result.left_out[f"tasks: {reason_left_out(item, data.group_size)}"] += 1
-        result.groups.extend(map(item.part, drawn))
+        return drawn, "" if drawn else reason_left_out(item, data.group_size)
+
+    random = np.random.default_rng([data.seed, epoch])
+    if most is not None:
+        return draw_most(rewarded, draw, data, epoch=epoch, most=most)
+    result = draw_all(rewarded, draw, random)
     return result if in_order else result.shuffled(random)
+
+
+def draw_all(rewarded: Iterable[Rewarded], draw: Draw, random: np.random.Generator) -> Formed:
+    """Draw the groups of all tasks, in the order of the tasks."""
+    result = Formed([], Counter(), Counter())
+    for item in counting(rewarded, result):
+        drawn, reason = draw(item, random)
+        result.left_out.update([f"tasks: {reason}"] if reason else [])
+        result.groups.extend(map(item.part, drawn))
+    return result
+
+
+def draw_most(rewarded: Sequence[Rewarded], draw: Draw, data: DataConfig, *, epoch: int, most: int) -> Formed:
+    """Draw ``most`` groups, a random sample of those of all tasks; only the tasks that come up are read, rewarded and counted.
+
+    Each task has ``data.groups_per_task`` places; the places of all tasks are visited in random order, and those without a group skipped.
+    """
+    result, drawn = Formed([], Counter(), Counter()), dict[int, list[Rewarded]]()
+    for place in np.random.default_rng([data.seed, epoch, 6]).permutation(len(rewarded) * data.groups_per_task):
+        if len(result.groups) >= most:
+            break
+        index, number = divmod(int(place), data.groups_per_task)
+        if index not in drawn:
+            task = draw_all([rewarded[index]], draw, np.random.default_rng([data.seed, epoch, 6, index]))
+            drawn[index] = task.groups
+            result.left_out.update(task.left_out)
+            result.flagged.update(task.flagged)
+        result.groups.extend(drawn[index][number : number + 1])
+    return result
 
 
 def urn_of(scored: Rewarded, outcomes: Sequence[bool], random: np.random.Generator, *, repeats: bool = False) -> ReadUrn:

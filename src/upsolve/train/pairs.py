@@ -3,7 +3,6 @@
 Legend: R completion tokens.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from operator import itemgetter
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from upsolve.config import DataConfig
 from upsolve.reward.formula import Rewarded
-from upsolve.train.groups import Formed, counting, failed, passed
+from upsolve.train.groups import Formed, draw_all, draw_most, failed, passed
 from upsolve.types import Group
 
 __all__ = [
@@ -89,16 +88,17 @@ def build_pairs(group: Group, kind: str, random: np.random.Generator, *, max_pai
     return picked
 
 
-def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int) -> Formed:
-    """Sample up to ``data.groups_per_task`` pairs per task: groups of two, advantages 1 (chosen) and -1; different pairs in every epoch."""
-    random = np.random.default_rng([data.seed, epoch])
-    result = Formed([], Counter(), Counter())
-    for item in counting(rewarded, result):
+def draw_pairs(rewarded: Sequence[Rewarded], data: DataConfig, kind: str, *, epoch: int, most: int | None = None) -> Formed:
+    """Sample up to ``data.groups_per_task`` pairs per task, different ones in every epoch; ``most``: as for ``draw_groups``."""
+
+    def draw(item: Rewarded, random: np.random.Generator) -> tuple[Sequence[Sequence[int]], str]:
         pairs = build_pairs(item.group, kind, random, max_pairs=data.groups_per_task)
-        if not pairs:
-            result.left_out[f"tasks: no pair by {kind}"] += 1
-        result.groups.extend(map(item.part, pairs))
-    return result.shuffled(random)
+        return pairs, "" if pairs else f"no pair by {kind}"
+
+    random = np.random.default_rng([data.seed, epoch])
+    if most is not None:
+        return draw_most(rewarded, draw, data, epoch=epoch, most=most)
+    return draw_all(rewarded, draw, random).shuffled(random)
 
 
 def focal_weights(

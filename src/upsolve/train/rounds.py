@@ -70,13 +70,14 @@ def form_groups(
         likelihoods: computes those of stored attempts under the frozen start, for ``select``; None: unknown.
     """
     number, max_stored, ordered = taken.number, taken.most_stored, bool(select.order)
+    imitates = advantage.record.selects
     pairs, kind = objective.record.unit == "pair", objective.preference.pairs
     new, old = (choose(part, select, number=number, seed=data.seed, likelihoods=likelihoods) for part in (fresh, stored))
     sampled = draw_pairs(new.rewarded, data, kind, epoch=number) if pairs else whole_groups(new.rewarded)
     of_archive = (
-        draw_pairs(old.rewarded, data, kind, epoch=number)
+        draw_pairs(old.rewarded, data, kind, epoch=number, most=max_stored)
         if pairs
-        else draw_groups(old.rewarded, data, imitates=advantage.record.selects, epoch=number, in_order=ordered)
+        else draw_groups(old.rewarded, data, imitates=imitates, epoch=number, in_order=ordered, most=max_stored)
     )
     sampled, of_archive = (
         replace(chosen_groups, left_out=chosen_groups.left_out + part.left_out)
@@ -84,8 +85,7 @@ def form_groups(
     )
     if max_stored is None:
         return of_archive
-    both = sampled + replace(of_archive, groups=of_archive.groups[:max_stored])
-    return both.shuffled(np.random.default_rng([data.seed, number, 2]))
+    return (sampled + of_archive).shuffled(np.random.default_rng([data.seed, number, 2]))
 
 
 def pack_round(
