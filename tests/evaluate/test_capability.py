@@ -59,7 +59,7 @@ def test_a_badly_chosen_temperature_of_the_baseline_is_no_gain_of_the_other_mode
     unlucky = replace(BASE, best=BASE.hot)
     same = capability(unlucky, sweep("trained", greedy=HALF, hot=COLD))
     assert (same.best.outcome, same.strongest.outcome, same.conclusion) == ("gain", "undecided", "no change")
-    assert "(greedy, 50.0 %), beside which +0.0 [+0.0, +0.0]" in same.sentence
+    assert "(greedy, 50.0 %), beside which +0.0 [-8.2, +8.2]" in same.sentence
     surer = capability(unlucky, sweep("trained", greedy=HALF, hot=WARM))
     assert surer.conclusion == "surer only" and "beside which +0.0" in surer.sentence
     better = capability(unlucky, sweep("trained", greedy=MORE, hot=COLD))
@@ -82,14 +82,14 @@ def test_the_sentence_has_the_figures_that_decide():
     )
     surer = capability(BASE, sweep("trained", greedy=HALF, hot=WARM)).sentence
     assert surer.startswith(
-        "Surer only, not more capable: at T 1 pass@1 goes from 25.0 to 62.5 %, +37.5 [+37.5, +37.5] points, but"
+        "Surer only, not more capable: at T 1 pass@1 goes from 25.0 to 62.5 %, +37.5 [+26.1, +43.6] points, but"
     )
-    assert surer.endswith("goes from 50.0 % (greedy) to 50.0 % (greedy), +0.0 [+0.0, +0.0] points.")
-    # one task up, one down: sd of the differences sqrt(2 / 39), so 2.80 * 0.2265 / sqrt(40) = 10.0 points
+    assert surer.endswith("goes from 50.0 % (greedy) to 50.0 % (greedy), +0.0 [-8.2, +8.2] points.")
+    # one task up, one down: so t(42) sqrt((2 + 3) / 43 / 42) + 0.84 sqrt(2 / 39 / 40) = 10.6 + 3.0 points
     swapped = [1] * 19 + [0] + [1] + [0] * 19
     none = capability(BASE, sweep("trained", greedy=swapped, hot=COLD)).sentence
     assert none.startswith("No change in capability shown: ") and none.endswith(
-        "40 tasks show a difference of 10.0 points in 80 % of cases."
+        "40 tasks show a difference of 13.6 points in 80 % of cases."
     )
     assert capability(BASE, BASE).sentence.endswith("; no task differs.")
     few = Sweep("few", BASE.dev, *[evaluation([1] * 5)] * 3)

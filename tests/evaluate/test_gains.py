@@ -50,7 +50,7 @@ def test_runs_that_differ_in_seeds_alone_count_as_one():
     assert (worth.method, worth.control) == ("rloo 0, 2 seeds", "p 0, 2 seeds")
     assert worth.paired.difference.mean == pytest.approx(0.25)
     table = seeds_table([*rloo, *placebo])
-    assert table.rows[0][:4] == ("rloo 0, 2 seeds", "+37.5 [+37.5, +37.5]", "+25.0", "+50.0") and len(table.rows) == 2
+    assert table.rows[0][:4] == ("rloo 0, 2 seeds", "+37.5 [+26.1, +43.6]", "+25.0", "+50.0") and len(table.rows) == 2
     assert seeds_table([rloo[0], rloo[0], METHOD, PLACEBO]) is None
 
 
@@ -71,8 +71,8 @@ def test_tables_of_runs():
     assert table.title == "pass@1 on 40 tasks, %"
     assert table.rows == (
         ("base", "25.0 (T 1)", "–", "25.0", "", ""),
-        ("rloo", "75.0 (T 1)", "–", "75.0", "+50.0 [+50.0, +50.0]", "one temperature"),
-        ("placebo", "50.0 (T 1)", "–", "50.0", "+25.0 [+25.0, +25.0]", "one temperature"),
+        ("rloo", "75.0 (T 1)", "–", "75.0", "+50.0 [+37.4, +55.6]", "one temperature"),
+        ("placebo", "50.0 (T 1)", "–", "50.0", "+25.0 [+14.8, +31.7]", "one temperature"),
     )
     assert worth_table([METHOD]).rows == (("–", "none among these runs: set reward.verdicts=shuffled", "", ""),)
-    assert worth_table([METHOD, PLACEBO]).rows == (("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001"),)
+    assert worth_table([METHOD, PLACEBO]).rows == (("rloo", "placebo", "+25.0 [+14.8, +31.7]", "0.0001"),)

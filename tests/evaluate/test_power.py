@@ -5,15 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from upsolve.evaluate.intervals import mcnemar, paired_difference
+from upsolve.evaluate.intervals import mcnemar, mean_interval, paired_difference
 from upsolve.evaluate.power import answer_deviation, detectable, tasks_needed
 
 
 def test_power_by_hand():
-    # z_0.975 + z_0.8 = 1.95996 + 0.84162 = 2.80159; sd 0.5 over 100 tasks: 2.80159 * 0.05
-    assert detectable(100, 0.5) == pytest.approx(0.1400793, abs=1e-6)
-    assert tasks_needed(0.1400793, 0.5) == 100 and tasks_needed(-0.07, 0.5) == 401
-    assert detectable(100, 0.5, power=0.5) == pytest.approx(1.959964 * 0.05)
+    # t(102) sqrt((99 / 4 + 3) / 103 / 102) with t(102) = 1.98350, plus 0.84162 * 0.05
+    assert detectable(100, 0.5) == pytest.approx(0.1019398 + 0.0420811, abs=1e-5)
+    assert detectable(100, 0.5, power=0.5) == pytest.approx(0.1019398, abs=1e-5)
+    found = tasks_needed(0.1, 0.5)
+    assert detectable(found, 0.5) <= 0.1 < detectable(found - 1, 0.5) and tasks_needed(-0.1, 0.5) == found
     with pytest.raises(ValueError, match="difference of 0"):
         tasks_needed(0, 0.5)
 
@@ -28,12 +29,11 @@ def test_the_deviation_of_two_answers():
 
 
 def test_the_power_is_kept():
-    """Simulated: of 400 comparisons with the detectable difference, about 80 % have p < 0.05."""
+    """Simulated: of 1,000 comparisons with the detectable difference, about 80 % have an interval above 0."""
     random, tasks = np.random.default_rng(0), 200
-    true = detectable(tasks, 0.4)
-    found = random.normal(true, 0.4, (400, tasks))
-    z = found.mean(1) / (found.std(1, ddof=1) / math.sqrt(tasks))
-    assert np.mean(np.abs(z) > 1.96) == pytest.approx(0.8, abs=0.05)
+    found = random.normal(detectable(tasks, 0.2), 0.2, (1000, tasks))
+    gains = [mean_interval(values, bounds=(-1.0, 1.0)).low > 0 for values in found]
+    assert np.mean(gains) == pytest.approx(0.8, abs=0.04)
 
 
 def test_mcnemar_by_hand():

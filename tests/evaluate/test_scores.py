@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from upsolve.errors import ArchiveError
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, score_tasks, weighted_mean
 from upsolve.evaluate.intervals import mean_interval, over_seeds, paired_difference
-from upsolve.evaluate.passk import pass_at_k, task_pass_at_k
+from upsolve.evaluate.passk import all_pass_at_k, pass_at_k, task_pass_at_k
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_evaluation, load_sweep, save_evaluation, save_sweep
 from upsolve.evaluate.sweep import Sweep
@@ -38,18 +38,35 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_pass(nck):
     assert pass_at_k(n, c, k) == pytest.approx(sum(any(i < c for i in draw) for draw in draws) / len(draws))
 
 
+@pytest.mark.parametrize(
+    ("n", "c", "k", "value"),
+    [(4, 2, 2, 1 / 6), (5, 4, 3, 0.4), (8, 8, 8, 1.0), (8, 7, 8, 0.0), (8, 3, 1, 3 / 8), (3, 3, 4, None), (0, 0, 1, None)],
+)
+def test_all_of_k_samples_pass_by_hand(n, c, k, value):
+    assert all_pass_at_k(n, c, k) == (value if value is None else pytest.approx(value))
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_all_pass_is_the_share_of_subsets_without_a_failure(nck):
+    n, c, k = nck
+    draws = list(combinations(range(n), k))
+    assert all_pass_at_k(n, c, k) == pytest.approx(sum(all(i < c for i in draw) for draw in draws) / len(draws))
+
+
 @pytest.mark.parametrize("bad", [(3, 4, 1), (3, -1, 1), (3, 1, 0)])
 def test_impossible_counts_are_refused(bad):
     with pytest.raises(ValueError, match="pass@k needs"):
         pass_at_k(*bad)
+    with pytest.raises(ValueError, match="needs 0 <= c <= n"):
+        all_pass_at_k(*bad)
 
 
-def test_intervals_shrink_to_a_point_and_cover_the_mean():
+def test_intervals_cover_the_mean():
     same = mean_interval([0.25] * 10)
-    assert (same.mean, same.low, same.high, same.tasks) == (0.25, 0.25, 0.25, 10)
+    assert (same.mean, same.tasks) == (0.25, 10) and same.low < 0.25 < same.high
     wide = mean_interval([0.0, 1.0] * 50)
-    # standard error 0.05: about 0.4 to 0.6
-    assert wide.low == pytest.approx(0.4, abs=0.015) and wide.high == pytest.approx(0.6, abs=0.015)
+    # 51.5 of 103, S' = 103 / 4, t(102) = 1.98350: 0.5 - 1.98350 sqrt(0.25 / 102)
+    assert wide.low == pytest.approx(0.401802, abs=1e-4) and wide.high == pytest.approx(1 - wide.low)
     assert math.isnan(mean_interval([0.5]).low)
     with pytest.raises(ValueError, match="no tasks"):
         mean_interval([])
@@ -63,7 +80,7 @@ def test_paired_comparison():
     assert paired.difference.mean == pytest.approx(0.125) and paired.difference.low > 0
     assert paired.p_value < 0.01
     none = paired_difference(before, before)
-    assert none.p_value == 1.0 and none.difference.high == 0
+    assert none.p_value == 1.0 and none.difference.low < 0 < none.difference.high
     with pytest.raises(ValueError, match="different tasks"):
         paired_difference(before, {"x": 1.0})
 

@@ -40,7 +40,11 @@ BASE, BETTER = evaluation("base", [2] * 10 + [0] * 10), evaluation("trained", [6
 def test_tables_by_hand():
     table = pass_table((BASE, BETTER), (1, 8, 16))
     rows = {(row[0], row[1]): row[2:] for row in table.rows}
-    assert rows["easy (10)", "pass@1"] == ("25.0 [25.0, 25.0]", "75.0 [75.0, 75.0]")
+    # 10 tasks at 0.25 and three at bounds: m' = 4 / 13, S' = 0.625 + 1.5 - 13 m'^2 = 0.894231, t(12) = 2.17881
+    assert rows["easy (10)", "pass@1"] == ("25.0 [14.3, 47.3]", "75.0 [52.7, 85.7]")
+    # C(6, 2) / C(8, 2); pass^k of k = 1 is pass@1 and no row
+    assert pass_table((BETTER,), (1, 2)).rows[2][1:] == ("pass^2", "31.8 [19.1, 49.3]")
+    assert ("all (20)", "pass^1") not in rows and rows["all (20)", "pass^8"][1].startswith("5.0 [")
     assert rows["all (20)", "pass@1"][0].startswith("12.5 [") and rows["all (20)", "pass@1"][1].startswith("42.5 [")
     assert rows["hard (10)", "pass@8"][1].startswith("10.0 [")
     assert rows["all (20)", "pass@16"] == ("undefined (n < k)",) * 2
@@ -195,10 +199,10 @@ def test_pictures_of_a_model_that_passes_nothing_have_the_size_of_others():
 def test_capability_stands_beside_temperature():
     table = capability_table(capability(chosen("base", FEW, COLD), chosen("trained", FEW, WARM), 8))
     rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["pass@1, each at its own best temperature"] == ("25.0 (greedy)", "25.0 (greedy)", "+0.0 [+0.0, +0.0]")
-    assert rows["pass@1, greedy"] == ("25.0", "25.0", "+0.0 [+0.0, +0.0]")
-    assert rows["pass@1, T 1"] == ("25.0", "62.5", "+37.5 [+37.5, +37.5]")
-    assert rows["pass@8, each at its own best temperature"] == ("100.0 (T 1)", "100.0 (T 1)", "+0.0 [+0.0, +0.0]")
+    assert rows["pass@1, each at its own best temperature"] == ("25.0 (greedy)", "25.0 (greedy)", "+0.0 [-16.0, +16.0]")
+    assert rows["pass@1, greedy"] == ("25.0", "25.0", "+0.0 [-16.0, +16.0]")
+    assert rows["pass@1, T 1"] == ("25.0", "62.5", "+37.5 [+15.7, +49.5]")
+    assert rows["pass@8, each at its own best temperature"] == ("100.0 (T 1)", "100.0 (T 1)", "+0.0 [-16.0, +16.0]")
     assert rows["tasks solved in 8 samples"] == ("20", "20", "0 gained, 0 lost; McNemar p = 1.000")
     assert rows["log-probability of held-out passed programs, nats per token"] == ("-0.500", "-0.250", "+0.250")
     assert rows["entropy of the samples, T 1, nats"] == ("0.400", "0.400", "+0.000")
@@ -206,9 +210,9 @@ def test_capability_stands_beside_temperature():
     apart = capability_table(capability(chosen("base", [0] * 20, [0] * 20), chosen("trained", [1] * 20, WARM), 8))
     solved = {row[0]: row[3] for row in apart.rows}["tasks solved in 8 samples"]
     assert solved == "20 gained, 0 lost; McNemar p < 0.001"  # 2 / 2^20
-    # 10 of 20 change by 1: sd 0.5 * sqrt(20 / 19), so 2.80 * 0.513 / sqrt(20) = 32.1 points and (2.80 * 0.513 / 0.05)^2 = 827 tasks
+    # 10 of 20 change by 1: t(22) sqrt((5 + 3) / 23 / 22) + 0.84 * 0.5 / sqrt(19) = 26.1 + 9.7 points
     last = capability_table(capability(chosen("base", FEW, COLD), chosen("trained", MANY, WARM))).rows[-1]
-    assert last == ("smallest difference that 20 tasks show in 80 % of cases", "", "", "32.1; 5 points need 827 tasks")
+    assert last == ("smallest difference that 20 tasks show in 80 % of cases", "", "", "35.7; 5 points need 832 tasks")
     by_temperature = temperature_table([chosen("base", FEW, COLD), single(BETTER)])
     assert by_temperature.rows == (("greedy", "100.0 (no interval)", "–"), ("T 1", "25.0 (no interval)", "–"))
 

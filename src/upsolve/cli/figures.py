@@ -9,7 +9,7 @@ from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import Comparison
 from upsolve.evaluate.diagnostics import weighted_mean
 from upsolve.evaluate.intervals import mean_interval
-from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.passk import task_all_pass_at_k, task_pass_at_k
 from upsolve.evaluate.records import Evaluation
 from upsolve.evaluate.sweep import Sweep, defined_ks
 
@@ -84,7 +84,8 @@ def sweep_figures(sweep: Sweep, ks: Sequence[int]) -> dict[str, Any]:
 
 
 def evaluation_figures(evaluation: Evaluation, ks: Sequence[int]) -> dict[str, Any]:
-    """Return temperature and pass@k of an evaluation, with 95 % intervals over tasks."""
-    defined = {k: values for k in ks if (values := task_pass_at_k(evaluation.scores, k))}
-    passes = {f"pass@{k}": asdict(mean_interval([*values.values()])) for k, values in defined.items()}
+    """Return temperature, pass@k and, for k > 1, pass^k (all k samples pass) of an evaluation, with 95 % intervals over tasks."""
+    measures = [(f"pass@{k}", task_pass_at_k(evaluation.scores, k)) for k in ks]
+    measures += [(f"pass^{k}", task_all_pass_at_k(evaluation.scores, k)) for k in ks if k > 1]
+    passes = {name: asdict(mean_interval([*values.values()])) for name, values in measures if values}
     return {"temperature": evaluation.temperature, **passes}

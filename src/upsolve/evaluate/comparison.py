@@ -18,7 +18,7 @@ DECIDABLE = 6
 DROP = 0.03
 """Smallest fall of pass@k within a difficulty that is reported, as a share."""
 FEW = 30
-"""With fewer tasks than this a bootstrap interval over tasks is too narrow, and the comparison warns."""
+"""With fewer tasks than this only large differences show, and the comparison warns."""
 WARM = 0.5
 """At this temperature and above, a gain may come from a sharper distribution alone, and the comparison warns."""
 
@@ -101,7 +101,7 @@ class Comparison:
         sentences: list[str] = []
         tasks = self.paired.difference.tasks if self.paired else 0
         if tasks < FEW:
-            sentences.append(f"Only {tasks} tasks: an interval over fewer than {FEW} tasks is unreliable; evaluate more tasks.")
+            sentences.append(f"Only {tasks} tasks: fewer than {FEW} show large differences alone; evaluate more tasks.")
         sentences += self.unlike
         if self.left_out:
             names = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")

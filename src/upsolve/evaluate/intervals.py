@@ -1,4 +1,10 @@
-"""Confidence intervals and tests over tasks: tasks, not samples, are resampled (clustered by task)."""
+"""Confidence intervals and tests over tasks: a task, not a sample, is the unit of observation (clustered by task).
+
+Every interval of upsolve is Student's t interval of the task values and of three further tasks, half of their weight at each bound: 0 and 1
+for pass rates, -1 and 1 for differences, as Agresti and Coull (1998) add two successes and two failures to a count. Without them 0 of 200 would
+give [0, 0]; with them [0, 0.019], where the exact interval ends at 0.018. For independent tasks the coverage is at least 94 %, from 20 tasks and
+at rates from 0.005 to 0.995, for one sample or several samples a task (tests/evaluate/test_intervals.py).
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,10 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Estimate", "Paired", "mcnemar", "mean_interval", "over_seeds", "paired_difference"]
+__all__ = ["Estimate", "Paired", "margin", "mcnemar", "mean_interval", "over_seeds", "paired_difference", "share_interval"]
 
-RESAMPLES = 10_000
-LEVEL = 0.95
+PERMUTATIONS = 10_000
+Z = 1.959964
+"""Quantile of the normal distribution for two-sided 95 % intervals."""
+ADDED = 3
+"""Further tasks that an interval counts, half of their weight at each bound."""
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,7 @@ class Paired:
     """The difference of two runs over the same tasks."""
 
     difference: Estimate
-    """Mean of after - before over tasks; interval by the percentile bootstrap over tasks."""
+    """Mean of after - before over tasks; interval over tasks."""
     better: int
     """Number of tasks whose value rose."""
     worse: int
@@ -43,27 +53,98 @@ class Paired:
     """Sample standard deviation of the differences over tasks; nan for one task."""
 
 
-def mean_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Estimate:
-    """Return the mean over tasks and its percentile-bootstrap interval (10,000 resamples of tasks, seeded).
+def mean_interval(
+    values: Sequence[float] | NDArray[np.float64], *, bounds: Bounds | None = (0.0, 1.0), seed: int = 0
+) -> Estimate:
+    """Return the mean over tasks and its 95 % interval.
 
     The interval of a single task is (nan, nan): one value says nothing about the variance over tasks.
 
+    Args:
+        values: one value for each task, such as its pass@k.
+        bounds: smallest and largest value that a task can have; None for unbounded values, whose interval is Student's t interval.
+        seed: without effect; intervals are computed, not resampled.
+
     Raises:
-        ValueError: ``values`` is empty.
+        ValueError: ``values`` is empty, or a value is out of bounds.
     """
+    del seed
     data = np.asarray(values, dtype=np.float64)
     if data.size == 0:
         raise ValueError("no tasks to take a mean over")
+    if bounds and not (bounds[0] - 1e-9 <= data.min() and data.max() <= bounds[1] + 1e-9):
+        raise ValueError(f"values from {data.min()} to {data.max()} are out of the bounds {bounds}")
+    mean = float(data.mean())
     if data.size == 1:
-        return Estimate(float(data[0]), float("nan"), float("nan"), 1)
-    random = np.random.default_rng(seed)
-    means = np.concatenate([data[random.integers(0, data.size, (500, data.size))].mean(1) for _ in range(RESAMPLES // 500)])
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(data.mean()), float(low), float(high), int(data.size))
+        return Estimate(mean, float("nan"), float("nan"), 1)
+    low, high = ends(data.size, mean, float(np.square(data - mean).sum()), bounds)
+    return Estimate(mean, low, high, data.size)
+
+
+def share_interval(count: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of the share count / of, of independent members; (0, 1) for ``of`` 0.
+
+    Raises:
+        ValueError: not 0 <= count <= of.
+    """
+    if not 0 <= count <= of:
+        raise ValueError(f"a share needs 0 <= count <= of, got {count} of {of}")
+    return ends(of, count / of, count * (of - count) / of, (0.0, 1.0)) if of else (0.0, 1.0)
+
+
+def ends(count: int, mean: float, squares: float, bounds: Bounds | None) -> Bounds:
+    """Return the ends of the interval of a mean, clipped to the bounds.
+
+    With N = n + a values and their mean m' = (n m + a (low + high) / 2) / N the interval is m' +- t(N - 1) sqrt(S' / (N (N - 1))), where
+    S' = S + n (m - m')^2 + a / 2 ((low - m')^2 + (high - m')^2) and a = ``ADDED``.
+
+    Args:
+        count: number n of values, >= 1; without bounds >= 2.
+        mean: mean m of the values.
+        squares: sum S of their squared deviations from the mean.
+        bounds: smallest and largest possible value; None: no bounds, and a = 0.
+    """
+    if bounds is None:
+        half = t_quantile(count - 1) * math.sqrt(squares / (count - 1) / count)
+        return mean - half, mean + half
+    total = count + ADDED
+    center = (count * mean + ADDED * sum(bounds) / 2) / total
+    spread = squares + count * (mean - center) ** 2 + ADDED / 2 * sum((bound - center) ** 2 for bound in bounds)
+    half = t_quantile(total - 1) * math.sqrt(spread / total / (total - 1))
+    return max(center - half, bounds[0]), min(center + half, bounds[1])
+
+
+def margin(tasks: int, deviation: float) -> float:
+    """Return the half-width of a paired interval, for a mean near 0.
+
+    Args:
+        tasks: number of tasks, >= 1.
+        deviation: sample standard deviation over tasks of the differences.
+    """
+    return ends(tasks, 0.0, (tasks - 1) * deviation**2, (-1.0, 1.0))[1]
+
+
+def t_quantile(freedom: int) -> float:
+    """Return the 0.975 quantile of Student's t distribution, within 0.2 %, by its expansion in 1 / freedom (Fisher and Cornish, 1960)."""
+    if freedom < 3:
+        return (12.706205, 4.302653)[freedom - 1]
+    z2 = Z * Z
+    terms = (
+        1.0,
+        (z2 + 1) / 4,
+        ((5 * z2 + 16) * z2 + 3) / 96,
+        (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384,
+    )
+    return Z * sum(term / freedom**power for power, term in enumerate(terms))
 
 
 def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Paired:
-    """Compare two runs task by task.
+    """Compare two runs task by task. Each difference is in [-1, 1], or in [-2, 2] if a run is itself a difference.
+
+    Args:
+        before: value of each task in the first run.
+        after: value of each task in the second run.
+        seed: seed of the permutations.
 
     Raises:
         ValueError: the runs are over different tasks; the message names some.
@@ -72,13 +153,14 @@ def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *
         raise ValueError(f"the runs are over different tasks: {sorted(odd)[:5]}")
     change = np.array([after[name] - before[name] for name in before], dtype=np.float64)
     random = np.random.default_rng(seed)
-    signs = random.choice(np.array([-1.0, 1.0]), (RESAMPLES, change.size))
+    signs = random.choice(np.array([-1.0, 1.0]), (PERMUTATIONS, change.size))
     extreme = np.abs((signs * change).mean(1)) >= abs(change.mean()) - 1e-12
+    most = 1.0 if np.abs(change).max(initial=0.0) <= 1 + 1e-9 else 2.0
     return Paired(
-        difference=mean_interval(change, seed=seed),
+        difference=mean_interval(change, bounds=(-most, most)),
         better=int((change > 0).sum()),
         worse=int((change < 0).sum()),
-        p_value=float((extreme.sum() + 1) / (RESAMPLES + 1)),
+        p_value=float((extreme.sum() + 1) / (PERMUTATIONS + 1)),
         deviation=float(change.std(ddof=1)) if change.size > 1 else float("nan"),
     )
 

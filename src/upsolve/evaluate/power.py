@@ -1,25 +1,23 @@
 """Power of a paired comparison over n tasks: the difference that n tasks can show, and the n that a difference needs.
 
-Both follow from the normal approximation of the paired test: difference = (z_{1 - alpha/2} + z_power) sd / sqrt(n), where sd is the
-standard deviation over tasks of the difference of two models in pass@1.
+Both follow from the paired interval: difference = margin + z_power sd / sqrt(n), where sd is the standard deviation over tasks of the
+difference of two models in pass@1, and margin the half-width of the interval (``intervals.margin``).
 """
 
 import math
+from bisect import bisect_left
 from statistics import NormalDist
+
+from upsolve.evaluate.intervals import margin
 
 __all__ = ["CORRELATION", "answer_deviation", "detectable", "tasks_needed"]
 
-ALPHA = 0.05
 POWER = 0.8
+MOST_TASKS = 10**9
+"""No evaluation has more tasks."""
 CORRELATION = 0.65
 """Correlation over tasks between the greedy answers before and after training, as observed in the demo, whose 104 tasks at a pass rate of
 29.8 % give an interval of +-7.4 points (docs/log.md)."""
-
-
-def quantiles(power: float) -> float:
-    """Return z_{1 - alpha/2} + z_power: 2.80 for alpha = 5 % and a power of 80 %."""
-    normal = NormalDist()
-    return normal.inv_cdf(1 - ALPHA / 2) + normal.inv_cdf(power)
 
 
 def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
@@ -40,14 +38,14 @@ def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:
 
 
 def detectable(tasks: int, deviation: float, power: float = POWER) -> float:
-    """Return the smallest difference, as a share, that a two-sided test at the 5 % level detects with this power over n tasks.
+    """Return the smallest difference, as a share, whose 95 % interval over n tasks excludes 0 with this power.
 
     Args:
         tasks: n >= 1.
         deviation: standard deviation over tasks of the paired difference, >= 0.
         power: probability of detecting the difference, in (0, 1).
     """
-    return quantiles(power) * deviation / math.sqrt(tasks)
+    return margin(tasks, deviation) + NormalDist().inv_cdf(power) * deviation / math.sqrt(tasks)
 
 
 def tasks_needed(difference: float, deviation: float, power: float = POWER) -> int:
@@ -58,4 +56,6 @@ def tasks_needed(difference: float, deviation: float, power: float = POWER) -> i
     """
     if not difference:
         raise ValueError("no number of tasks shows a difference of 0")
-    return max(1, math.ceil((quantiles(power) * deviation / difference) ** 2))
+    return bisect_left(
+        range(MOST_TASKS), True, key=lambda tasks: detectable(max(1, tasks), deviation, power) <= abs(difference)
+    )

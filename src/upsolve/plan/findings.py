@@ -4,12 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from upsolve.evaluate.intervals import Estimate
+from upsolve.evaluate.intervals import Estimate, share_interval
 
 __all__ = ["BasePass", "Cost", "Groups", "Leaks", "Likelihood", "Noise", "Plan", "Share", "Tests", "share"]
-
-Z = 1.959964
-"""Quantile of the normal distribution for 95 % intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +29,12 @@ class Share:
 
 
 def share(count: int, of: int) -> Share:
-    """Return the share p = count / of with its Wilson interval (center +- half) / (1 + z^2 / n).
-
-    center = p + z^2 / 2n, half = z sqrt(p (1 - p) / n + z^2 / 4n^2), z = 1.96. Unlike the normal approximation, it stays within [0, 1] and
-    is accurate for small samples.
+    """Return the share count / of with its 95 % interval, which is accurate for small samples and for shares near 0 and 1.
 
     Raises:
         ValueError: not 0 <= count <= of.
     """
-    if not 0 <= count <= of:
-        raise ValueError(f"a share needs 0 <= count <= of, got {count} of {of}")
-    if not of:
-        return Share(0, 0, 0.0, 1.0)
-    p, scale = count / of, 1 + Z * Z / of
-    center, half = p + Z * Z / (2 * of), Z * math.sqrt(p * (1 - p) / of + Z * Z / (4 * of * of))
-    return Share(count, of, max(0.0, (center - half) / scale), min(1.0, (center + half) / scale))
+    return Share(count, of, *share_interval(count, of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +126,7 @@ class BasePass:
     greedy: Share
     """Greedy answers that passed, as a share of the scored ones."""
     sampled: Share
-    """Samples at temperature 1 that passed, as a share of the scored ones (the interval treats samples as independent)."""
+    """Samples at temperature 1 that passed, as a share of the scored ones, with the interval over tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -193,22 +193,29 @@ def base_of(samples: Samples) -> tuple[BasePass, ...]:
         BasePass(
             name,
             len({task.task_id for task, _ in samples.greedy if task.difficulty in among}),
-            share_passed([verdict for task, verdict in samples.greedy if task.difficulty in among]),
-            share_passed([verdict for task, verdict in samples.drawn if task.difficulty in among]),
+            share_passed([(task, verdict) for task, verdict in samples.greedy if task.difficulty in among]),
+            share_passed([(task, verdict) for task, verdict in samples.drawn if task.difficulty in among]),
         )
         for name, among in [*rows, ("all", {*labels})]
     )
 
 
-def share_passed(verdicts: Sequence[Verdict]) -> Share:
-    """Return the share of scored samples that passed."""
-    judged = [verdict for verdict in verdicts if verdict.status is not Status.UNSCORED]
-    return share(sum(map(passed, judged)), len(judged))
+def share_passed(samples: Sequence[tuple[Task, Verdict]]) -> Share:
+    """Return the share of scored samples that passed, with the interval over tasks."""
+    by_task: dict[str, list[bool]] = {}
+    for task, verdict in samples:
+        if verdict.status is not Status.UNSCORED:
+            by_task.setdefault(task.task_id, []).append(passed(verdict))
+    found = share(sum(map(sum, by_task.values())), sum(map(len, by_task.values())))
+    if len(by_task) < 2:
+        return replace(found, low=0.0, high=1.0)
+    interval = mean_interval([sum(passes) / len(passes) for passes in by_task.values()])
+    return replace(found, low=interval.low, high=interval.high)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Return the mean of the values with its interval; None without values."""
-    return mean_interval(values) if values else None
+    return mean_interval(values, bounds=None) if values else None
 
 
 def likelihood_of(scores: Scores, samples: Samples, split: Split, model: str) -> Likelihood:

@@ -8,7 +8,7 @@ from upsolve.evaluate.capability import Capability, capability
 from upsolve.evaluate.comparison import DECIDABLE, Comparison
 from upsolve.evaluate.diagnostics import error_mix, lint_profile, outcome_mix, weighted_mean
 from upsolve.evaluate.intervals import Estimate, mean_interval
-from upsolve.evaluate.passk import task_pass_at_k
+from upsolve.evaluate.passk import task_all_pass_at_k, task_pass_at_k
 from upsolve.evaluate.power import tasks_needed
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, defined_ks, temperature_name
@@ -149,18 +149,23 @@ def temperature_table(sweeps: Sequence[Sweep]) -> Table:
 
 
 def pass_table(evaluations: Sequence[Evaluation], ks: Sequence[int], *, at: str = "") -> Table:
-    """Return pass@k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task; ``at`` is appended to the title."""
+    """Return pass@k and, for k > 1, pass^k in percent, over all tasks and by difficulty, with 95 % intervals clustered by task.
+
+    ``at`` is appended to the title.
+    """
     rows: list[tuple[str, ...]] = []
+    measures = [(f"pass@{k}", task_pass_at_k, k) for k in ks]
+    measures += [(f"pass^{k}", task_all_pass_at_k, k) for k in ks if k > 1]
     for label in ["all", *[name for name in difficulties(evaluations[0].scores) if name]]:
-        for k in ks:
+        tasks = sum(label in ("all", s.difficulty) for s in evaluations[0].scores)
+        for name, estimator, k in measures:
             cells: list[str] = []
             for evaluation in evaluations:
-                chosen = [s for s in evaluation.scores if label in ("all", s.difficulty)]
-                values = list(task_pass_at_k(chosen, k).values())
+                values = list(estimator([s for s in evaluation.scores if label in ("all", s.difficulty)], k).values())
                 cells.append(cell(mean_interval(values)) if values else "undefined (n < k)")
-            tasks = sum(label in ("all", s.difficulty) for s in evaluations[0].scores)
-            rows.append((f"{label} ({tasks})", f"pass@{k}", *cells))
-    title = "pass@k, %, with 95 % intervals over tasks" + (f", {at}" if at else "")
+            rows.append((f"{label} ({tasks})", name, *cells))
+    both = "pass@k and pass^k (all k samples pass)" if max(ks) > 1 else "pass@k"
+    title = f"{both}, %, with 95 % intervals over tasks" + (f", {at}" if at else "")
     names = [f"{evaluation.name}, {temperature_name(evaluation.temperature)}" for evaluation in evaluations]
     return Table(title, ("tasks", "measure", *names), tuple(rows))
 
