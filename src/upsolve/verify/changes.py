@@ -78,6 +78,8 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: failed(verdict, attempt, *BY_ADDRESS) and verdict.status is not Status.FAILED),
     Change("A function under test that setup, Python or a scope of the tests also name was not looked up in the attempt.",
            lambda task, attempt, _: is_in(attempt, "python") and rebinds(task)),
+    Change("Attempts judged beside others that wrote long outputs could exceed the memory limit.",
+           lambda *about: about[2].status is Status.MEMORY_LIMIT),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

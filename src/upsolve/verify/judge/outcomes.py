@@ -36,6 +36,9 @@ JUDGE = "upsolve-2"
 """Name and version of this judge, stored in every verdict."""
 
 HEAD = 1000
+LINE_BYTES, VALUE_BYTES = 1 << 14, 100
+"""Maximum size of the result line of a test in long results, bytes: of each, and for every character of the expected value. A value that is
+equal has a shorter encoding."""
 MOST_TYPE, MOST_MESSAGE = 100, 500
 """Maximum characters of an error's type and message."""
 NO_MODULE = " (beside the standard library there are the packages that the task requires)"
@@ -60,7 +63,7 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequenc
         records: result lines that replace those of ``end``.
     """
     by_test: dict[int, Mapping[str, Any]] = {}
-    for record in end.records if records is None else records:
+    for record in end.reports if records is None else records:
         index = record.get("test")
         if type(index) is int and 0 <= index < len(task.tests):
             by_test.setdefault(index, record)
@@ -68,10 +71,11 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequenc
         return [early[0]] * len(task.tests), [early[1]]
     outcomes: list[Status] = []
     errors: list[list[Any]] = []
-    canary_fell = any("canary" in record for record in end.records)
+    canary_fell = any("canary" in record for record in end.reports)
     for index, test in enumerate(task.tests):
         if index in by_test:
-            outcome, error = test_outcome(test, by_test[index], nonce if not canary_fell else "", task.compare)
+            line = end.line(by_test[index], LINE_BYTES + VALUE_BYTES * len(test.expected))
+            outcome, error = test_outcome(test, line, nonce if not canary_fell else "", task.compare)
             if outcome is Status.RUNTIME_ERROR and end.output_exceeded:  # the write past the limit is what failed
                 outcome, error = how_it_ended(end)
         elif Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED):
@@ -90,7 +94,7 @@ def describe_test(index: int, test: TestCase, message: Any) -> str:
 
 def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
     """Return the status and the error of a program that did not reach its tests; None if it did."""
-    for record in end.records:
+    for record in end.reports:
         if "compile" in record:
             return Status.COMPILE_ERROR, error_of(record["compile"])
         if "setup" in record:
@@ -242,7 +246,7 @@ def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:
 
 def executed(ends: Sequence[Exit], max_line: int) -> tuple[int, ...] | None:
     """Return the executed lines that the runs report, in 1..``max_line``; None if no run reports any."""
-    reported = [record["lines"] for end in ends for record in end.records if isinstance(record.get("lines"), list)]
+    reported = [record["lines"] for end in ends for record in end.reports if isinstance(record.get("lines"), list)]
     return (
         tuple(sorted({line for lines in reported for line in lines if isinstance(line, int) and 1 <= line <= max_line}))
         if reported

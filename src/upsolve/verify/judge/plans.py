@@ -285,7 +285,7 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: J
     shorter = min(common["test_seconds"], common["test_cpu_seconds"] or math.inf)  # the processor time is another process's
     tester = {"names": names, "setup": task.setup, "tests": tests, **common, "test_seconds": shorter}
     end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
-    if any("unsupported" in record for record in end.records):
+    if any("unsupported" in record for record in end.reports):
         return (yield from run_in_process(task, attempt, settings))
     return verdict(task, attempt, function_outcomes(task, end, True), ends=[end], label="across")
 

@@ -225,9 +225,7 @@ class Server:
         runs: list[tuple[float, int, int, bool]] = []
         for number, job in enumerate(jobs):
             work, test = encode_job(self.limited(job.attempt)), encode_job(job.tester) if job.tester else b""
-            *shared, own, testers = self.slot(number)
-            for handle in shared:
-                empty(handle)
+            *_, own, testers = self.slot(number)
             put(own, work)
             put(testers, test)
             runs.append((job.wall_seconds, len(work), len(test), job.continues))
@@ -245,6 +243,12 @@ class Server:
         self.fresh = False
         rows = [[float(number) for number in row.split()] for row in message.removesuffix(b"spent").splitlines()]
         return [[*row, wait] for row, wait in zip(rows, waited, strict=False)], not message.endswith(b"spent")
+
+    def empty_files(self, count: int) -> None:
+        """Empty the memory files of the first slots once they have been read: what attempts wrote counts as memory of the next ones."""
+        for number in range(count):
+            for handle in self.slot(number)[:3]:
+                empty(handle)
 
     def limited(self, attempt: dict[str, Any]) -> dict[str, Any]:
         """Return a job without limit of address space if the control group limits the memory in use.

@@ -3,8 +3,9 @@
 import json
 import marshal
 import os
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -36,7 +37,15 @@ STACK_BYTES = 1280 << 20
 PACKAGES_BYTES = 1 << 30
 """Extra address space for the libraries of required packages, which reserve far more than they use, bytes."""
 MOST_RECORDS = 1 << 16
-"""Maximum number of result lines that are read; a run writes one per test and a few more."""
+"""Maximum number of result lines that are read in addition to one per test."""
+EAGER_BYTES = 1 << 18
+"""Size of results that are parsed as a whole, bytes: parsed, 16 MiB take 600 MiB of memory."""
+OTHER_BYTES = 1 << 20
+"""Maximum size of the lines in longer results that belong to no test, such as executed lines, bytes."""
+WITHOUT_TESTS = ("program", "script", "command")
+"""Kinds of jobs whose result lines belong to no test."""
+OF_TEST = re.compile(rb'\{"test": ?(\d{1,9}),')
+"""Beginning of the result line of a test."""
 OWN_MEMORY = 64 << 20
 """Memory of the control group reserved for the launcher and the server, bytes."""
 
@@ -73,6 +82,8 @@ class Exit:
     """Time for which a run that reached its deadline was runnable but waited for a core, seconds; 0 if unknown."""
     contended: bool = False
     """True if other processes kept its cores busy, so that it may have waited for them."""
+    most_records: int = MOST_RECORDS
+    """Maximum number of result lines that are read."""
 
     @property
     def counted_seconds(self) -> float:
@@ -81,8 +92,23 @@ class Exit:
 
     @cached_property
     def records(self) -> tuple[Mapping[str, Any], ...]:
-        """Result lines that are JSON objects; parsed on first access, so that only one attempt's flood is in memory."""
-        return tuple(parse_records(self.results))
+        """Result lines that are JSON objects; parsed on first access."""
+        return tuple(parse_records(self.results, self.most_records))
+
+    @cached_property
+    def reports(self) -> Sequence[Mapping[str, Any]]:
+        """``records`` or, of long results, objects of bounded size: lines of tests as ``{"test": index, "part": (start, end)}`` (``line``)."""
+        return self.records if len(self.results) <= EAGER_BYTES else tuple(places_of(self.results, self.most_records))
+
+    def line(self, report: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
+        """Return the result line of a test in ``reports``; with an opaque value if it is longer than ``max_bytes``."""
+        if "part" not in report:
+            return report
+        start, end = report["part"]
+        if end - start > max_bytes:
+            return {"test": report["test"], "value": ["opaque", "too large"]}
+        line = parsed(self.results[start:end].decode("utf-8", "replace"))
+        return line if isinstance(line, dict) else {}
 
 
 own = threading.local()
@@ -200,6 +226,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
             collect(running, number, end, limits, job=jobs[number], oom=oom, contended=contended)
             for number, end in enumerate(ends[:sure])
         ]
+        running.empty_files(len(jobs))
         if not lasts:
             forget_server(profile, gvisor=gvisor)
         return collected if sure else run_part(server(profile, gvisor=gvisor), jobs[:1], limits)
@@ -255,13 +282,16 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
-        results=content(results, max(RESULTS_READ, limits.output_bytes)),
+        results=content(
+            results, OTHER_BYTES if job.attempt["kind"] in WITHOUT_TESTS else max(RESULTS_READ, limits.output_bytes)
+        ),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
         output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
         layers=running.layers,
         waited_seconds=waited_seconds,
         contended=contended,
+        most_records=MOST_RECORDS + len((job.tester or job.attempt).get("tests", ())),
     )
 
 
@@ -270,9 +300,27 @@ def content(handle: int, max_bytes: int) -> bytes:
     return os.pread(handle, min(max_bytes, os.fstat(handle).st_size), 0)
 
 
-def parse_records(data: bytes) -> list[Mapping[str, Any]]:
-    """Return those of the first MOST_RECORDS result lines that are JSON objects; the attempt may have written anything."""
-    *lines, last = data.decode("utf-8", "replace").split("\n", MOST_RECORDS)
+def places_of(data: bytes, most_records: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the result lines of long results, those of tests by their places; see ``Exit.reports``."""
+    start, left = 0, OTHER_BYTES
+    for _ in range(most_records):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        if found := OF_TEST.match(data, start, end):
+            yield {"test": int(found[1]), "part": (start, end)}
+        elif end - start <= left:
+            left -= end - start
+            record = parsed(data[start:end].decode("utf-8", "replace"))
+            if isinstance(record, dict):
+                yield record
+        start = end + 1
+        if start >= len(data):
+            return
+
+
+def parse_records(data: bytes, most_records: int) -> list[Mapping[str, Any]]:
+    """Return those of the first result lines that are JSON objects; the attempt may have written anything."""
+    *lines, last = data.decode("utf-8", "replace").split("\n", most_records)
     try:
         parsed_lines = None if last else json.loads(f"[{','.join(lines)}]")
     except (ValueError, RecursionError, MemoryError):
