@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from upsolve.adapters.scoring import Scorer, scorer_from_environment
-from upsolve.adapters.tasks import code_of, task_of, text_of_answer
+from upsolve.adapters.tasks import task_of, text_of_answer
 from upsolve.archive.known import known_tasks
 from upsolve.archive.store import Archive
 from upsolve.errors import JudgeError, SourceError
@@ -77,18 +77,6 @@ def test_rows_name_their_task(name):
 def test_a_row_without_a_task_is_an_error_that_names_the_column(row, said):
     with pytest.raises(SourceError, match=said):
         task_of(row, known_tasks([DOUBLE]))
-
-
-@pytest.mark.parametrize(
-    "end", ["", "<|im_end|>", "</s>", "\n<|im_end|>\n<|endoftext|>", "<end_of_turn>\n", "<｜end▁of▁sentence｜>"]
-)
-def test_special_tokens_at_the_end_do_not_hide_the_closing_fence(end):
-    assert code_of(RIGHT + end) == "def f(x):\n    return 2 * x"
-
-
-def test_only_special_tokens_at_the_end_are_removed():
-    assert code_of("List<int> x = new List<int>") == "List<int> x = new List<int>"
-    assert code_of("print('<|im_end|>')") == "print('<|im_end|>')"
 
 
 def test_the_last_message_of_the_assistant_is_the_answer():

@@ -120,3 +120,23 @@ def test_embedded_tasks_are_found_by_their_ids():
     task = open_archive("embedded").tasks()[0]
     reward = reward_function("embedded")
     assert reward(prompts=["p"], completions=[task.reference], task_id=[task.task_id]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "expected"),
+    [
+        ("Double.\n\n```python\n", "def f(x):\n    return 2 * x\n```", 1.0),
+        ("Double.\n\n```python\n", "def f(x):\n    return 2 * x", 1.0),
+        ("Double.<|im_start|>assistant\n<think>\n", RIGHT, -0.6),
+        ("Double.<|im_start|>assistant\n<think>\n", f"So.\n</think>\n{RIGHT}", 1.0),
+    ],
+)
+def test_a_completion_continues_its_prompt(prompt, completion, expected):
+    given = {"prompts": [prompt], "completions": [completion], "tests": [["assert f(2) == 4"]]}
+    assert reward_function()(**given) == [expected]
+
+
+def test_the_end_of_the_chat_template_is_that_of_each_prompt():
+    chat = {"prompts": [[{"role": "user", "content": "Double."}]], "completions": [[{"role": "assistant", "content": RIGHT}]]}
+    given = {**chat, "tests": [["assert f(2) == 4"]]}
+    assert reward_function()(**given) == [1.0] and reward_function(prompt_end="<think>\n")(**given) == [-0.6]

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from upsolve.archive.answers import program_in
 from upsolve.archive.store import Archive
 from upsolve.config import Recipe, SampleConfig
 from upsolve.policy.model import load_codec, load_model
-from upsolve.policy.prompt import extract_code, fenced_answer
+from upsolve.policy.prompt import fenced_answer
 from upsolve.policy.sample import sample
 from upsolve.reward.credit import token_rewards
 from upsolve.reward.judged import Judged, Part
@@ -20,19 +21,6 @@ CODE = "def f(x):\n    y = 1\n    return 2 * x"
 ANSWER = f"<think>\nMaybe\n```python\n{CODE}\n# no, longer\n```\n</think>\n\nHere it is:\n\n```python\n{CODE}\n```\nDone."
 
 
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        (ANSWER, CODE),
-        ("<think>\n```python\nx = 1\n```", ""),
-        ("thinking without a start\n```python\nlonger = 1\n```\n</think>\n```python\nx = 1\n```", "x = 1"),
-        ("x = '<think>'", "x = '<think>'"),
-    ],
-)
-def test_code_is_taken_from_what_follows_the_thinking(answer, code):
-    assert extract_code(answer, "python") == code
-
-
 def test_prompts_and_completions_of_whole_answers(tiny_model):
     codec, plain = load_codec(tiny_model, answers=True), load_codec(tiny_model)
     assert plain.prompt_text(TASK).startswith(codec.prompt_text(TASK)) and not codec.prompt_text(TASK).endswith("```python\n")
@@ -40,7 +28,7 @@ def test_prompts_and_completions_of_whole_answers(tiny_model):
     ids = codec.ids_of(attempt)
     assert codec.decode(list(ids)) == ANSWER and ids[-1] == codec.tokenizer.eos_token_id
     assert codec.ids_of(replace(attempt, truncated=True)) == ids[:-1]
-    assert codec.code_and_answer(ids, "python") == (CODE, ANSWER)
+    assert codec.code_and_answer(ids, TASK) == (CODE, ANSWER)
     sampled = replace(attempt, token_ids=ids)
     assert codec.ids_of(sampled) is sampled.token_ids
     bare = Attempt("t", CODE)
@@ -73,15 +61,32 @@ def test_credit_lands_on_the_code(tiny_model):
 
 def test_an_answer_that_does_not_contain_its_code_has_no_code_tokens(tiny_model):
     codec = load_codec(tiny_model, answers=True)
-    spans = codec.spans_of(Attempt("t", CODE, answer="  ```python\n  def f(x):\n      return 2 * x\n  ```"))
+    spans = codec.spans_of(Attempt("t", CODE, answer="  ```python\n  def f(x):\n      return 3 * x\n  ```"))
     assert not in_code(CODE, spans).any()
+
+
+@pytest.mark.parametrize(("before", "end"), [("  ", "\n"), ("", "\r\n")])
+def test_lines_of_the_code_are_found_where_the_answer_indents_or_ends_them_otherwise(tiny_model, before, end):
+    """A token of line 2 of the code is one of line 2 in the answer, although the answer does not contain the code as it is."""
+    codec = load_codec(tiny_model, answers=True)
+    answer = "".join(f"{before}{line}{end}" for line in ["```python", *CODE.split("\n"), "```"])
+    attempt = Attempt("t", CODE, answer=answer)
+    assert codec.code_and_answer(codec.ids_of(attempt), TASK) == (CODE, answer)
+    spans, pieces = codec.spans_of(attempt), codec.decoded_spans(codec.ids_of(attempt))
+    line = range(CODE.index("    y = 1"), CODE.index("    y = 1") + len("    y = 1"))
+    hit = [
+        answer[start:stop]
+        for (first, last), (start, stop) in zip(spans, pieces, strict=True)
+        if first < line.stop and last > line.start
+    ]
+    assert "y = 1" in "".join(hit) and len("".join(hit)) < len(line) + 8
 
 
 def test_samples_keep_their_answers_and_an_archive_stores_them(tiny_model, tmp_path):
     model, codec = load_model(tiny_model), load_codec(tiny_model, answers=True)
     attempts = [*sample(model, codec, [TASK], config=SampleConfig(samples=3, max_tokens=24, temperature=1.0))]
     assert all(codec.ids_of(attempt) == attempt.token_ids for attempt in attempts)
-    assert all(attempt.code == extract_code(attempt.answer, "python") for attempt in attempts)
+    assert all(attempt.code == program_in(attempt.answer, names=("f",)) for attempt in attempts)
     archive = Archive.create(tmp_path / "archive")
     archive.append(tasks=[TASK], attempts=attempts)
     assert archive.groups()[0].attempts == tuple(archive.attempts()) and {a.answer for a in archive.attempts()} == {

@@ -7,7 +7,7 @@ from upsolve.config import ModelConfig, PromptConfig, SampleConfig, Shot, Verify
 from upsolve.errors import ModelError
 from upsolve.evaluate.samples import SampledModel
 from upsolve.policy.model import codec_of, load_codec
-from upsolve.policy.prompt import completion_text, extract_code, messages, opening, plain_prompt, prompts_id
+from upsolve.policy.prompt import completion_text, messages, opening, plain_prompt, prompts_id
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task, TestCase, TestKind
 
@@ -80,40 +80,6 @@ def test_other_prompts_have_another_id():
     other = SampledModel(ModelConfig(name="m", prompt=STYLE), SampleConfig(), VerifyConfig())
     assert prompts_id([TASK], STYLE) != prompts_id([TASK])
     assert model.fingerprint([TASK], SampleConfig()) != other.fingerprint([TASK], SampleConfig())
-
-
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        ("x = 1", "x = 1"),
-        ("Here:\n```python\nx = 1\n```\nDone.", "x = 1"),
-        ("```\nx = 1\n```\n```py\nlonger = 22\n```", "longer = 22"),
-        ("```python\nx = 1", "x = 1"),  # never closed
-        ("````md\n```\ninner\n```\n````", "```\ninner\n```"),  # a longer fence holds a shorter one
-        ("~~~python\nx = '```'\n~~~", "x = '```'"),
-        ("1. so:\n   ```python title=a\n   if x:\n     y\n   ```", "if x:\n  y"),  # in a list item
-        ("", ""),
-    ],
-)
-def test_code_is_found_on_odd_fences(answer, code):
-    assert extract_code(answer).strip("\n") == code.strip("\n")
-
-
-@pytest.mark.parametrize(
-    ("answer", "query"),
-    [
-        ("SELECT a FROM b", "SELECT a FROM b"),
-        ("```sql\nSELECT a\nFROM b;\n```", "SELECT a\nFROM b;"),
-        ("```\na | b\n--+--\n1 | 2, a longer block\n```\n```SQL\nSELECT a\n```", "SELECT a"),
-        ("The query is:\n\nselect a\nfrom b\nwhere c = ';' and d;\nIt reads b.", "select a\nfrom b\nwhere c = ';' and d;"),
-        ("Answer: SELECT a FROM b\n\nWith the table b.", "SELECT a FROM b"),
-        ("With two steps:\nWITH x AS (SELECT 1) SELECT * FROM x", "WITH x AS (SELECT 1) SELECT * FROM x"),
-        ("WITH RECURSIVE n(i) AS (\nSELECT 1) SELECT i FROM n;", "WITH RECURSIVE n(i) AS (\nSELECT 1) SELECT i FROM n;"),
-        ("I do not know.", "I do not know."),
-    ],
-)
-def test_the_query_of_an_answer(answer, query):
-    assert extract_code(answer, "sql") == query
 
 
 def test_a_query_is_asked_for():

@@ -30,22 +30,22 @@ OWN = ("main.py", "main.sh")
 
 
 @task
-def upsolve_tasks(tasks: str = "embedded", recipe: str = "", url: str = "", token: str = "") -> Any:
+def upsolve_tasks(tasks: str = "embedded", recipe: str = "", url: str = "", *, token: str = "", prompt_end: str = "") -> Any:
     """Return the tasks of an archive or ``source:path``, with the prompts that upsolve shows, judged by ``upsolve_scorer``."""
     every = read_tasks(tasks, f"tasks {tasks}")
     dataset = [
         Sample(id=one.task_id, input=messages(one)[0]["content"], metadata={"task": json.dumps(to_row(one))}) for one in every
     ]
-    return Task(dataset=dataset, scorer=upsolve_scorer(recipe=recipe, url=url, token=token))
+    return Task(dataset=dataset, scorer=upsolve_scorer(recipe=recipe, url=url, token=token, prompt_end=prompt_end))
 
 
 @scorer(metrics=[accuracy(), stderr()])
-def upsolve_scorer(tasks: str = "", recipe: str = "", url: str = "", token: str = "") -> Any:
+def upsolve_scorer(tasks: str = "", recipe: str = "", url: str = "", *, token: str = "", prompt_end: str = "") -> Any:
     """Return a scorer: C if all tests pass, else I, with the reward in the metadata; unscored if the judge cannot say.
 
     The task is in the sample's metadata (``task``, ``task_id`` or ``tests``), or the sample's id is that of a task of ``tasks``.
     """
-    judge = Scorer(tasks, recipe=recipe or None, url=url, token=token)
+    judge = Scorer(tasks, recipe=recipe or None, url=url, token=token, prompt_end=prompt_end)
 
     async def score(state: Any, target: Any) -> Any:  # noqa: ARG001  inspect's signature
         row = {"task_id": str(state.sample_id), **(state.metadata or {})}

@@ -36,7 +36,7 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
 
     judge = scorer()
     answers = answers_of(queries, prompts, labels, judge.known)
-    numbers = numbers_of(judge.score(answers))
+    numbers = numbers_of(judge.score(answers, prompts=prompts))
     return {
         "rewards": torch.tensor(numbers["rewards"]),
         "scores": torch.tensor(numbers["scores"]),
@@ -71,7 +71,7 @@ def reward_route(config: RewardConfig) -> Callable[[Service, dict[str, Any]], Aw
             raise RefusedError(422, f"{error} is missing") from error
         except (AttributeError, TypeError, ValueError, SourceError) as error:
             raise RefusedError(422, f"labels: {error}") from error
-        pairs = [(task, attempt_of(task, text)) for task, text in answers]
+        pairs = [(task, attempt_of(task, text, prompt)) for (task, text), prompt in zip(answers, body["prompts"], strict=True)]
         try:
             return numbers_of(await asyncio.to_thread(rewards_of, pairs, await service.verdicts(pairs), config))
         except JudgeError as error:

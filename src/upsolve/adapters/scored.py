@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsolve.adapters.tasks import code_of
+from upsolve.archive.answers import is_only_code, names_of, program_in
 from upsolve.config import RewardConfig
 from upsolve.errors import JudgeError
 from upsolve.reward.formula import reward
@@ -75,11 +75,11 @@ def rewards_of_group(group: Group, config: RewardConfig) -> list[Scored]:
     return out
 
 
-def attempt_of(task: Task, answer: str) -> Attempt:
-    """Return the attempt of an answer."""
+def attempt_of(task: Task, answer: str, prompt: str = "") -> Attempt:
+    """Return the attempt of an answer; ``prompt``: its prompt, whose end may open a fence or a thought."""
     language = task.language or "python"
-    code = code_of(answer, language)
-    return Attempt(task.task_id, code, language, answer="" if code.strip() == answer.strip() else answer)
+    code = program_in(answer, language, names_of(task), prompt=prompt)
+    return Attempt(task.task_id, code, language, answer="" if is_only_code(answer, code) else answer)
 
 
 def shown(scored: Scored) -> str:

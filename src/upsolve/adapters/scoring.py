@@ -29,6 +29,7 @@ class Scorer:
         overrides: Sequence[str] = (),
         url: str = "",
         token: str = "",
+        prompt_end: str = "",
     ) -> None:
         """Configure the judge and the rewards.
 
@@ -38,6 +39,7 @@ class Scorer:
             overrides: ``stage.key=value``, applied to a recipe given by name.
             url: a judge that ``upsolve verify --serve`` has started; empty: judge on this machine.
             token: its token.
+            prompt_end: what the chat template writes behind every prompt, such as ``<think>``, where the tool does not pass it.
 
         Raises:
             ConfigError, SourceError: the recipe or the tasks cannot be read.
@@ -49,19 +51,24 @@ class Scorer:
         self.remote = remote(url, token) if url else None
         every = read_tasks(str(tasks), f"tasks {tasks}") if isinstance(tasks, str | Path) and str(tasks) else ()
         self.known: KnownTasks = known_tasks(every if isinstance(tasks, str | Path) else tasks)
+        self.prompt_end = prompt_end
         self.turns = threading.BoundedSemaphore(worker_count(self.settings))
 
-    def score(self, answers: Sequence[tuple[Task, str]]) -> list[Scored]:
+    def score(self, answers: Sequence[tuple[Task, str]], *, prompts: Sequence[str] = ()) -> list[Scored]:
         """Judge answers in parallel and return them in order.
 
         Args:
-            answers: tasks with whole answers of a model; the program is the longest fenced block, or the answer without a fence.
+            answers: tasks with whole answers of a model (``upsolve.archive.answers``).
+            prompts: the prompt of each as text, if known, whose end may open a fence or a thought; ``prompt_end`` follows it.
 
         Raises:
             IsolationError: a required layer of the sandbox is missing here.
             JudgeError: the service cannot be reached.
         """
-        pairs = [(task, attempt_of(task, answer)) for task, answer in answers]
+        pairs = [
+            (task, attempt_of(task, answer, prompt + self.prompt_end))
+            for (task, answer), prompt in zip(answers, prompts or [""] * len(answers), strict=True)
+        ]
         with self.turns:
             if self.remote:
                 found = dict(self.remote.judged(pairs, self.settings))
@@ -77,9 +84,11 @@ def with_analyses(settings: JudgeSettings, config: RewardConfig) -> JudgeSetting
 
 
 def scorer_from_environment() -> Scorer:
-    """Return the scorer that ``UPSOLVE_TASKS``, ``UPSOLVE_RECIPE``, ``UPSOLVE_JUDGE`` (URL) and ``UPSOLVE_TOKEN`` describe.
+    """Return the scorer that ``UPSOLVE_TASKS``, ``UPSOLVE_RECIPE``, ``UPSOLVE_JUDGE`` (URL), ``UPSOLVE_TOKEN`` and ``UPSOLVE_PROMPT_END`` describe.
 
     For tools that load a file and pass no arguments to it. Raises as ``Scorer``.
     """
-    tasks, recipe, url, token = (os.environ.get(f"UPSOLVE_{name}", "") for name in ("TASKS", "RECIPE", "JUDGE", "TOKEN"))
-    return Scorer(tasks, recipe=recipe or None, url=url, token=token)
+    tasks, recipe, url, token, end = (
+        os.environ.get(f"UPSOLVE_{name}", "") for name in ("TASKS", "RECIPE", "JUDGE", "TOKEN", "PROMPT_END")
+    )
+    return Scorer(tasks, recipe=recipe or None, url=url, token=token, prompt_end=end)

@@ -14,7 +14,7 @@ from upsolve.adapters.tasks import task_of_truth
 
 __all__ = ["UpsolveEnv"]
 
-OPTIONS = ("tasks", "recipe", "overrides", "url", "token")
+OPTIONS = ("tasks", "recipe", "overrides", "url", "token", "prompt_end")
 
 
 class UpsolveEnv(BaseTextEnv):
@@ -24,7 +24,7 @@ class UpsolveEnv(BaseTextEnv):
         """Set up an episode.
 
         Args:
-            env_config: ``tasks``, ``recipe``, ``overrides``, ``url``, ``token`` as for ``Scorer``.
+            env_config: options of ``Scorer``.
             extras: columns of the row: ``task``, ``task_id``, ``extra_info`` with either, or ``reward_spec.ground_truth``; ``max_turns``.
 
         Raises:

@@ -1,7 +1,6 @@
 """The peers' data -> tasks and programs."""
 
 import json
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NoReturn, cast
@@ -9,21 +8,13 @@ from typing import Any, NoReturn, cast
 from upsolve.archive.known import KnownTasks
 from upsolve.archive.table_reader import FIELDS, Reader
 from upsolve.errors import SourceError
-from upsolve.policy.prompt import extract_code
 from upsolve.records import from_row
 from upsolve.types import Task
 
-__all__ = ["code_of", "task_of", "task_of_truth", "text_of_answer"]
+__all__ = ["task_of", "task_of_truth", "text_of_answer"]
 
-END = re.compile(r"(?:\s*(?:<\|[^|>\n]{1,40}\|>|<｜[^｜>\n]{1,40}｜>|</s>|<eos>|<end_of_turn>))+\s*\Z")
-"""Special tokens at the end of an answer that was decoded with them: they would hide a closing fence."""
 CELLS = frozenset({*FIELDS}) - {"code", "answer", "id", "parent"}
 """Columns of a row that describe its task."""
-
-
-def code_of(answer: str, language: str = "python") -> str:
-    """Return the program in a whole answer, which may end with special tokens of the model."""
-    return extract_code(END.sub("", answer), language)
 
 
 def text_of_answer(completion: Any) -> str:

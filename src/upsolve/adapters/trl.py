@@ -41,7 +41,8 @@ def reward_function(tasks: Any = "", *, columns: Mapping[str, str] | None = None
         **data: Any,
     ) -> list[float | None]:
         known = [task_of(row, scorer.known) for row in rows_of(prompts, data, columns or {})]
-        scored = scorer.score([(task, text_of_answer(one)) for task, one in zip(known, completions, strict=True)])
+        answers = [(task, text_of_answer(one)) for task, one in zip(known, completions, strict=True)]
+        scored = scorer.score(answers, prompts=[*map(text_of, prompts)])
         if log_extra:
             log_extra("upsolve_status", [str(one.verdict.status) for one in scored])
             log_extra("upsolve_reason", [one.reason for one in scored])

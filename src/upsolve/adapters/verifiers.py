@@ -31,6 +31,8 @@ class UpsolveTaskConfig(vf.TaskConfig):
     """A judge on another machine; empty: judge here."""
     token: str = ""
     """Its token."""
+    prompt_end: str = ""
+    """What the chat template writes behind every prompt, such as ``<think>``."""
 
 
 class UpsolveTasksetConfig(vf.TasksetConfig):
@@ -63,7 +65,7 @@ class UpsolveTask(vf.Task[UpsolveData, vf.State, UpsolveTaskConfig]):
         Raises:
             JudgeError: the attempt could not be judged: verifiers leaves the reward None and records the error.
         """
-        scorer = scorer_of(self.config.recipe, self.config.url, self.config.token)
+        scorer = scorer_of(self.config.recipe, self.config.url, self.config.token, self.config.prompt_end)
         (scored,) = await asyncio.to_thread(scorer.score, [(task_of({"task": self.data.record}), trace.last_reply)])
         verdict = scored.verdict
         trace.info["upsolve"] = {"status": str(verdict.status), "passed": verdict.passed, "total": verdict.total}
@@ -80,9 +82,9 @@ class UpsolveTaskset(vf.Taskset[UpsolveTask, UpsolveTasksetConfig]):
 
 
 @lru_cache(8)
-def scorer_of(recipe: str, url: str, token: str) -> Scorer:
+def scorer_of(recipe: str, url: str, token: str, prompt_end: str) -> Scorer:
     """Return the scorer of options; one for all tasks of a process."""
-    return Scorer(recipe=recipe or None, url=url, token=token)
+    return Scorer(recipe=recipe or None, url=url, token=token, prompt_end=prompt_end)
 
 
 def data_of(task: Task, index: int) -> UpsolveData:

@@ -10,6 +10,8 @@ from upsolve.adapters.tasks import task_of_truth
 
 __all__ = ["compute_score"]
 
+OPTIONS = ("tasks", "recipe", "overrides", "url", "token", "prompt_end")
+
 
 def compute_score(
     data_source: str = "",
@@ -25,7 +27,7 @@ def compute_score(
         solution_str: the answer.
         ground_truth: the tests, if ``extra_info`` names no task: ``{"inputs", "outputs"}``, ``{"assert_case"}`` or ``{"tests"}``, JSON or not.
         extra_info: ``task`` as JSON (``upsolve archive export --as verl``) or ``task_id``.
-        options: ``reward_kwargs`` of verl's configuration: ``tasks``, ``recipe``, ``overrides``, ``url``, ``token``; others are those that verl
+        options: ``reward_kwargs`` of verl's configuration: those of ``Scorer``; others are those that verl
             passes to every function, and are not read.
 
     Raises:
@@ -33,7 +35,7 @@ def compute_score(
         SourceError: the row does not say what its task is.
     """
     del data_source
-    own = {name: value for name, value in options.items() if name in ("tasks", "recipe", "overrides", "url", "token") and value}
+    own = {name: value for name, value in options.items() if name in OPTIONS and value}
     judge = scorer(json.dumps(own, sort_keys=True, default=list))
     ((scored),) = judge.score([(task_of_truth(ground_truth, extra_info or {}, judge.known), solution_str)])
     return {"score": scored.number(), "acc": float(scored.passed), "share": scored.share}

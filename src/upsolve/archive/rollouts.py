@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from upsolve.archive.answers import is_only_code, names_of, program_in
 from upsolve.archive.known import TASKS_HELP, read_known
 from upsolve.archive.rows import Row
 from upsolve.archive.source import Option
 from upsolve.errors import SourceError
-from upsolve.plugins import load
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
 
 __all__ = ["ROLLOUT_OPTIONS", "Rollout", "Rollouts", "number_of", "text_of", "time_of"]
@@ -25,10 +25,6 @@ ROLLOUT_OPTIONS = (
     Option("language", str, "language of the programs (default: python)"),
     Option("author", str, "author of the attempts (default: the model, if the file names it)"),
 )
-
-
-OPENED = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+#-]+[ \t]*\n?\Z", re.MULTILINE)
-"""A fence that a prompt opens at its end, so that the answer continues in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,6 @@ class Rollouts:
             raise SourceError(f"--statement {statement}: is not a regular expression: {error}") from error
         if statement and not self.statement.groups:
             raise SourceError(f"--statement {statement}: needs a group, (...), around the statement")
-        self.extract_code = load("upsolve.policy.prompt:extract_code")
         self.seen: set[str] = set()
 
     def records(self, rollout: Rollout) -> Iterator[Row]:
@@ -138,13 +133,11 @@ class Rollouts:
         )
 
     def attempt(self, rollout: Rollout, task: Task) -> Attempt:
-        """Return the attempt: the code of the answer; what a model thinks up to ``</think>`` is not part of the answer."""
+        """Return the attempt: the program of the answer."""
         language = task.language or self.language
-        opened = OPENED.search(rollout.prompt)
-        begin = opened[0].rstrip() + "\n" if opened else ""
-        code = self.extract_code(begin + rollout.answer.rpartition("</think>")[2], language)
+        code = program_in(rollout.answer, language, names_of(task), prompt=rollout.prompt)
         ids, logps = tuple(rollout.token_ids), tuple(rollout.logps)
-        only_code = code.strip() == (rollout.answer.rstrip().removesuffix("```") if opened else rollout.answer).strip()
+        only_code = is_only_code(rollout.answer, code)
         rest = {"score": rollout.score, **rollout.extra}
         if rollout.prompt != task.prompt:
             rest["prompt"] = rollout.prompt

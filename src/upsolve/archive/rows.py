@@ -10,7 +10,6 @@ from typing import Any
 
 from upsolve.archive.packed import UNREADABLE, ends_with, named, open_bytes, packed_too
 from upsolve.errors import SourceError, one_line
-from upsolve.plugins import load
 from upsolve.records import KINDS, are_plain, checked
 from upsolve.types import Attempt, Task, Verdict
 
@@ -25,7 +24,6 @@ __all__ = [
     "Row",
     "arrow_rows",
     "build_each",
-    "code_in",
     "data_files",
     "json_array",
     "json_lines",
@@ -111,11 +109,6 @@ def json_line(path: Path, number: int, line: bytes) -> dict[str, Any] | BadRow:
         )
         return BadRow(str(path), number, reason, line[:500].decode("utf-8", "replace"))
     return row
-
-
-def code_in(answer: Any, language: str) -> str:
-    """Return the program in a model's whole answer (``upsolve.policy.prompt.extract_code``)."""
-    return str(load("upsolve.policy.prompt:extract_code")(str(answer), language))
 
 
 def build_each(

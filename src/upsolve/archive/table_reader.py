@@ -11,11 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.cells import decoded, moment, nested_value, without
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
 from upsolve.archive.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
-from upsolve.archive.rows import Row, code_in
+from upsolve.archive.rows import Row
 from upsolve.archive.table_tests import fields_of_tests
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
@@ -254,7 +255,7 @@ class Reader:
         if str(cells.get("language", "")).lower() not in ("", fields["language"]):
             rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
         if "answer" in fields:
-            fields.setdefault("code", code_in(fields["answer"], fields["language"]))
+            fields.setdefault("code", program_in(str(fields["answer"]), fields["language"], names_of(task)))
         fields |= {key: text(fields[key]) for key, text in (("author", str), ("created", moment)) if key in fields}
         cells, points = scored(cells, self.passed_at)
         rest = {**rest, **{self.columns[name]: value for name, value in points.items()}}

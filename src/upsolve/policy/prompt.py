@@ -1,4 +1,4 @@
-"""Task -> chat messages, and completion -> code.
+"""Task -> chat messages, and code -> completion.
 
 The assistant turn is prefilled with an opening code fence, and sampling stops at the closing one. So samples and stored programs have the
 same format in training: the code, then ``CLOSE``.
@@ -18,7 +18,6 @@ __all__ = [
     "VERSION",
     "answer_text",
     "completion_text",
-    "extract_code",
     "feedback",
     "fenced_answer",
     "messages",
@@ -169,49 +168,3 @@ def completion_text(code: str) -> str:
 def answer_text(attempt: Attempt) -> str:
     """Return the completion of an attempt: that of its code; a truncated attempt never closed its fence."""
     return attempt.code if attempt.truncated else completion_text(attempt.code)
-
-
-FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#-]*)[^\n]*$", re.MULTILINE)
-QUERY = re.compile(
-    r"(?:^|: )\s*(SELECT\b|WITH\s+(?:RECURSIVE\s+)?\w+\s*(?:\([^)]*\)\s*)?AS\s*\()", re.MULTILINE | re.IGNORECASE
-)
-QUERY_END = re.compile(r";[ \t]*$|\n[ \t]*\n", re.MULTILINE)
-
-
-def extract_code(completion: str, language: str = "") -> str:
-    """Return the code of a free-form answer: its longest fenced block; if some blocks name the language, the longest of these.
-
-    Thinking (up to the last ``</think>``) is left out; an answer that ends while thinking has no code.
-    As in CommonMark, a fence is closed by at least as many of the same character, its indentation is not part of the code, and an unclosed
-    fence runs to the end of the answer. Without a fence the code is the first query, from SELECT or WITH to an empty line or a semicolon
-    at the end of a line, if the language is a query language; otherwise the whole answer.
-    """
-    completion = after_thinking(completion)
-    blocks: list[tuple[bool, str]] = []
-    position = 0
-    while fence := FENCE.search(completion, position):
-        start = fence.end() + 1
-        indent, marks, info = fence.groups()
-        close = re.compile(rf"^[ \t]*{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
-        end = close.search(completion, start)
-        inside = completion[start : end.start() if end else len(completion)]
-        named = bool(language) and info.lower() in (language, *(["sql"] if language in QUERIES else []))
-        blocks.append((named, re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE) if indent else inside))
-        position = end.end() if end else len(completion)
-    bare = bare_query(completion) if language in QUERIES and not blocks else completion
-    return (max(blocks, key=lambda block: (block[0], len(block[1])))[1] if blocks else bare).strip("\n")
-
-
-def after_thinking(answer: str) -> str:
-    """Return what follows the last ``</think>`` of an answer; nothing if it ends while thinking."""
-    _, end, rest = answer.rpartition("</think>")
-    return rest if end else "" if answer.lstrip().startswith("<think>") else answer
-
-
-def bare_query(answer: str) -> str:
-    """Return the first query of an answer without fences; the whole answer if it has no query."""
-    begin = QUERY.search(answer)
-    if begin is None:
-        return answer
-    end = QUERY_END.search(answer, begin.start(1))
-    return answer[begin.start(1) : end.end() if end else len(answer)].rstrip()

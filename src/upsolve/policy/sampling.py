@@ -249,7 +249,7 @@ class DecodeState:
     def finish(self, attempt: Sampling, *, truncated: bool) -> Attempt:
         """Return an attempt that ended."""
         task = attempt.request.task
-        code, answer = self.codec.code_and_answer(attempt.ids, task.language)
+        code, answer = self.codec.code_and_answer(attempt.ids, task)
         return Attempt(
             task_id=task.task_id,
             code=code,

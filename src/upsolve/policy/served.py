@@ -12,9 +12,11 @@ from typing import Any
 
 import httpx2
 
+from upsolve.archive import blocks
+from upsolve.archive.answers import names_of, program_in
 from upsolve.config import PromptConfig, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
-from upsolve.policy.prompt import MARK, PLAIN, extract_code, messages
+from upsolve.policy.prompt import PLAIN, messages
 from upsolve.policy.request import Request, requests
 from upsolve.policy.tokens import Codec
 from upsolve.types import Attempt, Task
@@ -156,7 +158,7 @@ class Server:
                 text, ids = str(choice["text"]), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
             whole = self.codec is None or self.codec.answers
-            code = extract_code(text, task.language) if whole else before_fence(text, truncated=truncated)
+            code = self.program(text, task) if whole else before_fence(text, truncated=truncated)
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ModelError(f"{self.url}: not an answer of the OpenAI protocol: {json.dumps(reply)[:500]}") from error
         if choice["finish_reason"] in FAULTS:
@@ -173,6 +175,10 @@ class Server:
             token_ids=ids,
             token_logps=logps if ids and is_plain else None,
         )
+
+    def program(self, answer: str, task: Task) -> str:
+        """Return the program in a whole answer."""
+        return program_in(answer, task.language, names_of(task), prompt=self.codec.prompt_end if self.codec else "")
 
     def attempt(self, request: Request, post: Callable[[], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
         """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the request's seed.
@@ -259,9 +265,9 @@ def chat_answer(message: Json) -> str:
 
 
 def before_fence(text: str, *, truncated: bool) -> str:
-    """Return the code of a completion: the text before the closing fence, if the server returns the fence."""
-    code = text.partition(MARK)[0]
-    return code if truncated else code.removesuffix("\n")
+    """Return the code of a completion, whether or not the server returns the closing fence."""
+    code = blocks.before_fence(text)
+    return code if truncated or code != text else code.removesuffix("\n")
 
 
 def ids_of(choice: Json) -> tuple[int, ...] | None:

@@ -5,21 +5,21 @@ Legend: P prompt tokens, R completion tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from jinja2 import TemplateError
 
+from upsolve.archive.answers import code_spans, names_of, program_in
+from upsolve.archive.blocks import before_fence
 from upsolve.config import PromptConfig
 from upsolve.errors import ModelError
 from upsolve.policy.prompt import (
-    CLOSE,
     MARK,
     PLAIN,
     completion_text,
-    extract_code,
     fenced_answer,
     messages,
     opening,
@@ -171,14 +171,11 @@ class Codec:
     def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each token of ``ids_of``, counted from the start of the code.
 
-        In a whole answer, spans before the code are negative; if the answer does not contain the code as it is, all are.
+        In a whole answer, spans before the code are negative; if the answer does not contain the code, all are.
         """
         ids, closed = self.ids_of(attempt), not attempt.truncated
         if self.answers:
-            text = fenced_answer(attempt)
-            first = text.rfind(attempt.code.rstrip())
-            begin = first if first >= 0 else len(text) + len(ids)
-            return [(start - begin, end - begin) for start, end in self.decoded_spans(ids)]
+            return code_spans(fenced_answer(attempt), attempt.code, self.decoded_spans(ids), attempt.language)
         if ids == self.completion(attempt.code, closed=closed):
             return self.offsets(attempt.code, closed=closed)
         return self.decoded_spans(ids)
@@ -196,14 +193,17 @@ class Codec:
     def decode(self, ids: list[int]) -> str:
         """Return the completion of sampled ids without special tokens: the code, up to the closing fence, or the whole answer."""
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        if self.answers:
-            return text
-        return text.partition(CLOSE)[0] if CLOSE in text else text.removesuffix("```")
+        return text if self.answers else before_fence(text)
 
-    def code_and_answer(self, ids: Sequence[int], language: str) -> tuple[str, str]:
-        """Return ``code`` and ``answer`` of an attempt with these sampled ids."""
+    def code_and_answer(self, ids: Sequence[int], task: Task) -> tuple[str, str]:
+        """Return ``code`` and ``answer`` of an attempt at a task with these sampled ids."""
         text = self.decode(list(ids))
-        return (extract_code(text, language), text) if self.answers else (text, "")
+        return (program_in(text, task.language, names_of(task), prompt=self.prompt_end), text) if self.answers else (text, "")
+
+    @cached_property
+    def prompt_end(self) -> str:
+        """Return a prompt, whose end is that of all prompts: it may begin a thought."""
+        return self.prompt_text(Task("", "task"))
 
     @property
     def stops(self) -> list[str]:

@@ -121,7 +121,7 @@ class Vllm:
         ``is_plain``: it was sampled at temperature 1 without a nucleus.
         """
         ids = tuple(output.token_ids)
-        code, answer = self.codec.code_and_answer(ids, task.language)
+        code, answer = self.codec.code_and_answer(ids, task)
         logps = tuple(
             min(float(candidates[token].logprob), 0.0) for token, candidates in zip(ids, output.logprobs, strict=True)
         )

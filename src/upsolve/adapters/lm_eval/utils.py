@@ -11,7 +11,7 @@ from upsolve.errors import ConfigError
 from upsolve.policy.prompt import messages, plain_prompt
 from upsolve.records import to_row
 
-__all__ = ["load", "score"]
+__all__ = ["load", "score", "score_chat"]
 
 
 @lru_cache(1)
@@ -44,11 +44,21 @@ def load(**_: Any) -> dict[str, Any]:
 
 
 def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Return the metrics (``metrics_of``) of the completion of a prompt that opened a fence."""
+    return metrics_of(doc, results[0], doc["prompt"])
+
+
+def score_chat(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Return the metrics (``metrics_of``) of the whole answer to a question."""
+    return metrics_of(doc, results[0], "")
+
+
+def metrics_of(doc: Mapping[str, Any], answer: str, prompt: str) -> dict[str, float]:
     """Return ``passed`` (1 or 0), ``share`` (of passed tests), and ``unscored`` of the answer to a task.
 
     An answer that cannot be judged has only ``unscored``: the means of the other metrics are taken over the answers that were.
     """
-    (one,) = scorer().score([(task_of(doc), results[0])])
+    (one,) = scorer().score([(task_of(doc), answer)], prompts=[prompt])
     if one.reward is None:
         return {"unscored": 1.0}
     return {"passed": float(one.passed), "share": one.share, "unscored": 0.0}

@@ -9,9 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.answers import free_names, is_only_code, names_of, program_in
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.outcome import recorded_verdict
-from upsolve.archive.rows import Row, build_each, code_in, data_files, rows_of_file
+from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Option, Source, Unit, split_files
 from upsolve.archive.sources.problems import as_list, extra_of, split_of
 from upsolve.archive.sources.unit_tests import imports_of, packages_in, pytest_tests
@@ -47,16 +48,16 @@ def units(path: Path, *, most: int = 0) -> list[Unit]:
     return [Unit(path)] if most else split_files(path)
 
 
-def answer_of(task: Task, answer: str, author: str = "") -> Attempt:
+def answer_of(task_id: str, answer: str, names: Sequence[str], author: str = "") -> Attempt:
     """Return the attempt of a model's answer: its code, and the answer if it has other text."""
-    code = code_in(answer.rpartition("</think>")[2], "python")
-    return Attempt(task.task_id, code, author=author, answer="" if code.strip() == answer.strip() else answer)
+    code = program_in(answer, names=names)
+    return Attempt(task_id, code, author=author, answer="" if is_only_code(answer, code) else answer)
 
 
 def instruct_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     """Yield the records of a row of OpenCodeInstruct."""
     sources = [str(test).strip() for test in as_list(row["unit_tests"])]
-    attempt = answer_of(Task(f"opencodeinstruct/{row['id']}", ""), str(row["output"]))
+    attempt = answer_of(f"opencodeinstruct/{row['id']}", str(row["output"]), free_names(sources))
     defined = names_bound(attempt.code)
     entry_point = next((name for test in sources for name in CALLED.findall(test) if name in defined), "")
     outcomes = [str(word) for word in as_list(row.get("tests_execution_status"))]
@@ -121,7 +122,10 @@ def kodcode_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     first = Attempt(task.task_id, solution, author="gpt-4o-0513")
     yield from with_verdict(first, "" if trials is None else str(trials > 0))
     if row.get("r1_solution"):
-        yield from with_verdict(answer_of(task, str(row["r1_solution"]), "deepseek-r1"), str(row.get("r1_correctness") or ""))
+        yield from with_verdict(
+            answer_of(task.task_id, str(row["r1_solution"]), names_of(task), "deepseek-r1"),
+            str(row.get("r1_correctness") or ""),
+        )
 
 
 def with_verdict(attempt: Attempt, correct: str) -> Iterator[Row]:

@@ -10,12 +10,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.cells import emptied, first_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, check_counts, judge_name, recorded_verdict, status_of, words_of
 from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
-from upsolve.archive.rows import LINES, Row, build_each, code_in, data_files, json_lines
+from upsolve.archive.rows import LINES, Row, build_each, data_files, json_lines
 from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.archive.table_names import likely_fields
 from upsolve.records import KINDS, from_row, refuse_impossible
@@ -25,6 +26,8 @@ __all__ = ["SOURCE", "read"]
 
 JUDGE = "recorded:jsonl"
 CONTENT_ID = re.compile("[0-9a-f]{20}")
+Asked = tuple[str, tuple[str, ...]]
+"""Language that a task asks for, and names that its programs must define."""
 LOOKED_FOR = {"task": ("prompt", "tests", "language"), "attempt": ("answer", "code", "language", "author", "created", "status")}
 """Kind of a record -> fields that unknown ones may be meant for."""
 
@@ -35,9 +38,7 @@ def read(path: Path, *, imports: Imports = Imports.NONE) -> Iterator[Row]:
         numbered = json_lines(file)
         head = first_rows(numbered)
         advise([row for _, row in head if isinstance(row, dict)])
-        yield from prepared(
-            build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, languages={})), imports
-        )
+        yield from prepared(build_each(file, chain(emptied(head), numbered), partial(records_of, ids={}, known={})), imports)
 
 
 def advise(rows: Sequence[dict[str, Any]]) -> None:
@@ -58,11 +59,11 @@ def split(path: Path, **_options: Any) -> list[Unit]:
     return [Unit(file) for file in data_files(path, suffixes=LINES)]
 
 
-def records_of(row: dict[str, Any], *, ids: dict[str, str], languages: dict[str, str]) -> Iterator[Row]:
+def records_of(row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Asked]) -> Iterator[Row]:
     """Yield the records of a line; fields that upsolve does not know are kept in ``extra``.
 
     An attempt may have a name (``id`` or ``attempt_id``), by which later lines refer to it, and a recorded outcome (``OUTCOME_FIELDS``).
-    ``ids`` maps names to content ids, ``languages`` the tasks of the file to their languages. Null and NaN mean that a field is missing.
+    ``ids`` maps names to content ids, ``known`` the tasks of the file to what they ask for. Null and NaN mean that a field is missing.
     """
     fields = {name: value for name, value in row.items() if name != "kind" and value is not None and value == value}
     kind = str(row.get("kind"))
@@ -74,19 +75,27 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str], languages: dict[str,
         yield verdict_of(fields, ids)
     elif kind == "task":
         task = from_row(Task, with_extra(fields, Task))
-        languages.setdefault(task.task_id, task.language)
+        known.setdefault(task.task_id, (task.language, names_of(task)))
         yield task
     else:
-        yield from attempt_of(with_language(fields, languages), ids)
+        yield from attempt_of(with_program(with_language(fields, known), known), ids)
 
 
-def with_language(fields: dict[str, Any], languages: Mapping[str, str]) -> dict[str, Any]:
+def with_language(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
     """Return the fields of an attempt, with the language of its task, of this file or another one, if they say none."""
     task_id = fields.get("task_id")
     if fields.get("language", "") != "" or not isinstance(task_id, str):
         return fields
-    language = languages[task_id] if task_id in languages else language_of_task(task_id)
+    language = known[task_id][0] if task_id in known else language_of_task(task_id)
     return {**fields, "language": language or "python"}
+
+
+def with_program(fields: dict[str, Any], known: Mapping[str, Asked]) -> dict[str, Any]:
+    """Return the fields of an attempt, with the program in its answer if it has no code."""
+    if "answer" not in fields or "code" in fields:
+        return fields
+    names = known.get(str(fields.get("task_id")), ("", ()))[1]
+    return {**fields, "code": program_in(str(fields["answer"]), str(fields.get("language") or "python"), names)}
 
 
 def verdict_of(fields: dict[str, Any], ids: dict[str, str]) -> Verdict:
@@ -108,8 +117,6 @@ def attempt_of(fields: dict[str, Any], ids: dict[str, str]) -> Iterator[Row]:
     names = [str(whole(fields[name])) for name in ("id", "attempt_id") if name in fields]
     if CONTENT_ID.fullmatch(names[-1] if "attempt_id" in fields else ""):
         del fields["attempt_id"]  # upsolve's own, which is computed
-    if "answer" in fields:
-        fields.setdefault("code", code_in(fields["answer"], fields.get("language", "python")))
     outcome = {name: fields.pop(name) for name in OUTCOME_FIELDS if name in fields}
     parent = fields.get("parent_id", "")
     columns = {**with_extra(fields, Attempt), "parent_id": named_attempt(ids, str(whole(parent))) or parent}

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.known import TASKS_HELP, read_known
 from upsolve.archive.outcome import are_statuses, status_of
 from upsolve.archive.rows import Row, build_each, json_lines
@@ -25,7 +26,6 @@ from upsolve.archive.sources import humaneval, mbpp
 from upsolve.archive.sources.problems import prompt_of
 from upsolve.archive.table_names import says_opposite
 from upsolve.errors import SourceError
-from upsolve.plugins import load
 from upsolve.types import Status, Task
 
 __all__ = ["SOURCE", "read"]
@@ -263,10 +263,11 @@ class LmEval:
         status = "passed" if value == 1 else "failed" if value == 0 else "unscored"
         error = "" if status != "unscored" else f"{metric or 'no metric'}: {value} over {len(codes)} responses"
         outcome = {"status": status, "error": error, "judge": "recorded:lm-eval"}
-        extract_code = load("upsolve.policy.prompt:extract_code")
+        task = self.task(row)
+        read = partial(program_in, language=task.language, names=names_of(task), prompt=prompt_in(row))
         extra = {key: row[key] for key in ("doc_id", "filter", *row["metrics"]) if key in row}
-        for code in map(extract_code, codes) if self.filter == "none" else codes:
-            yield from self.samples.records(name, code, [outcome], extra=extra, task=self.task(row))
+        for code in map(read, codes) if self.filter == "none" else codes:
+            yield from self.samples.records(name, code, [outcome], extra=extra, task=task)
 
     def task(self, row: Json) -> Task:
         """Return the task of a document: of HumanEval or MBPP by its fields, of another task without tests."""
@@ -276,10 +277,15 @@ class LmEval:
         elif {"task_id", "test_list", "code"} <= doc.keys():
             task = mbpp.task_of(doc)
         else:
-            prompt = str(row["arguments"]["gen_args_0"]["arg_0"])
-            return Task(f"{self.name}/{row['doc_id']}", prompt, source=self.name, extra=json.dumps(doc, default=str))
+            return Task(f"{self.name}/{row['doc_id']}", prompt_in(row), source=self.name, extra=json.dumps(doc, default=str))
         number = task.task_id.rpartition("/")[2]
         return replace(task, task_id=f"{self.name}/{number}", source=self.name) if "plus" in self.name else task
+
+
+def prompt_in(row: Json) -> str:
+    """Return the prompt that the harness showed; empty if the line has none."""
+    shown = ((row.get("arguments") or {}).get("gen_args_0") or {}).get("arg_0")
+    return shown if isinstance(shown, str) else ""
 
 
 def flat(responses: Any) -> Iterator[str]:
