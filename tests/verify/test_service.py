@@ -336,8 +336,10 @@ def test_files_go_in_and_come_out(server):
     said = run(server, "cat in/data.bin > out.bin", "bash", files={"in/data.bin": data}, fetch_files=["out.bin"])
     assert said["files"] == {"out.bin": data}
     assert run(server, "import os\nprint(os.listdir())")["run_result"]["stdout"] == "['main.py']\n"
-    said = run(server, "open('big', 'w').write('1' * 2_000_000)", fetch_files=["big"])
-    assert said["status"] == "SandboxError" and "fetch_files" in said["message"]
+    said = run(server, "open('big', 'w').write('1' * 2_000_000)", fetch_files=["big", "main.py"])
+    assert said["status"] == "Success" and "fetch_files: 'big'" in said["message"] and list(said["files"]) == ["main.py"]
+    said = run(server, "open('full', 'w').write('1' * 1_000_000)", fetch_files=["full"])
+    assert not said["message"] and len(base64.b64decode(said["files"]["full"])) == 1_000_000
 
 
 @pytest.mark.parametrize(

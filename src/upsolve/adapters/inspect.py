@@ -124,7 +124,7 @@ class UpsolveSandbox(SandboxEnvironment):
         seconds = SPARE_SECONDS + LONGEST_JUDGED * limits.wall_seconds
         result = Batch(settings).call(run_program, program, settings, seconds=seconds)
         kept = {name: data for name, data in self.files.items() if name in OWN}
-        return result.ended, {name: data for name, data in result.files.items() if name not in OWN} | kept
+        return result.noted, {name: data for name, data in result.files.items() if name not in OWN} | kept
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file of the sample."""

@@ -80,6 +80,8 @@ CHANGES: tuple[Change, ...] = (
            lambda task, attempt, _: is_in(attempt, "python") and rebinds(task)),
     Change("Attempts judged beside others that wrote long outputs could exceed the memory limit.",
            lambda *about: about[2].status is Status.MEMORY_LIMIT),
+    Change("Programs failed if the compiler or interpreter of their language could not be started in the sandbox.",
+           lambda _, attempt, verdict: verdict.error_type == "Forgery" and not is_in(attempt, "python")),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -4,7 +4,7 @@ The status of a verdict is COMPILE_ERROR if the program does not compile, else t
 Later tests keep their own outcomes if they were run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upsolve.errors import JudgeError
@@ -27,6 +27,7 @@ __all__ = [
     "program_outcome",
     "reported_outcome",
     "unjudged",
+    "unrunnable",
     "unscored",
     "verdict",
     "whole_program",
@@ -107,6 +108,12 @@ def whole_program(end: Exit) -> tuple[Status, list[Any]] | None:
                 return Status.OUTPUT_LIMIT, how_it_ended(end)[1]
             return error_status(error), error
     return None
+
+
+def unrunnable(ends: Iterable[Exit]) -> str:
+    """Return why the command of a run could not be started, which the program of another language cannot report; empty if all could."""
+    said = (record["unrunnable"] for end in ends for record in end.records if "unrunnable" in record)
+    return str(next(said, ""))[:MOST_MESSAGE]
 
 
 def error_of(said: Any) -> list[Any]:

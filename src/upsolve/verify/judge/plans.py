@@ -152,8 +152,13 @@ def judge_with_retry(task: Task, attempt: Attempt, settings: JudgeSettings) -> P
 
 
 def control_runs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Generator[Job, Exit, bool]:
-    """Return whether the task's setup runs with an empty attempt (Python or a query): then the task is not at fault."""
+    """Return whether the task's setup runs with an empty attempt (Python or a query): then the task is not at fault.
+
+    Programs of other languages cannot write reports, so that theirs are true.
+    """
     queries = attempt.language not in PYTHON and language(attempt.language).engine
+    if attempt.language not in PYTHON and not queries:
+        return False
     try:
         yield from plan_of(task, Attempt(task.task_id, "", attempt.language if queries else "python"), settings)
     except ClaimError:

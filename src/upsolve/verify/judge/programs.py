@@ -6,10 +6,20 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify.judge.checking import checked
 from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
-from upsolve.verify.judge.outcomes import ENDED, MOST_TYPE, Outcomes, how_it_ended, program_outcome, unscored, verdict
+from upsolve.verify.judge.outcomes import (
+    ENDED,
+    MOST_TYPE,
+    Outcomes,
+    how_it_ended,
+    program_outcome,
+    unrunnable,
+    unscored,
+    verdict,
+)
 from upsolve.verify.languages import Language, language
 from upsolve.verify.limits import JudgeSettings
 from upsolve.verify.sandbox.packages import profile_of
@@ -87,6 +97,7 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     files = {name: encode_text(text) for name, text in {**tools.files, tools.file: source}.items()}
     if tools.compile:
         built = yield build_job(tools, files)
+        refuse_unrunnable(tools, [built])
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
     build_task = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
@@ -95,10 +106,18 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
         for test in build_task.tests
     ]
     (outcomes, errors), ends = yield from within_budget(build_task, jobs, settings)
+    if tools.file in tools.run:  # else it runs what was built
+        refuse_unrunnable(tools, ends)
     lines = partial(own_line, task, attempt)
     outcomes, errors = explain_first_error(tools, (outcomes, errors), ends, lines=lines, limit=settings.limits.memory_bytes)
     outcomes = outcomes * len(task.tests) if code else outcomes
     return verdict(task, attempt, (outcomes, errors), ends=ends, label="in_process" if code else "")
+
+
+def refuse_unrunnable(tools: Language, ends: Sequence[Exit]) -> None:
+    """Raise JudgeError if the compiler or interpreter of a language could not be started: no fault of the program."""
+    if problem := unrunnable(ends):
+        raise JudgeError(f"language {tools.name}: {problem} in the sandbox, which has the system's folders alone")
 
 
 def own_line(task: Task, attempt: Attempt, line: int) -> int | None:

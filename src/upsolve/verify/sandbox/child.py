@@ -205,6 +205,52 @@ def put(files: dict[str, bytes]) -> None:
             os._exit(70)
 
 
+def fetch_files(job: dict[str, Any]) -> None:
+    """Write files of the working folder to standard output: a line with (name, bytes; -1: not read) of each as JSON, then their contents.
+
+    Names are those of the job, of which absent ones are left out, or (None) those of all files. ``room``: most bytes to write.
+    """
+    room, found, contents = job["room"] - 2, list[tuple[str, int]](), list[bytes]()
+    for name in below(".") if job["names"] is None else job["names"]:
+        data = content_of(name, room)
+        room -= len(json.dumps([name, 0])) + 20 + len(data or b"")
+        if room < 0:
+            break
+        if data is not None or os.path.lexists(name):
+            found.append((name, -1 if data is None else len(data)))
+            contents.append(data or b"")
+    sys.stdout.buffer.write(b"".join([json.dumps(found).encode(), b"\n", *contents]))
+    sys.stdout.flush()
+
+
+def below(folder: str) -> Any:
+    """Yield the paths of all files below a folder, without a prefix; a folder that cannot be read has none."""
+    folders = [folder]
+    while folders:
+        parent = folders.pop()
+        try:
+            entries = sorted(os.scandir(parent), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            path = entry.path.removeprefix("./")
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+            else:
+                yield path
+
+
+def content_of(name: str, room: int) -> bytes | None:
+    """Return the content of a regular file; None if there is none, or it cannot be read, or has no room."""
+    try:
+        if not os.path.isfile(name) or os.path.getsize(name) > room:
+            return None
+        with open(name, "rb") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
+
+
 def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
@@ -275,8 +321,8 @@ def serve_worlds(job: dict[str, Any]) -> None:
                 report_error(error=describe(error))
 
 
-def run_command(job: dict[str, Any]) -> None:
-    """Write files and exec another program."""
+def run_command(job: dict[str, Any]) -> int:
+    """Write files and exec another program; return as a shell does, 127, if there is no such program."""
     import resource
 
     put(job["files"])
@@ -296,7 +342,10 @@ def run_command(job: dict[str, Any]) -> None:
             words[0], words, {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "LANG": "C.UTF-8", "ONLINE_JUDGE": "1", **own}
         )
     except Exception as error:
-        report_error(broken=f"{words[0]} cannot be run: {error!r}")
+        said = f"{words[0]} cannot be run: {error!r}"
+        report_error(unrunnable=said)
+        os.write(2, said.encode(errors="replace") + b"\n")
+    return 127
 
 
 KINDS: Any = {
@@ -304,6 +353,7 @@ KINDS: Any = {
     "program": run_program,
     "queries": lambda job: query(job, report_error),  # pyright: ignore[reportUnknownLambdaType]
     "script": run_script,
+    "fetch": fetch_files,
     "calls": serve_calls,
     "worlds": serve_worlds,
     "command": run_command,

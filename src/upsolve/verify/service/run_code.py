@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from upsolve.errors import JudgeError
 from upsolve.verify.judge.commands import COMPILE_SECONDS, build_job, encode_text, run_job
@@ -12,16 +12,6 @@ from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, run_jobs
 
 __all__ = ["Program", "ProgramResult", "run_program"]
-
-FETCH = """
-import json, os, sys
-names = json.load(sys.stdin)
-if names is None:
-    names = [os.path.relpath(os.path.join(top, name)) for top, _, files in os.walk(".") for name in files]
-for name in names:
-    if os.path.isfile(name):
-        print(json.dumps([name, open(name, "rb").read().hex()]))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +41,30 @@ class ProgramResult:
     ended: Exit | None = None
     """Exit of the program; None if the build failed."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """The requested files that exist."""
+    """The requested files that exist and could be read."""
+    left_out: tuple[str, ...] = ()
+    """Requested files that the program made unreadable or too large (``Limits.output_bytes`` together)."""
+
+    @property
+    def noted(self) -> Exit | None:
+        """``ended``, whose standard error also names the files left out."""
+        if self.ended is None or not self.left_out:
+            return self.ended
+        note = f"\nleft out, unreadable or too large: {', '.join(self.left_out[:5])}\n"
+        return replace(self.ended, stderr=self.ended.stderr + note.encode(errors="replace"))
 
 
 def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
-    """Build and run a program.
+    """Build and run a program. Whatever it does to its descriptors, processes and files is a result, no error.
 
     Raises:
-        JudgeError: the sandbox broke, or a file of ``files`` cannot be written, or one of ``fetch`` cannot be read.
+        JudgeError: the sandbox broke, or a file of ``files`` cannot be written.
         ValueError: the language is unknown or one of queries, or its tools are not installed.
     """
-    job, built = python_job(program, settings), None
-    if program.language not in PYTHON:
+    if program.language in PYTHON:
+        job, built = python_job(program, settings), None
+        ended = run_script(job, settings)
+    else:
         tools = language(program.language)
         if tools.engine:
             raise ValueError(f"language {program.language}: a query needs a database; judge it as an attempt at a task")
@@ -71,13 +73,14 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
             **{name: encode_text(text) for name, text in {**tools.files, tools.file: program.code}.items()},
         }
         compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
-        if compiled:
-            built = finished(build_job(tools, files, seconds=program.build_seconds), settings)
-            if built.returncode != 0:
-                return ProgramResult(built)
+        built = run_command(build_job(tools, files, seconds=program.build_seconds), settings) if compiled else None
+        if built and built.returncode != 0:
+            return ProgramResult(built)
         job = run_job(tools, None if compiled else files, program.stdin, settings=settings)
-    ended = finished(job, settings)
-    return ProgramResult(built, ended, fetched(program.fetch, job.profile, settings) if program.fetch != () else {})
+        ended = run_command(job, settings, own=bool(compiled))
+    if program.fetch == ():
+        return ProgramResult(built, ended)
+    return ProgramResult(built, ended, *fetched(program.fetch, job.profile, settings))
 
 
 def python_job(program: Program, settings: JudgeSettings) -> Job:
@@ -86,21 +89,50 @@ def python_job(program: Program, settings: JudgeSettings) -> Job:
     return Job(job, wall_seconds=settings.limits.wall_seconds)
 
 
-def finished(job: Job, settings: JudgeSettings) -> Exit:
-    """Run a job; raise JudgeError if it could not start."""
+def run_script(job: Job, settings: JudgeSettings) -> Exit:
+    """Run a Python program; raise JudgeError if it could not start.
+
+    A program can write the report of that itself. So the report counts if an empty program gets it, too; else the program is run again, and
+    what it then reports is its own.
+    """
+    empty = replace(job, attempt={**job.attempt, "code": b"", "stdin": b""})
     end = run_jobs([job], settings)[0]
-    broken = [record["broken"] for record in end.records if "broken" in record]
-    if broken:
-        raise JudgeError(str(broken[0])[:500])
+    if reports(end, "broken"):
+        if problem := reports(run_jobs([empty], settings)[0], "broken"):
+            raise JudgeError(problem)
+        end = run_jobs([job], settings)[0]
     return end
 
 
-def fetched(names: tuple[str, ...] | None, profile: str, settings: JudgeSettings) -> dict[str, bytes]:
-    """Return files from the sandbox (``None``: all), read by a second job in the same working folder."""
-    job = {"kind": "script", "code": FETCH.encode(), "files": {}, "stdin": json.dumps(names).encode()}
-    end = finished(Job(job, continues=True, profile=profile), settings)
-    if end.output_exceeded or end.returncode != 0:
-        room = settings.limits.output_bytes // 2
-        raise JudgeError(f"fetch_files: cannot be read, or are more than {room} bytes together: {end.stderr[-300:]!r}")
-    records = (json.loads(line) for line in end.stdout.decode("utf-8", "replace").splitlines())
-    return {str(name): bytes.fromhex(data) for name, data in records}
+def run_command(job: Job, settings: JudgeSettings, *, own: bool = False) -> Exit:
+    """Run a compiler, an interpreter or a built program (``own``), which cannot write reports; raise JudgeError if it could not start.
+
+    A built program that cannot be run is none, such as a library, and ends with exit code 127.
+    """
+    end = run_jobs([job], settings)[0]
+    if problem := reports(end, "broken") or ("" if own else reports(end, "unrunnable")):
+        raise JudgeError(problem)
+    return end
+
+
+def reports(end: Exit, key: str) -> str:
+    """Return what a run reports under a key; empty if it does not."""
+    return next((str(record[key])[:500] or key for record in end.records if key in record), "")
+
+
+def fetched(names: tuple[str, ...] | None, profile: str, settings: JudgeSettings) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return files of the sandbox (``None``: all), and the names of those left out; no code of the program runs beside them."""
+    job = {"kind": "fetch", "names": names, "room": settings.limits.output_bytes}
+    end = run_jobs([Job(job, continues=True, profile=profile)], settings)[0]
+    head, _, rest = end.stdout.partition(b"\n")
+    try:
+        sizes = [(str(name), int(size)) for name, size in json.loads(head)]
+    except (TypeError, ValueError):
+        return {}, names or (".",)
+    files, absent = dict[str, bytes](), list[str]()
+    for name, size in sizes:
+        if size < 0:
+            absent.append(name)
+        else:
+            files[name], rest = rest[:size], rest[size:]
+    return files, tuple(absent)

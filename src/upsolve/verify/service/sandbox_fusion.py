@@ -87,6 +87,9 @@ def answer_of(ran: ProgramResult, settings: JudgeSettings) -> dict[str, Any]:
     room = settings.limits.output_bytes
     message = f"output was cut after {room} bytes" if any(end.output_exceeded for end in ends) else ""
     message = "used more memory than the limit" if any(end.out_of_memory for end in ends) else message
+    if ran.left_out:
+        names = ", ".join(map(repr, ran.left_out[:5]))
+        message = f"{message}; " * bool(message) + f"fetch_files: {names}: unreadable, or more than {room} bytes together"
     return {
         "status": "Success" if good else "Failed",
         "message": message,
