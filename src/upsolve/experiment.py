@@ -21,15 +21,22 @@ from upsolve.train.run_folder import Trained, claim, load_trained, within
 
 __all__ = ["run_folds", "run_recipe"]
 
-MEASURED = (
-    *("model.name", "model.bf16", "model.completion", "model.prompt", "data.archive", "data.train", "data.dev", "sample"),
-    *("data.split", "data.split_by", "data.split_seed", "data.folds", "data.fold"),
-    *("verify.wall_seconds", "verify.cpu_seconds", "verify.memory_bytes", "verify.output_bytes", "verify.test_seconds"),
-    *("verify.task_limits", "verify.imports", "verify.packages", "verify.python"),
-    *("evaluate.split", "evaluate.tasks", "evaluate.temperatures", "evaluate.dev_tasks", "evaluate.dev_samples"),
-    *("evaluate.many_samples", "evaluate.likelihood_tasks", "evaluate.archives", "evaluate.benchmarks"),
+UNMEASURED = (
+    *("name", "source", "reward", "select", "advantage", "objective", "optim", "monitor", "seed"),
+    *("model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"),
+    *("model.gradient_checkpointing", "model.compile", "model.offline", "model.shard", "model.deepspeed"),
+    *(
+        "data.group_size",
+        "data.groups_per_task",
+        "data.tasks_at_once",
+        "data.authors",
+        "data.turns",
+        "data.max_tokens",
+        "data.seed",
+    ),
+    *("verify.workers", "verify.executor", "verify.cache", "evaluate.ks", "evaluate.leaks"),
 )
-"""Keys that determine the numbers in ``base.json``; they may not change once the file exists."""
+"""Keys that no number in ``base.json`` depends on: they may change once the file exists, and no others."""
 
 
 def measure(
@@ -59,9 +66,9 @@ def measure(
     return sweep
 
 
-def is_not_measured(key: str, _old: Any, _new: Any) -> bool:
+def is_unmeasured(key: str, _old: Any, _new: Any) -> bool:
     """Return whether a key may change once the base is measured."""
-    return not within(key, MEASURED)
+    return within(key, UNMEASURED)
 
 
 def check_temperatures(before: Sweep, config: EvalConfig, folder: Path) -> None:
@@ -103,7 +110,7 @@ def run_recipe(
     path, processes = Path(folder), Processes()
     archive = open_filled(recipe.data.archive)  # before the folder is made
     report = progress if progress and processes.is_main else no_progress
-    recipe = processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_not_measured, fresh=fresh))
+    recipe = processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_unmeasured, fresh=fresh))
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     tasks = held_out(split, recipe.data.archive, recipe.evaluate, recipe.data)

@@ -80,6 +80,8 @@ def test_other_prompts_have_another_id():
     other = SampledModel(ModelConfig(name="m", prompt=STYLE), SampleConfig(), VerifyConfig())
     assert prompts_id([TASK], STYLE) != prompts_id([TASK])
     assert model.fingerprint([TASK], SampleConfig()) != other.fingerprint([TASK], SampleConfig())
+    in_ruby = replace(TASK, language="ruby")
+    assert model.fingerprint([TASK], SampleConfig()) != model.fingerprint([in_ruby], SampleConfig())
 
 
 def test_a_query_is_asked_for():

@@ -18,10 +18,10 @@ from upsolve.config import DataConfig, Recipe, dump_recipe
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.runs import load_sweep, save_evaluation
-from upsolve.experiment import run_folds, run_recipe
+from upsolve.experiment import UNMEASURED, is_unmeasured, run_folds, run_recipe
 from upsolve.train.loop import train
 from upsolve.train.monitor import limits_of, read_steps
-from upsolve.train.run_folder import load_trained
+from upsolve.train.run_folder import claim, flat, load_trained, within
 from upsolve.train.sources import StoredSource
 
 SETTINGS = {
@@ -203,6 +203,31 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     assert {what.split(" ")[0] for what, _, _ in seen} == {"base:", "train:", "trained:"}
     again = run_recipe(recipe, tmp_path / "run")
     assert again[0] == before and again[1] == after
+
+
+def test_a_measured_base_is_kept_where_no_number_of_it_can_change(tmp_path):
+    """What may change is listed: keys that are new, or forgotten, may not."""
+    keys = flat(Recipe().model_dump(mode="json"))
+    assert all(any(within(key, [each]) for key in keys) for each in UNMEASURED)
+    for key in (
+        "data.language",
+        "data.judge",
+        "verify.repeats",
+        "verify.analyses",
+        "sample.seed",
+        "model.prompt.system",
+        "data.new",
+        "new",
+    ):
+        assert not is_unmeasured(key, None, None), key
+    given = {"started": ("base.json",), "allowed": is_unmeasured, "fresh": False}
+    claim(tmp_path, Recipe(), **given)
+    (tmp_path / "base.json").write_text("{}")
+    claim(
+        tmp_path, Recipe.model_validate({"optim": {"lr": 1e-3}, "data": {"group_size": 8}, "verify": {"workers": 1}}), **given
+    )
+    with pytest.raises(TrainingError, match="data.language was '' and is now 'cpp'"):
+        claim(tmp_path, Recipe.model_validate({"data": {"language": "cpp"}}), **given)
 
 
 def test_a_base_of_an_earlier_version_is_not_compared_with_several_temperatures(tiny_model, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from upsolve.config import ModelConfig, SampleConfig, VerifyConfig
 from upsolve.files import write_text
 from upsolve.policy.engines import sampler
+from upsolve.policy.prompt import prompts_id
 from upsolve.policy.request import JointSampler, Sampler
 from upsolve.progress import OnProgress
 from upsolve.types import Attempt, Task, Verdict, content_id
@@ -57,9 +58,8 @@ class SampledModel:
         """Return the content id of everything that determines the samples; for a folder of weights it includes the modification time."""
         name = self.model.name
         changed = str(Path(name).stat().st_mtime_ns) if Path(name).exists() else ""
-        prompts = [text for task in tasks for text in (task.task_id, task.prompt)]
-        form = (str(self.model.bf16), self.model.completion, self.model.prompt.model_dump_json())
-        return content_id(name, changed, *form, config.model_dump_json(), *prompts)
+        form = (str(self.model.bf16), self.model.completion, prompts_id(tasks, self.model.prompt))
+        return content_id(name, changed, *form, config.model_dump_json())
 
     def attempts(self, tasks: Sequence[Task], runs: Sequence[SampleRun], report: OnProgress) -> list[list[Attempt]]:
         """Return for each run ``config.samples`` attempts per task, in the order of the tasks.
