@@ -13,13 +13,13 @@ import torch
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, PromptConfig, Recipe, SampleConfig, ServerConfig
 from upsolve.errors import ConfigError, ModelError
-from upsolve.policy.collect import sample_attempts
+from upsolve.policy.collect import sample_attempts, samples_of
 from upsolve.policy.engines import sampler
 from upsolve.policy.model import load_codec, load_model
 from upsolve.policy.request import requests
 from upsolve.policy.sample import sample
 from upsolve.policy.served import LONGEST_WAIT_SECONDS, Server, ids_of, logps_of
-from upsolve.types import Task
+from upsolve.types import Attempt, Task
 
 TASKS = [Task("a", "short"), Task("b", "a rather longer statement"), Task("c", "middle")]
 CONFIG = SampleConfig(samples=3, max_tokens=12, seed=3, batch=4)
@@ -308,7 +308,7 @@ def test_something_else_at_the_address_is_named(server):
         list(served(server)(TASKS, config=CONFIG))
 
 
-def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_model, tmp_path):
+def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_model, tmp_path, monkeypatch):
     archive = Archive.create(tmp_path / "archive")
     archive.append(tasks=TASKS)
     there = ServerConfig(url=server.url, retries=1, wait_seconds=0.01)
@@ -324,6 +324,9 @@ def test_sampling_stops_clearly_and_goes_on_with_what_is_missing(server, tiny_mo
     assert len(server.drawn) == 9  # no seed was drawn twice
     assert {t: sum(a.count for a in archive.attempts() if a.task_id == t) for t in "abc"} == {"a": 3, "b": 3, "c": 3}
     assert sample_attempts(archive, config, model=model) == 0
+    monkeypatch.setattr(Archive, "attempts", None)
+    archive.append(attempts=[Attempt("a", "x = 1", author="another", count=9)])
+    assert samples_of(archive, model.name) == {"a": 3, "b": 3, "c": 3} and samples_of(archive, "another") == {"a": 9}
 
 
 def test_log_probabilities_count_only_when_there_is_one_a_token():

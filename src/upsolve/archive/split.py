@@ -246,6 +246,6 @@ def judged_groups(archive: Archive, tasks: Sequence[Task], data: DataConfig, *, 
     parts = {name: archive.parts(name) for name in TABLES}
     groups = open_groups(parts, lambda: tasks, judge=judge, labels=labels, turns=data.turns, language=data.language)
     if judge and not any(verdict for group in groups for verdict in group.verdicts):
-        known = ", ".join(sorted({verdict.judge for verdict in archive.verdicts()})) or "none"
+        known = ", ".join(sorted({*archive.column("verdicts", "judge")})) or "none"
         raise ConfigError(f"data.judge: {archive.path} has no verdict by {judge!r}; its judges: {known}")
     return groups

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow.compute as pc
+
 from upsolve.archive.store import Archive
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.policy.engines import sampler
@@ -11,7 +13,7 @@ from upsolve.policy.prompt import with_hint
 from upsolve.progress import OnProgress, no_progress
 from upsolve.types import Attempt, Group, Status, Task
 
-__all__ = ["sample_attempts", "sample_hinted"]
+__all__ = ["sample_attempts", "sample_hinted", "samples_of"]
 
 PART = 50
 """Tasks sampled between two writes."""
@@ -82,9 +84,7 @@ def sample_missing(
     progress: OnProgress,
 ) -> int:
     """Sample tasks until each has ``config.samples`` attempts of an author; ``tasks``: id that attempts are stored under -> sampled task."""
-    have: Counter[str] = Counter()
-    for attempt in archive.attempts():
-        have[attempt.task_id] += attempt.count if attempt.author == author else 0
+    have = samples_of(archive, author)
     missing = [name for name in tasks if have[name] < config.samples]
     if not missing:
         return 0
@@ -102,9 +102,16 @@ def sample_missing(
                     attempts.append(at_task(names[attempt.task_id], attempt))
                     progress("sample", done + len(attempts), total)
             finally:
-                archive.append(attempts=attempts)
+                archive.write([], attempts, [])
             done += len(attempts)
     return done
+
+
+def samples_of(archive: Archive, author: str) -> Counter[str]:
+    """Return the number of attempts of an author at each task, without reading programs."""
+    table = archive.table("attempts", ["task_id", "author", "count"])
+    own = table.filter(pc.field("author") == author).group_by("task_id").aggregate([("count", "sum")])
+    return Counter(dict(zip(own["task_id"].to_pylist(), own["count_sum"].to_pylist(), strict=True)))
 
 
 def tasks_to_hint(groups: Sequence[Group], tried_by: str, hint: float) -> dict[str, Task]:
