@@ -1,5 +1,9 @@
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -177,6 +181,44 @@ def test_the_same_task_is_welcome_and_another_of_its_name_is_not(tmp_path):
     assert archive.append(tasks=[TASK]).tasks == 0
     with pytest.raises(ArchiveError, match="t/1"):
         archive.append(tasks=[replace(TASK, prompt="add two")])
+
+
+APPEND = """
+import sys
+from upsolve.archive.store import Archive
+from upsolve.errors import ArchiveError
+from upsolve.types import Task
+archive = Archive(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print(archive.append(tasks=[Task("t/1", sys.argv[2]), Task("t/2", "the same")]).tasks)
+except ArchiveError as error:
+    print("different content" in str(error))
+"""
+
+
+def waiting(file):
+    """Return how many processes wait for the lock of a file."""
+    inode = f":{file.stat().st_ino} "
+    return sum(inode in line and "->" in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_of_two_writers_of_a_task_the_second_is_refused(tmp_path):
+    """Both ask while another process holds the lock: what they compare their task with is what is there when they write."""
+    archive = Archive.create(tmp_path / "archive")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen([sys.executable, "-c", APPEND, archive.path, prompt], **pipes) for prompt in ("one", "two")]
+    with archive.lock():
+        for writer in writers:
+            assert writer.stdout.readline() == "ready\n"
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+        give_up = time.monotonic() + 2
+        while waiting(archive.path / "lock") < 2 and time.monotonic() < give_up:
+            time.sleep(0.01)
+    assert sorted(writer.communicate()[0] for writer in writers) == ["2\n", "True\n"]
+    assert len(archive.column("tasks", "task_id")) == 2
 
 
 def test_the_last_verdict_of_a_judge_counts_and_ours_before_a_recorded_one_on_as_many_tests(tmp_path):

@@ -115,24 +115,29 @@ class Archive:
         Raises:
             ArchiveError: a task with the same id and different content is stored.
         """
-        fresh, other = self.new_tasks(list(tasks))
-        if other:
-            raise ArchiveError(
-                f"{self.path}: already has a task {other[0].task_id} with different content; rename one of the two"
-            )
-        new_attempts, new_verdicts = list(attempts), list(verdicts)
-        known = set(self.column("attempts", "attempt_id")) if new_attempts else set[str]()
-        self.write(fresh, new_attempts, new_verdicts, tag=tag)
+        new_tasks, new_attempts, new_verdicts = list(tasks), list(attempts), list(verdicts)
+        with self.lock():  # what is compared is what is there when the records are written
+            fresh, other = self.new_tasks(new_tasks)
+            if other:
+                raise ArchiveError(
+                    f"{self.path}: already has a task {other[0].task_id} with different content; rename one of the two"
+                )
+            known = set(self.column("attempts", "attempt_id")) if new_attempts else set[str]()
+            self.write_locked(fresh, new_attempts, new_verdicts, tag)
         distinct = {attempt.attempt_id for attempt in new_attempts} - known
         return Appended(len(fresh), len(distinct), len(new_attempts) - len(distinct), len(new_verdicts))
 
     def write(self, tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict], *, tag: str = "") -> None:
         """Write records without comparing them with the stored ones, so that many writes take linear time."""
         with self.lock():
-            self.write_meta()
-            for name, records in (("tasks", tasks), ("attempts", attempts), ("verdicts", verdicts)):
-                if records:
-                    self.write_part(name, records, tag)
+            self.write_locked(tasks, attempts, verdicts, tag)
+
+    def write_locked(self, tasks: Sequence[Task], attempts: Sequence[Attempt], verdicts: Sequence[Verdict], tag: str) -> None:
+        """Write records, while the archive is locked."""
+        self.write_meta()
+        for name, records in (("tasks", tasks), ("attempts", attempts), ("verdicts", verdicts)):
+            if records:
+                self.write_part(name, records, tag)
 
     def new_tasks(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
         """Return new tasks, and tasks whose id is stored with different content."""
