@@ -158,6 +158,8 @@ UNREAD = [
     *(
         "source.replay_rounds=2",
         "source.rollout.vllm.gpus=2",
+        "source.rollout.samples=2",
+        "source.rollout.samples=8",
         "sample.server.model=x",
         "sample.vllm={gpus: 2}",
         "monitor.project=p",

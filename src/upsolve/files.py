@@ -1,9 +1,10 @@
-"""Atomic writes of small files, and the cache folder. Uses the standard library only."""
+"""Atomic writes of files and folders, and the cache folder. Uses the standard library only."""
 
 import os
+import shutil
 from pathlib import Path
 
-__all__ = ["cache_folder", "commit_file", "is_remote", "write_text"]
+__all__ = ["cache_folder", "commit_file", "commit_folder", "is_remote", "write_text"]
 
 
 def cache_folder() -> Path:
@@ -33,7 +34,24 @@ def write_text(path: Path, text: str) -> None:
 
 
 def commit_file(temporary: Path, final: Path) -> None:
-    """Flush a file to disk and give it its name."""
-    with temporary.open("rb") as handle:
-        os.fsync(handle.fileno())
+    """Flush a file to disk and give it its name: after a power cut, the name is that of the old file or of the whole new one."""
+    flush(temporary)
     temporary.replace(final)
+
+
+def commit_folder(temporary: Path, final: Path) -> None:
+    """Flush the files of a folder to disk and give it its name; a folder of that name is replaced."""
+    for path in temporary.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            flush(path)
+    old = final.with_name(f"{final.name}.{os.getpid()}.old")
+    if final.exists():
+        final.rename(old)
+    temporary.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def flush(file: Path) -> None:
+    """Write what the system holds of a file to disk."""
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())

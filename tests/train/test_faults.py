@@ -6,6 +6,7 @@ import shutil
 import signal
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,10 @@ from upsolve.archive.store import open_archive
 from upsolve.config import OptimConfig, Recipe
 from upsolve.errors import TrainingError
 from upsolve.policy.attention import TREE
+from upsolve.train import reference
 from upsolve.train import run as runs
+from upsolve.train.checkpoint import Progress
+from upsolve.train.checkpoint import save as save_checkpoint
 from upsolve.train.deepspeed import DeepSpeed
 from upsolve.train.encode import EncodedAttempt, EncodedGroup
 from upsolve.train.learner import Learner
@@ -28,8 +32,10 @@ from upsolve.train.monitor import read_steps
 from upsolve.train.pack import pack
 from upsolve.train.placement import Replicated
 from upsolve.train.processes import Processes
+from upsolve.train.reference import reference_logps
 from upsolve.train.reference_scorer import CHECKED, checked_parameters, choose_scorer, padded_scores
-from upsolve.train.run_folder import changed_keys, link_or_copy, replace_folder
+from upsolve.train.rounds import stored_scores
+from upsolve.train.run_folder import changed_keys, link_or_copy, load_trained, replace_folder
 
 SETTINGS = {
     "data": {"train": 0.05, "dev": 0.05},
@@ -273,3 +279,83 @@ def test_deepspeed_has_no_moments_while_every_step_was_skipped(monkeypatch):
     resumed = Alone()
     resumed.load([torch.tensor([3.0, 4.0])], moments, example=None)
     assert resumed.weight.tolist() == [3.0, 4.0] and resumed.states()[0]["step"].item() == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"steps": 1}', '{"steps": 1, "unknown": 2}'])
+def test_a_damaged_summary_is_named(tmp_path, text):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(TrainingError, match=r"summary.json: not the summary of a run .*--fresh"):
+        load_trained(tmp_path)
+
+
+def events(monkeypatch):
+    """What is flushed to disk and what gets a name, in order."""
+    seen, flush, named = [], os.fsync, {name: getattr(Path, name) for name in ("replace", "rename")}
+
+    def flushed(handle):
+        seen.append(("flush", Path(f"/proc/self/fd/{handle}").readlink().name))
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    for name, move in named.items():
+        monkeypatch.setattr(Path, name, lambda file, new, move=move: seen.append(("name", Path(new).name)) or move(file, new))
+    return seen
+
+
+def test_a_checkpoint_is_on_disk_before_it_replaces_the_last_one(tmp_path, monkeypatch):
+    seen = events(monkeypatch)
+    save_checkpoint(tmp_path, SimpleNamespace(state=lambda **_: ({}, {})), Progress())
+    assert seen == [("flush", "checkpoint.pt.tmp"), ("name", "checkpoint.pt")]
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_model_is_on_disk_before_it_replaces_the_last_one(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").touch()
+    seen = events(monkeypatch)
+    replace_folder(tmp_path / "model", lambda path: (path.mkdir(), (path / "weights").write_text("new")))
+    assert seen[0] == ("flush", "weights") and seen[-1] == ("name", "model")
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "weights"]
+
+
+def scored(batch):
+    return SimpleNamespace(logp_T=torch.full((len(batch.attempt_T),), -1.0), values_T=None)
+
+
+def batch_with(*numbers):
+    attempts = tuple(EncodedAttempt((number, number), np.zeros(2, np.float32)) for number in numbers)
+    return pack([[EncodedGroup((1,), attempts)]])
+
+
+def test_the_cache_of_the_reference_is_bounded(tmp_path, monkeypatch):
+    """Six tokens a model are three attempts of two: the oldest go, but never what a call asks for; and the oldest models."""
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path))
+    monkeypatch.setattr(reference, "MOST_TOKENS", 6)
+    monkeypatch.setattr(reference, "MODELS", 2)
+    calls = []
+
+    def asked(*numbers, model="one"):
+        calls.clear()
+        found = reference_logps(
+            [batch_with(n) for n in numbers], score=lambda b: calls.append(b.keys) or scored(b), model_id=model
+        )
+        assert len(found) == len(numbers) and all(logps.tolist() == [-1.0, -1.0] for logps in found.values())
+        return len(calls)
+
+    assert asked(1, 2) == 2 and asked(1, 2) == 0 and asked(3) == 1 and asked(4) == 1
+    assert asked(2, 3, 4) == 0 and asked(1) == 1, "1 was the oldest"
+    assert asked(5, 6, 7, 8) == 4 and asked(5, 6, 7, 8) == 0, "more than fit, in one call"
+    file = tmp_path / "reference" / "one.npz"
+    file.write_bytes(file.read_bytes()[:-50])
+    assert asked(5) == 1, "a damaged file is written anew"
+    for age, model in enumerate(("one", "two", "three")):
+        asked(1, model=model)
+        os.utime(tmp_path / "reference" / f"{model}.npz", (age, age))
+    asked(1, model="four")
+    assert {file.stem for file in (tmp_path / "reference").iterdir()} == {"three", "four"}
+
+
+def test_damaged_scores_of_a_round_are_named(tmp_path):
+    (tmp_path / "00000000.npz").write_bytes(b"PK")
+    with pytest.raises(TrainingError, match="00000000.npz: damaged"):
+        stored_scores(tmp_path / "00000000.npz", dict, writes=True)

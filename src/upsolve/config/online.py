@@ -46,7 +46,7 @@ class SourceConfig(Strict):
     hints: float = Field(default=0.0, ge=0, le=1)
     """Share of the reference's lines shown in the prompt in the first round, falling to 0 in the last (after CCCS, 2402.01391)."""
     rollout: RolloutConfig = RolloutConfig()
-    """How the policy is sampled; ``data.group_size`` replaces ``samples``."""
+    """How the policy is sampled; ``data.group_size`` is the number of samples of a task, and another ``samples`` is refused."""
 
     @model_validator(mode="after")
     def engine_follows_the_policy(self) -> Self:

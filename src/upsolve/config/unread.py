@@ -20,6 +20,8 @@ class Condition:
     """``holds(recipe) -> bool``: whether the setting has an effect in a recipe."""
     excuse: str = ""
     """The key that a user sets who knows that the setting has no effect, such as ``source.rounds: 0``; empty: there is none."""
+    even_default: bool = False
+    """True: the default value has no effect either, because another setting decides."""
 
 
 def built_in(kind: str, name: Any) -> bool:
@@ -76,6 +78,11 @@ def engine(stage: str, name: str) -> Condition:
 READ: Mapping[str, Condition] = {
     "model.lora_alpha": Condition("model.lora_rank above 0", lambda r: r.model.lora_rank > 0),
     **{f"source.{key}": ONLINE for key in ("groups", "mix")},
+    "source.rollout.samples": Condition(
+        "data.group_size of the same value, which is the number of samples of a task",
+        lambda r: r.source.rollout.samples == r.data.group_size,
+        even_default=True,
+    ),
     "source.mix_end": Condition("source.rounds above 1", lambda r: r.source.rounds > 1, "source.rounds"),
     **{f"source.{key}": share("policy") for key in ("oversample", "order", "solved", "hints")},
     **{f"source.{key}": share("replay") for key in ("replay_rounds", "replay_solved")},
@@ -145,7 +152,8 @@ def unread_problems(recipe: Any, given: Iterable[str]) -> Iterator[str]:
     for setting, condition in READ.items():
         mine = sorted(key for key in named if f"{key}.".startswith(f"{setting}.") or setting.startswith(f"{key}."))
         chosen = condition.excuse in named
-        if mine and not chosen and not condition.holds(recipe) and value(recipe, setting) != value(default, setting):
+        differs = condition.even_default or value(recipe, setting) != value(default, setting)
+        if mine and not chosen and not condition.holds(recipe) and differs:
             yield f"{mine[0]} has no effect without {condition.needs}; leave it out"
 
 

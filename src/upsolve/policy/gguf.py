@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from upsolve.errors import ModelError
-from upsolve.files import cache_folder
+from upsolve.files import cache_folder, commit_folder
 from upsolve.policy.quiet import choose_accelerator
 from upsolve.types import content_id
 
@@ -78,7 +78,7 @@ def convert(file: Path, path: Path) -> None:
         choose_accelerator()
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        temporary.rename(path)
+        commit_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -8,6 +8,7 @@ import torch
 from torch.utils.serialization import config
 
 from upsolve.errors import TrainingError
+from upsolve.files import commit_file
 from upsolve.train.pack import PackedBatch
 from upsolve.train.placement import Replicated
 from upsolve.train.run_folder import CHECKPOINT
@@ -62,7 +63,7 @@ def save(folder: Path, placement: Replicated, progress: Progress, *, writes: boo
     temporary = folder / f"{CHECKPOINT}.tmp"
     with SAVING.patch("save.compute_crc32", False):  # checksums take most of the time, and ``torch.load`` does not read them
         torch.save(state, temporary)
-    temporary.replace(folder / CHECKPOINT)
+    commit_file(temporary, folder / CHECKPOINT)
 
 
 def restore(folder: Path, placement: Replicated, example: PackedBatch) -> Progress:

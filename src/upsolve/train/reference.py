@@ -1,21 +1,29 @@
-"""Log-probabilities under the frozen start, computed once and cached by content."""
+"""Log-probabilities under the frozen start, computed once and cached by content: 256 MiB a model at most, of the last eight models."""
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from upsolve.files import cache_folder
+from upsolve.errors import TrainingError, one_line
+from upsolve.files import cache_folder, commit_file
 from upsolve.train.logprobs import TokenScores
 from upsolve.train.pack import PackedBatch
 
-__all__ = ["fingerprint", "read_attempts", "reference_logps", "save_arrays"]
+__all__ = ["fingerprint", "load_arrays", "read_attempts", "reference_logps", "save_arrays"]
 
+MOST_TOKENS = 1 << 26
+"""Most log-probabilities that are cached of a model, 4 bytes each, but for those of one call."""
+MODELS = 8
+"""Most models whose log-probabilities are cached."""
 Floats = NDArray[np.float32]
 
 
@@ -50,7 +58,36 @@ def save_arrays(file: Path, arrays: Mapping[str, Floats]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_suffix(f".{os.getpid()}.tmp.npz")
     np.savez(temporary, **arrays)  # type: ignore[arg-type]
-    temporary.replace(file)
+    commit_file(temporary, file)
+
+
+def load_arrays(file: Path) -> dict[str, Floats]:
+    """Return the arrays that ``save_arrays`` has written, in their order.
+
+    Raises:
+        TrainingError: the file is damaged.
+    """
+    try:
+        with file.open("rb") as handle, np.load(handle) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (BadZipFile, EOFError, OSError, ValueError, zlib.error) as error:
+        raise TrainingError(f"{file}: damaged ({one_line(error)}); start the run fresh (--fresh)") from error
+
+
+def newest(cached: Mapping[str, Floats], asked: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return what is asked for, after the newest of what else is cached, at most ``MOST_TOKENS`` together."""
+    room, others = MOST_TOKENS - sum(map(len, asked.values())), list[str]()
+    for key in reversed([*cached]):
+        if key not in asked and (room := room - len(cached[key])) >= 0:
+            others.append(key)
+    return {**{key: cached[key] for key in reversed(others)}, **asked}
+
+
+def prune(folder: Path) -> None:
+    """Remove all but the ``MODELS`` most recently used files."""
+    files = sorted(folder.glob("*.npz"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for old in files[MODELS:]:
+        old.unlink(missing_ok=True)
 
 
 def reference_logps(
@@ -66,11 +103,13 @@ def reference_logps(
     file = cache_folder() / "reference" / f"{model_id}.npz"
     cached: dict[str, Floats] = {}
     if file.exists():
-        with np.load(file) as stored:
-            cached = {key: stored[key] for key in stored.files}
-    before, batches = len(cached), list(batches)
+        os.utime(file)
+        with suppress(TrainingError):  # damaged: computed again
+            cached = load_arrays(file)
+    batches = list(batches)
     logps, _ = read_attempts([batch for batch in batches if any(key not in cached for key in batch.keys)], score)
-    cached |= logps
-    if len(cached) > before:
-        save_arrays(file, cached)
-    return {key: cached[key] for batch in batches for key in batch.keys}
+    asked = {key: logps[key] if key in logps else cached[key] for batch in batches for key in batch.keys}
+    if asked.keys() - cached.keys():
+        save_arrays(file, newest(cached, asked))
+        prune(file.parent)
+    return asked

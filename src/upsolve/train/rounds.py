@@ -17,7 +17,7 @@ from upsolve.train.judging import sample_metrics
 from upsolve.train.learner import Learner
 from upsolve.train.pack import PackedBatch, plan_scoring, plan_steps
 from upsolve.train.pairs import draw_pairs
-from upsolve.train.reference import save_arrays
+from upsolve.train.reference import load_arrays, save_arrays
 from upsolve.train.sources import RoundGroups
 from upsolve.train.step import ByAttempt, FrozenScores
 from upsolve.train.values import value_metrics, with_gae
@@ -165,9 +165,9 @@ def stored_scores(
 ) -> tuple[ByAttempt, ByAttempt]:
     """Return log-probabilities and values by attempt: from the file, or computed by ``read`` and written to it."""
     if file.exists():
-        with np.load(file) as stored:
-            logps = {key[1:]: stored[key] for key in stored.files if key[0] == "p"}
-            return logps, {key[1:]: stored[key] for key in stored.files if key[0] == "v"}
+        stored = load_arrays(file)
+        logps = {key[1:]: stored[key] for key in stored if key[0] == "p"}
+        return logps, {key[1:]: stored[key] for key in stored if key[0] == "v"}
     logps, values = read()
     if writes:
         both = {f"p{key}": logp for key, logp in logps.items()} | {f"v{key}": value for key, value in values.items()}

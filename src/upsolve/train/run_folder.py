@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.config import ModelConfig, Recipe, dump_recipe, load_recipe
-from upsolve.errors import ConfigError, TrainingError
-from upsolve.files import write_text
+from upsolve.errors import ConfigError, TrainingError, one_line
+from upsolve.files import commit_folder, write_text
 from upsolve.train.monitor import read_steps
 
 __all__ = [
@@ -212,12 +212,21 @@ def claim_run(folder: Path, recipe: Recipe, *, fresh: bool = False) -> tuple[Rec
 
 
 def load_trained(folder: Path) -> Trained | None:
-    """Return the finished run in a folder; None if it is not finished."""
+    """Return the finished run in a folder; None if it is not finished.
+
+    Raises:
+        TrainingError: its summary is damaged, or of another version; names the file.
+    """
     file = folder / SUMMARY
     if not file.exists():
         return None
-    summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return Trained(folder=folder / MODEL, metrics=read_steps(folder / "metrics.jsonl"), **summary)
+    try:
+        summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return Trained(folder=folder / MODEL, metrics=read_steps(folder / "metrics.jsonl"), **summary)
+    except (OSError, TypeError, ValueError) as error:
+        raise TrainingError(
+            f"{file}: not the summary of a run ({one_line(error)}); restore it from a copy, or start fresh (--fresh removes this run)"
+        ) from error
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
@@ -246,5 +255,4 @@ def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)
     write(temporary)
-    shutil.rmtree(folder, ignore_errors=True)
-    temporary.replace(folder)
+    commit_folder(temporary, folder)

@@ -7,13 +7,13 @@ never its outcome: words of a command that contain ``{prepared}`` are left out i
 A script is run by ``sh -eu`` in an empty folder that it fills; $HOME is a separate folder with the language's ``files``.
 """
 
-import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from upsolve.errors import ConfigError
+from upsolve.files import commit_folder
 from upsolve.verify.languages import SYSTEM_PATH, Language, languages
 from upsolve.verify.sandbox.packages import prepared_folder
 
@@ -57,7 +57,7 @@ def prepare(language: Language) -> Path:
         make_readable(filled)
         for old in root.glob(f"{language.name}.*"):
             shutil.rmtree(old)
-        os.rename(filled, target)  # noqa: PTH104
+        commit_folder(filled, target)
     return target
 
 
