@@ -219,8 +219,12 @@ def test_the_cache_keeps_neither_our_faults_nor_deadlines_of_a_busy_machine(tmp_
     _, attempt = attempts(1)[0]
     verdict = verify([(TASK, attempt)], FAST)[0]
     with open_cache(tmp_path / "v.sqlite") as cache:
-        for status, seconds, kept in ((Status.UNSCORED, 0.0, False), (Status.TIMEOUT, 0.5, False), (Status.TIMEOUT, 2.0, True)):
-            cache.keep([(TASK, attempt, replace(verdict, status=status, cpu_seconds=seconds))], FAST)
+        for status, label, kept in (
+            (Status.UNSCORED, "", False),
+            (Status.TIMEOUT, ",elapsed", False),
+            (Status.TIMEOUT, "", True),
+        ):
+            cache.keep([(TASK, attempt, replace(verdict, status=status, isolation=verdict.isolation + label))], FAST)
             assert bool(cache.find(TASK, attempt, FAST)) is kept
 
 

@@ -1,16 +1,21 @@
 """Limits that tasks state."""
 
+# pyright: basic
+import math
+from dataclasses import replace
+
 import pytest
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
-from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
+from upsolve.verify.judge.outcomes import function_outcomes, verdict
 from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import within_budget
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.pool.cache import key_of, lasting
 from upsolve.verify.sandbox.process import Job
-from upsolve.verify.sandbox.runner import Exit
+from upsolve.verify.sandbox.runner import Exit, starved
 
 BUSY = "import time\nwhile time.process_time() < {}: pass\nprint(input())\n"
 TESTS = (TestCase(TestKind.STDIO, "1\n", "1\n"), TestCase(TestKind.STDIO, "2\n", "2\n"))
@@ -135,10 +140,54 @@ def test_many_calls_do_not_time_out_together(kind):
         assert kind is TestKind.CODE or found.cpu_seconds < 1.9, found
 
 
-def test_a_timeout_lasts_if_it_used_the_processor_for_the_time_of_one_test():
-    task, settings = Task("a", "", numbered(40, TestKind.CALL), "f"), JudgeSettings(Limits(cpu_seconds=2))
-    used = [Verdict("a", Status.TIMEOUT, 0, 40, cpu_seconds=seconds) for seconds in (0.1, 1.7, 1.9)]
-    assert [lasting(verdict, task, settings) for verdict in used] == [False, False, True]
+PROGRAM = "import time\nn = int(input())\nif n == 9: {}\nwhile time.process_time() < 0.05: pass\nprint(n)\n"
+FUNCTION = "import time\ndef f(n):\n    if n == 9: {}\n    end = time.process_time() + 0.05\n    while time.process_time() < end: pass\n    return n\n"
+SPIN, SLEEP = "any(iter(int, 1))", "time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    ("code", "test_seconds", "lasts"),
+    [
+        (PROGRAM.format(SLEEP), 0.3, False),
+        (FUNCTION.format(SLEEP), 0.3, False),
+        (PROGRAM.format(SPIN), math.inf, True),
+        (FUNCTION.format(SPIN), math.inf, True),
+    ],
+)
+def test_a_timeout_lasts_if_the_late_test_used_the_processor(code, test_seconds, lasts):
+    """The tests together use more processor time than one may: a timeout by sleeping is not reproducible nevertheless."""
+    settings = JudgeSettings(Limits(wall_seconds=4, cpu_seconds=0.9, test_seconds=test_seconds))
+    calls = tuple(TestCase(TestKind.CALL, f"f({n})", str(n)) for n in range(10))
+    found = judge(Task("a", "", calls if "def f" in code else numbered(10), "f"), Attempt("a", code), settings)
+    assert found.outcomes[9] is Status.TIMEOUT and found.cpu_seconds > 0.27, found
+    assert lasting(found) is lasts, found
+
+
+@pytest.mark.parametrize(("busy", "lasts"), [([True], True), ([True, False], False), ([True, True], True)])
+def test_each_late_test_must_have_used_the_processor(busy, lasts):
+    """The clock of a test does not stop while the test waits for a core."""
+    lines = "".join(f'{{"test": {n}, "timeout": true, "busy": {str(used).lower()}}}\n' for n, used in enumerate(busy))
+    end = Exit(0, 0, False, False, 1.0, 0.5, 1, lines.encode(), b"", b"", False, ())
+    task = Task("a", "", numbered(len(busy), TestKind.CALL), "f")
+    found = verdict(task, Attempt("a", ""), function_outcomes(task, end, ""), ends=[end])
+    assert found.status is Status.TIMEOUT and lasting(found) is lasts
+
+
+def test_what_an_attempt_writes_does_not_buy_a_second_run():
+    line = b'{"test": 0, "timeout": true}\n'
+    job, end = (
+        Job({"kind": "tests", "test_seconds": 2.0}),
+        Exit(0, 0, False, False, 1.0, 0.5, 1, line, b"", b"", False, (), 0.0, True),
+    )
+    assert not starved(job, end) and starved(job, replace(end, wall_seconds=2.0, cpu_seconds=1.0))
+    assert not starved(Job({"kind": "tests", "test_seconds": 0}), end)
+
+
+@pytest.mark.parametrize(("cpu_seconds", "again"), [(0.03, False), (0.04, True), (0.74, True), (0.76, False), (1.0, False)])
+def test_a_late_run_is_repeated_if_it_used_a_thirtysecond_to_three_quarters_of_its_time(cpu_seconds, again):
+    end = Exit(None, 9, True, False, 1.5, cpu_seconds, 1, b"", b"", b"", False, (), waited_seconds=0.5, contended=True)
+    assert starved(Job({}), end) is again
+    assert not starved(Job({}), replace(end, contended=False)) and not starved(Job({}), replace(end, timed_out=False))
 
 
 def test_many_tests_do_not_time_out_together():

@@ -4,7 +4,7 @@ The status of a verdict is COMPILE_ERROR if the program does not compile, else t
 Later tests keep their own outcomes if they were run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from upsolve.errors import JudgeError
@@ -15,6 +15,7 @@ from upsolve.verify.judge.outputs import difference, output_matches
 from upsolve.verify.sandbox.runner import Exit
 
 __all__ = [
+    "ELAPSED",
     "ENDED",
     "JUDGE",
     "ClaimError",
@@ -37,6 +38,8 @@ JUDGE = "upsolve-2"
 """Name and version of this judge, stored in every verdict."""
 
 HEAD = 1000
+ELAPSED = "elapsed"
+"""Label of a verdict with a timeout by elapsed time, which a busy machine may have caused."""
 LINE_BYTES, VALUE_BYTES = 1 << 14, 100
 """Maximum size of the result line of a test in long results, bytes: of each, and for every character of the expected value. A value that is
 equal has a shorter encoding."""
@@ -220,7 +223,7 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         outcomes=tuple(outcomes),
         judge=JUDGE,
         judge_version=JUDGE_VERSION,
-        isolation=",".join([*ends[0].layers, *([label] if label else [])]),
+        isolation=",".join([*ends[0].layers, *filter(None, (label, *late_label(outcomes, ends)))]),
         wall_seconds=sum(end.wall_seconds for end in ends),
         cpu_seconds=sum(end.cpu_seconds for end in ends),
         memory_bytes=max(end.memory_bytes for end in ends),
@@ -232,6 +235,14 @@ def verdict(task: Task, attempt: Attempt, result: Outcomes, *, ends: list[Exit],
         findings=(Finding(kind, str(name), str(message or "")[:500], line),) if line else (),
         executed_lines=executed(ends, lines),
     )
+
+
+def late_label(outcomes: Sequence[Status], ends: Sequence[Exit]) -> Iterator[str]:
+    """Yield ``ELAPSED`` if a test timed out by elapsed time."""
+    if Status.TIMEOUT in outcomes:
+        late = [end for end in ends if end.timed_out or end.signal == 24 or end.late_tests]
+        if not (late and all(end.steadily_late for end in late)):
+            yield ELAPSED
 
 
 def forged(task: Task, attempt: Attempt, claim: str) -> Verdict:

@@ -16,7 +16,7 @@ from upsolve.types import Attempt, Status, Task, Verdict, content_id
 from upsolve.verify.analysis.analyst import tools
 from upsolve.verify.changes import changes_since
 from upsolve.verify.judge.kinds import shares_of
-from upsolve.verify.judge.outcomes import JUDGE
+from upsolve.verify.judge.outcomes import ELAPSED, JUDGE
 from upsolve.verify.languages import ENGINES, PYTHON, languages
 from upsolve.verify.limits import DECISIVE, JudgeSettings, limits_for
 from upsolve.verify.sandbox.packages import packages_folder
@@ -86,12 +86,9 @@ def key_of(task: Task, attempt: Attempt, settings: JudgeSettings) -> str:
     return content_id(task_key(task, settings), attempt.language, runtime(attempt.language), attempt.code)
 
 
-def lasting(verdict: Verdict, task: Task, settings: JudgeSettings) -> bool:
-    """Return whether a verdict is reproducible: neither unscored, nor a timeout that a busy machine may have caused."""
-    if verdict.status is Status.TIMEOUT:
-        limits = limits_for(task, settings)
-        return (verdict.cpu_seconds or 0.0) >= 0.9 * min(limits.cpu_seconds, limits.test_cpu_seconds, limits.test_seconds)
-    return verdict.status is not Status.UNSCORED
+def lasting(verdict: Verdict) -> bool:
+    """Return whether a verdict is reproducible: neither unscored, nor with a timeout that a busy machine may have caused."""
+    return verdict.status is not Status.UNSCORED and ELAPSED not in verdict.isolation.split(",")
 
 
 class VerdictCache:
@@ -142,7 +139,7 @@ class VerdictCache:
         rows = [
             (key_of(task, attempt, settings), json.dumps(to_row(verdict)))
             for task, attempt, verdict in judged
-            if lasting(verdict, task, settings)
+            if lasting(verdict)
         ]
         if self.base is None:
             return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from upsolve.verify.sandbox import messages
     from upsolve.verify.sandbox.borrowed import Borrowed
     from upsolve.verify.sandbox.interpreter import feed, finish, new_module, open_stdin, stack_limits
-    from upsolve.verify.sandbox.messages import next_request, report, report_error
+    from upsolve.verify.sandbox.messages import STEADY, next_request, report, report_error
     from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from upsolve.verify.sandbox.queries import run as query
     from upsolve.verify.sandbox.shared import Shared
@@ -26,7 +26,7 @@ else:
     import messages
     from borrowed import Borrowed
     from interpreter import feed, finish, new_module, open_stdin, stack_limits
-    from messages import next_request, report, report_error
+    from messages import STEADY, next_request, report, report_error
     from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from queries import run as query
     from shared import Shared
@@ -45,20 +45,28 @@ def report_value(index: int, value: Any) -> None:
 
 
 class TestTimeout(BaseException):
-    """A test exceeded its time limit."""
+    """A test exceeded its time limit; its argument: whether it used the processor for that time."""
 
 
 def alarm_clock() -> Any:
     """Return a function that sets a timer, seconds, and one of processor time, after which TestTimeout is raised; called with nothing, it cancels both."""
     import signal
+    from time import process_time
+
+    began = [0.0, 0.0]
 
     def ring(_number: int, _frame: Any) -> None:
-        raise TestTimeout
+        raise TestTimeout(process_time() - began[0] >= STEADY * began[1])
+
+    def clock(*seconds: float) -> None:
+        began[:] = process_time(), min(filter(None, seconds), default=0.0)
+        for timer, left in zip(timers, seconds or (0, 0)):  # noqa: B905
+            start(timer, left)
 
     signal.signal(signal.SIGALRM, ring)
     signal.signal(signal.SIGPROF, ring)
     timers, start = (signal.ITIMER_REAL, signal.ITIMER_PROF), signal.setitimer
-    return lambda *seconds: [*map(start, timers, seconds or (0, 0))]  # pyright: ignore[reportUnknownLambdaType]
+    return clock
 
 
 executed: set[int] = set()
@@ -99,8 +107,8 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
         sys.settrace(follow)
     try:
         exec(program, space)
-    except TestTimeout:
-        return report_error(test=0, timeout=True)
+    except TestTimeout as error:
+        return report_error(test=0, timeout=True, busy=error.args[0])
     except BaseException as error:
         if name == "__main__" and isinstance(error, SystemExit) and error.code in (None, 0):
             return space
@@ -144,8 +152,8 @@ def run_tests(job: dict[str, Any]) -> None:
             else:
                 exec(compile(source, "<test>", "exec", dont_inherit=True), space)
                 report_error(test=index, ok=job["nonce"])
-        except TestTimeout:
-            report_error(test=index, timeout=True)
+        except TestTimeout as error:
+            report_error(test=index, timeout=True, busy=error.args[0])
             if of_processor:
                 break
         except BaseException as error:

@@ -13,12 +13,14 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["next_request", "report", "report_error"]
+__all__ = ["STEADY", "next_request", "report", "report_error"]
 
 RESULTS = 3
 """Descriptor of the results: one JSON line per test."""
 REQUESTS = 4
 """Descriptor of a tester's requests."""
+STEADY = 0.9
+"""Share of a time limit: a run that used so much processor time would exceed the limit on an idle machine, too."""
 
 
 def report(text: str) -> None:

@@ -14,11 +14,22 @@ from upsolve.errors import IsolationError, JudgeError
 from upsolve.verify.limits import JudgeSettings, Limits
 from upsolve.verify.resources import CoreWatch
 from upsolve.verify.sandbox.gvisor import KERNEL_BYTES, KERNEL_PROCESSES
+from upsolve.verify.sandbox.messages import STEADY
 from upsolve.verify.sandbox.packages import required_by, runs_programs
 from upsolve.verify.sandbox.process import SLOTS, Job, RenewError, Server
 from upsolve.verify.sandbox.waits import LONGEST
 
-__all__ = ["LONGEST_JUDGED", "REQUIRED", "Exit", "active_layers", "demand_layers", "forget_server", "run_jobs", "server"]
+__all__ = [
+    "LONGEST_JUDGED",
+    "REQUIRED",
+    "Exit",
+    "active_layers",
+    "demand_layers",
+    "forget_server",
+    "run_jobs",
+    "server",
+    "starved",
+]
 
 REQUIRED = (
     *("pidns", "netns", "mountns", "ipcns", "seccomp", "no_new_privs", "rlimits"),
@@ -40,6 +51,8 @@ MOST_RECORDS = 1 << 16
 """Maximum number of result lines that are read in addition to one per test."""
 EAGER_BYTES = 1 << 18
 """Size of results that are parsed as a whole, bytes: parsed, 16 MiB take 600 MiB of memory."""
+REPORT_BYTES = 1 << 12
+"""Maximum size of the result line of a test that timed out, bytes."""
 OTHER_BYTES = 1 << 20
 """Maximum size of the lines in longer results that belong to no test, such as executed lines, bytes."""
 WITHOUT_TESTS = ("program", "script", "command")
@@ -84,6 +97,8 @@ class Exit:
     """True if other processes kept its cores busy, so that it may have waited for them."""
     most_records: int = MOST_RECORDS
     """Maximum number of result lines that are read."""
+    used_up: bool = False
+    """True if its CPU time is at least STEADY times its limit of CPU time or of elapsed time."""
 
     @property
     def counted_seconds(self) -> float:
@@ -99,6 +114,18 @@ class Exit:
     def reports(self) -> Sequence[Mapping[str, Any]]:
         """``records`` or, of long results, objects of bounded size: lines of tests as ``{"test": index, "part": (start, end)}`` (``line``)."""
         return self.records if len(self.results) <= EAGER_BYTES else tuple(places_of(self.results, self.most_records))
+
+    @property
+    def late_tests(self) -> Sequence[Mapping[str, Any]]:
+        """Result lines of tests that exceeded their time limit."""
+        lines = (self.line(report, REPORT_BYTES) for report in self.reports if "test" in report)
+        return [line for line in lines if "timeout" in line]
+
+    @property
+    def steadily_late(self) -> bool:
+        """True if it, or each of its late tests, timed out by CPU time: on a busy machine it would do so as well."""
+        late = () if self.timed_out else self.late_tests
+        return self.used_up or (len(late) > 0 and all(line.get("busy") is True for line in late))
 
     def line(self, report: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
         """Return the result line of a test in ``reports``; with an opaque value if it is longer than ``max_bytes``."""
@@ -169,19 +196,22 @@ def run_jobs(jobs: Sequence[Job], settings: JudgeSettings) -> list[Exit]:
         demand_layers(running, settings)
         same = next((index for index, job in enumerate(left) if job.profile != left[0].profile), len(left))
         exits = run_part(running, left[: min(same, SLOTS if running.private else 1)], limits)
-        ends += [run_again(job, running, limits) if starved(end) else end for job, end in zip(left, exits, strict=False)]
+        ends += [run_again(job, running, limits) if starved(job, end) else end for job, end in zip(left, exits, strict=False)]
     return ends
 
 
-def starved(end: Exit) -> bool:
+def starved(job: Job, end: Exit) -> bool:
     """Return whether a run may have timed out because of waits for a core that were not measured.
 
     This is assumed if its CPU time is between 1/32 and 3/4 of the elapsed time without measured waits. A run below 1/32 has slept: even
     beside 30 busy processes it would have got more. Not measured are the limit of one test, processes that ended before the deadline, and
-    kernels without scheduler statistics.
+    kernels without scheduler statistics. A late test that the attempt reports counts only if the run took the time of a test.
     """
-    late, own = end.timed_out or b'"timeout": true' in end.results, end.wall_seconds - end.waited_seconds
-    return late and end.contended and own / 32 < end.cpu_seconds < 0.75 * own
+    own = end.wall_seconds - end.waited_seconds
+    if not (end.contended and own / 32 < end.cpu_seconds < 0.75 * own):
+        return False
+    each = (job.tester or job.attempt).get("test_seconds", 0)
+    return end.timed_out or (0 < each <= end.wall_seconds and len(end.late_tests) > 0)
 
 
 def run_again(job: Job, running: Server, limits: Limits) -> Exit:
@@ -292,6 +322,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         waited_seconds=waited_seconds,
         contended=contended,
         most_records=MOST_RECORDS + len((job.tester or job.attempt).get("tests", ())),
+        used_up=cpu_seconds >= STEADY * min(job.attempt.get("seconds", limits.cpu_seconds), job.wall_seconds),
     )
 
 
@@ -305,8 +336,8 @@ def places_of(data: bytes, most_records: int) -> Iterator[Mapping[str, Any]]:
     start, left = 0, OTHER_BYTES
     for _ in range(most_records):
         end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        if found := OF_TEST.match(data, start, end):
+        whole, end = end >= 0, len(data) if end < 0 else end
+        if whole and (found := OF_TEST.match(data, start, end)):
             yield {"test": int(found[1]), "part": (start, end)}
         elif end - start <= left:
             left -= end - start
