@@ -1,5 +1,8 @@
 """The prompt of a model: system message, solved examples, and whether queries name their database."""
 
+import datetime
+from typing import Any
+
 from pydantic import Field
 
 from upsolve.config.strict import Strict
@@ -26,3 +29,8 @@ class PromptConfig(Strict):
     prompts of one schema differ in the question alone, and a step computes fewer tokens."""
     shots: tuple[Shot, ...] = ()
     """Solved examples, each a question and its answer in a fence: ``[{prompt: Add one., code: "def f(x): return x + 1"}]``."""
+    template: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Arguments of the model's chat template, such as ``{enable_thinking: false}``; an argument that the template does not read is an error.
+    To a server with ``prompt: chat`` they go as ``chat_template_kwargs``."""
+    date: datetime.date = datetime.date(2024, 7, 26)
+    """Today's date for a chat template that writes one into every prompt (Llama 3.2): the same on every day, so that prompts stay the same."""

@@ -228,7 +228,8 @@ class ServerConfig(Strict):
     tokenizer: str = ""
     """Tokenizer for the prompts: a name or folder; empty: that of ``model.name``."""
     prompt: Literal["ids", "text", "chat"] = "ids"
-    """``ids`` or ``text``: the prompt with the opened code fence, to ``/completions``; ``chat``: messages, to ``/chat/completions``."""
+    """``ids`` or ``text``: the prompt with the opened code fence, to ``/completions``; ``chat``: messages, to ``/chat/completions``. Special
+    tokens that a task spells stay text with ``ids`` alone: of text and messages a server makes control tokens."""
     key_variable: str = ""
     """Environment variable with the API key; empty: no key."""
     timeout_seconds: float = Field(default=600.0, gt=0)

@@ -120,7 +120,9 @@ def plain_prompt(task: Task, style: PromptConfig = PLAIN, turns: Sequence[Turn] 
 
 def prompts_id(tasks: Iterable[Task], style: PromptConfig = PLAIN) -> str:
     """Return the version of the prompt and a content id of the prompts of tasks: ``upsolve-1:5d2f...``; the chat template is the model's."""
-    return f"{VERSION}:{content_id(*(text for task in tasks for text in (task.task_id, plain_prompt(task, style))))}"
+    arguments = style.model_dump_json(include={"template", "date"}, exclude_defaults=True)
+    texts = [text for task in tasks for text in (task.task_id, plain_prompt(task, style))]
+    return f"{VERSION}:{content_id(*texts, *([] if arguments == '{}' else [arguments]))}"
 
 
 def example(test: TestCase) -> str:

@@ -64,7 +64,7 @@ class Server:
             style: system message and solved examples, for ``chat``; other prompts are made by the codec.
 
         Raises:
-            ConfigError: the environment variable that should hold the server's key is not set.
+            ConfigError: the environment variable that should hold the server's key is not set, or ``model.prompt.date`` with ``chat``.
             ValueError: a tokenizer is given with ``chat``, or missing without it.
         """
         if (codec is None) != (server.prompt == "chat"):
@@ -72,6 +72,8 @@ class Server:
         key = os.environ.get(server.key_variable, "")
         if server.key_variable and not key:
             raise ConfigError(f"sample.server.key_variable: the environment has no {server.key_variable}")
+        if codec is None and style.date != PLAIN.date:
+            raise ConfigError("model.prompt.date: with sample.server.prompt: chat the server writes the date; leave it out")
         self.server, self.model, self.codec, self.style = server, model, codec, style
         self.url = server.url.rstrip("/") + ("/completions" if codec else "/chat/completions")
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -93,6 +95,7 @@ class Server:
             ModelError: the server refuses a request, or gives no answer after all retries.
         """
         prompts = {task.task_id: self.prompt(task) for task in tasks}
+        self.warn_of_special(tasks)
         over, client = Event(), self.connect()
         is_plain = config.is_plain and self.server.extra.keys() <= HARMLESS
 
@@ -125,9 +128,31 @@ class Server:
     def prompt(self, task: Task) -> Json:
         """Return the part of the request body that depends on the task."""
         if self.codec is None:
-            return {"messages": messages(task, self.style)}
+            options = {"chat_template_kwargs": self.style.template} if self.style.template else {}
+            return {"messages": messages(task, self.style), **options}
         prompt = list(self.codec.prompt(task).ids_P) if self.server.prompt == "ids" else self.codec.prompt_text(task)
-        return {"prompt": prompt, **({"stop": self.codec.stops} if self.codec.stops else {}), "logprobs": 1}
+        return {"prompt": prompt, **self.stops(self.codec), "logprobs": 1}
+
+    def stops(self, codec: Codec) -> Json:
+        """Return what ends a completion; a server knows of itself the tokenizer's end-of-text token alone."""
+        strings = {"stop": codec.stops} if codec.stops else {}
+        known = codec.end is None or codec.end == codec.tokenizer.eos_token_id
+        return strings if known else {**strings, "stop_token_ids": [codec.end]}
+
+    def warn_of_special(self, tasks: Sequence[Task]) -> None:
+        """Log how many prompts the server will read otherwise than they are meant, because they go to it as text."""
+        if (
+            self.codec
+            and self.server.prompt == "text"
+            and (odd := sum(self.codec.marked_prompt(task)[1].literal for task in tasks))
+        ):
+            log.warning(
+                "%s: %d of %d prompts spell special tokens, which the server reads as such where prompts are text; "
+                "sample.server.prompt: ids keeps them text",
+                self.url,
+                odd,
+                len(tasks),
+            )
 
     def settings(self, request: Request, config: SampleConfig) -> Json:
         """Return the sampling parameters of a request body."""
@@ -157,8 +182,7 @@ class Server:
             else:
                 text, ids = str(choice["text"]), ids_of(choice)
                 logps = logps_of(choice.get("logprobs"), len(ids) if ids else tokens)
-            whole = self.codec is None or self.codec.answers
-            code = self.program(text, task) if whole else before_fence(text, truncated=truncated)
+            code, answer = self.parts(text, task, truncated=truncated)
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ModelError(f"{self.url}: not an answer of the OpenAI protocol: {json.dumps(reply)[:500]}") from error
         if choice["finish_reason"] in FAULTS:
@@ -166,7 +190,7 @@ class Server:
         return Attempt(
             task_id=task.task_id,
             code=code,
-            answer=text if whole else "",
+            answer=answer,
             language=task.language or "python",
             author=author or self.model,
             behavior_logp=sum(logps) if logps else None,
@@ -176,9 +200,11 @@ class Server:
             token_logps=logps if ids and is_plain else None,
         )
 
-    def program(self, answer: str, task: Task) -> str:
-        """Return the program in a whole answer."""
-        return program_in(answer, task.language, names_of(task), prompt=self.codec.prompt_end if self.codec else "")
+    def parts(self, text: str, task: Task, *, truncated: bool) -> tuple[str, str]:
+        """Return ``code`` and ``answer`` of a completion."""
+        if self.codec is None:
+            return program_in(text, task.language, names_of(task)), text
+        return self.codec.of_answer(text, task) if self.codec.answers else (before_fence(text, truncated=truncated), "")
 
     def attempt(self, request: Request, post: Callable[[], Json], author: str, *, over: Event, is_plain: bool) -> Attempt:
         """Request an attempt; retry number n waits min(60, wait_seconds * 2^n) * u seconds, u uniform in [1/2, 1] by the request's seed.

@@ -3,6 +3,7 @@
 Legend: P prompt tokens, R completion tokens.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,6 +17,7 @@ from upsolve.archive.answers import code_spans, names_of, program_in
 from upsolve.archive.blocks import before_fence
 from upsolve.config import PromptConfig
 from upsolve.errors import ModelError
+from upsolve.policy.chat_template import BEGIN_THOUGHT, END_THOUGHT, ChatTemplate, is_thought_mark, open_thought
 from upsolve.policy.prompt import (
     MARK,
     PLAIN,
@@ -25,11 +27,14 @@ from upsolve.policy.prompt import (
     opening,
     plain_prompt,
 )
+from upsolve.policy.text_encoder import Escaped, TextEncoder
 from upsolve.types import Attempt, Task, Turn
 
 __all__ = ["Codec", "EncodedPrompt", "common_prefix"]
 
 
+THOUGHT = re.compile(rf"(\s*)({BEGIN_THOUGHT})(.*?)(?:({END_THOUGHT})(.*))?\Z", re.DOTALL | re.IGNORECASE)
+"""An answer that begins with a thought."""
 KEPT = 200_000
 """Completions whose token ids are kept."""
 
@@ -69,12 +74,15 @@ class Codec:
 
         Raises:
             ValueError: the tokenizer is not a fast one, so it has no character offsets.
-            ModelError: the chat template leaves out, or refuses, the system message or the examples.
+            ModelError: the chat template leaves out, or refuses, the system message or the examples, or does not read an argument.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer; character offsets need one")
         self.tokenizer, self.answers, self.style = tokenizer, answers, style
-        self.begin = () if tokenizer.chat_template else begin_ids(tokenizer)
+        self.template = ChatTemplate(tokenizer, style, answers=answers) if tokenizer.chat_template else None
+        self.begin = () if self.template else begin_ids(tokenizer)
+        self.text = TextEncoder(tokenizer)
+        self.opened = self.template.opens() if self.template and answers else ""
         self.kept: dict[tuple[str, bool], tuple[int, ...]] = {}
         self.stop_mask = lru_cache(maxsize=1)(self._stop_mask)
         self.check_style()
@@ -83,6 +91,10 @@ class Codec:
         """Refuse a prompt of which the model would not see all."""
         if self.style == PLAIN:
             return
+        if self.template is None and (self.style.template or self.style.date != PLAIN.date):
+            raise ModelError(
+                f"model.prompt: template and date go to a chat template, and {self.tokenizer.name_or_path} has none"
+            )
         try:
             shown = self.prompt_text(Task("", "task"))
         except TemplateError as error:
@@ -93,15 +105,28 @@ class Codec:
 
     def prompt_text(self, task: Task, turns: Sequence[Turn] = ()) -> str:
         """Return the prompt of a task as text, up to where the completion begins: the code, or the whole answer."""
-        if not self.tokenizer.chat_template:
-            return plain_prompt(task, self.style, turns, fence=not self.answers)
+        text, contents = self.marked_prompt(task, turns)
+        return contents.shown(text)
+
+    def marked_prompt(self, task: Task, turns: Sequence[Turn] = ()) -> tuple[str, Escaped]:
+        """Return the prompt of a task with marks for the special tokens that its contents spell, and these contents.
+
+        Raises:
+            ModelError: the chat template leaves out an earlier attempt.
+        """
+        if self.template is None:
+            contents = self.text.escaped([plain_prompt(task, self.style, turns, fence=not self.answers)])
+            return contents.texts[0], contents
         chat = messages(task, self.style, turns)
-        text = str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
-        if hidden := [turn for turn in turns if turn.attempt.code.strip() not in text]:
+        contents = self.text.escaped([*(said["content"] for said in chat), "" if self.answers else opening(task)])
+        said = [{**said, "content": content} for said, content in zip(chat, contents.texts, strict=False)]
+        text = self.template.prompt(said)
+        whole = contents.shown(text)
+        if hidden := [turn for turn in turns if turn.attempt.code.strip() not in whole]:
             raise ModelError(
                 f"data.turns: the chat template of {self.tokenizer.name_or_path} leaves out {len(hidden)} of {len(turns)} earlier attempts"
             )
-        return text if self.answers else text + opening(task)
+        return text + contents.texts[-1], contents
 
     def prompt(self, task: Task, turns: Sequence[Turn] = ()) -> EncodedPrompt:
         """Encode the prompt of a task, with the earlier attempts of a conversation.
@@ -115,9 +140,11 @@ class Codec:
 
     def prompts(self, asked: Sequence[tuple[Task, Sequence[Turn]]]) -> list[EncodedPrompt]:
         """Encode many prompts as ``prompt`` does each, in half of the time."""
-        texts = [self.prompt_text(task, turns) for task, turns in asked]
-        encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-        return [EncodedPrompt(task.task_id, (*self.begin, *ids)) for (task, _), ids in zip(asked, encoded, strict=True)]
+        prompts = [self.marked_prompt(task, turns) for task, turns in asked]
+        texts = [text for text, contents in prompts if not contents.literal]
+        encoded = iter(self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
+        ids = [self.text.made(text, contents.shown) if contents.literal else next(encoded) for text, contents in prompts]
+        return [EncodedPrompt(task.task_id, (*self.begin, *each)) for (task, _), each in zip(asked, ids, strict=True)]
 
     def completion(self, code: str, *, closed: bool = True) -> tuple[int, ...]:
         """Return the token ids of a completion, with the closing fence if ``closed``."""
@@ -127,28 +154,26 @@ class Codec:
         """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the last ones are kept."""
         if new := [key for key in dict.fromkeys(asked) if key not in self.kept]:
             texts = [completion_text(code) if closed else code for code, closed in new]
-            encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+            encoded = [*map(self.answer_ids, texts)] if self.answers else self.text.ids(texts)
             if len(self.kept) + len(new) > KEPT:
                 self.kept = {key: self.kept[key] for key in asked if key in self.kept}
-            self.kept.update(zip(new, map(tuple, encoded), strict=True))
+            self.kept.update(zip(new, encoded, strict=True))
         return [self.kept[key] for key in asked]
 
     def offsets(self, code: str, *, closed: bool = True) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each completion token in ``completion_text(code)``; in ``code`` if not ``closed``."""
-        text = completion_text(code) if closed else code
-        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        return [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
+        return self.text.spans(completion_text(code) if closed else code)
 
     def ids_of(self, attempt: Attempt) -> tuple[int, ...]:
         """Return the token ids of an attempt's completion: the sampled ids if they decode to it, else those of its text tokenized.
 
-        The completion of a whole answer ends with the end-of-text token, unless the attempt is truncated.
+        The completion of a whole answer ends with the end of a turn (``end``), unless the attempt is truncated.
         """
         return self.ids_of_all([attempt])[0]
 
     def ids_of_all(self, attempts: Sequence[Attempt]) -> list[tuple[int, ...]]:
         """Return the token ids of many attempts, as ``ids_of`` those of each."""
-        texts = [fenced_answer(attempt) if self.answers else attempt.code for attempt in attempts]
+        texts = [self.whole_answer(attempt) if self.answers else attempt.code for attempt in attempts]
         sampled = [self.sampled_ids(attempt, text) for attempt, text in zip(attempts, texts, strict=True)]
         asked = [
             (text, not self.answers and not attempt.truncated)  # a truncated attempt never closed its fence
@@ -158,14 +183,53 @@ class Codec:
         encoded = iter(self.completions(asked))
         return [ids or next(encoded) + self.end_of(attempt) for attempt, ids in zip(attempts, sampled, strict=True)]
 
+    def whole_answer(self, attempt: Attempt) -> str:
+        """Return the whole answer of an attempt as the prompt begins it: where that opens a thought, the thought's end and the rest."""
+        text = fenced_answer(attempt)
+        if not self.opened:
+            return text
+        begin, end = open_thought(self.opened)
+        rest = text.removeprefix(self.opened).removeprefix(begin)
+        if end in rest or attempt.truncated or self.sampled_ids(attempt, rest):
+            return rest
+        return f"\n{end}\n\n{rest}"
+
+    def answer_ids(self, text: str) -> tuple[int, ...]:
+        """Return the token ids of a whole answer: the marks around a thought at its beginning are tokens, all else is text."""
+        found = THOUGHT.match(self.opened + text) if self.text.is_literal(text) else None
+        if found is None:
+            return self.text.ids([text])[0]
+        contents = self.text.escaped([found[1], found[3], found[5] or ""])
+        before, thought, after = contents.texts
+        marked = f"{before}{found[2]}{thought}{found[4] or ''}{after}"
+        return self.text.made(marked.removeprefix(self.opened), contents.shown)
+
     def sampled_ids(self, attempt: Attempt, text: str) -> tuple[int, ...]:
         """Return the sampled ids of an attempt if they decode to its text, else none."""
         ids = attempt.token_ids or ()
         return ids if ids and max(ids) < len(self.tokenizer) and self.decode(list(ids)) == text else ()
 
+    @cached_property
+    def end(self) -> int | None:
+        """The token that ends a turn in the chat template; without one, the end-of-text token; None if the tokenizer has neither."""
+        after = self.template.turn_end if self.template else ""
+        found = self.text.spelled.search(after) if self.text.spelled else None
+        return self.text.control[found[0]] if found else self.tokenizer.eos_token_id
+
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a completion: the end of a turn and every special token, except marks of a thought in whole answers."""
+        ids = {index for index, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        ends = {*ids, *self.tokenizer.all_special_ids, *([] if self.end is None else [self.end])}
+        return frozenset(index for index in ends if not (self.answers and self.is_thought(index)))
+
+    def is_thought(self, index: int) -> bool:
+        """Return whether a token begins or ends a thought."""
+        return is_thought_mark(self.tokenizer.convert_ids_to_tokens(index))
+
     def end_of(self, attempt: Attempt) -> tuple[int, ...]:
-        """Return the ids that follow those of an attempt's text: the end-of-text token after a whole answer."""
-        end = self.tokenizer.eos_token_id if self.answers and not attempt.truncated else None
+        """Return the ids that follow those of an attempt's text: the end of the turn after a whole answer."""
+        end = self.end if self.answers and not attempt.truncated else None
         return () if end is None else (end,)
 
     def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
@@ -175,7 +239,7 @@ class Codec:
         """
         ids, closed = self.ids_of(attempt), not attempt.truncated
         if self.answers:
-            return code_spans(fenced_answer(attempt), attempt.code, self.decoded_spans(ids), attempt.language)
+            return code_spans(self.whole_answer(attempt), attempt.code, self.decoded_spans(ids), attempt.language)
         if ids == self.completion(attempt.code, closed=closed):
             return self.offsets(attempt.code, closed=closed)
         return self.decoded_spans(ids)
@@ -191,14 +255,19 @@ class Codec:
         return list(pairwise([0, *ends, len(text)]))
 
     def decode(self, ids: list[int]) -> str:
-        """Return the completion of sampled ids without special tokens: the code, up to the closing fence, or the whole answer."""
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """Return the completion of sampled ids without the tokens that end it: the code, up to the closing fence, or the whole answer."""
+        said = [index for index in ids if index not in self.ends]
+        text: str = self.tokenizer.decode(said, clean_up_tokenization_spaces=False)
         return text if self.answers else before_fence(text)
 
     def code_and_answer(self, ids: Sequence[int], task: Task) -> tuple[str, str]:
         """Return ``code`` and ``answer`` of an attempt at a task with these sampled ids."""
         text = self.decode(list(ids))
-        return (program_in(text, task.language, names_of(task), prompt=self.prompt_end), text) if self.answers else (text, "")
+        return self.of_answer(text, task) if self.answers else (text, "")
+
+    def of_answer(self, text: str, task: Task) -> tuple[str, str]:
+        """Return ``code`` and ``answer`` of a whole answer, which begins with the thought that the prompt has opened."""
+        return program_in(text, task.language, names_of(task), prompt=self.prompt_end), self.opened + text
 
     @cached_property
     def prompt_end(self) -> str:
@@ -211,9 +280,9 @@ class Codec:
         return [] if self.answers else [MARK]
 
     def _stop_mask(self, vocabulary: int) -> np.ndarray:
-        """Return a bool array [vocabulary], True for tokens that end a completion: special ones and, for code, those that contain a fence."""
+        """Return a bool array [vocabulary], True for tokens that end a completion: ``ends`` and, for code, those that contain a fence."""
         mask = np.zeros(vocabulary, dtype=bool)
         for index in range(0 if self.answers else min(vocabulary, len(self.tokenizer))):
             mask[index] = "```" in self.tokenizer.decode([index])
-        mask[[index for index in self.tokenizer.all_special_ids if index < vocabulary]] = True
+        mask[[index for index in self.ends if index < vocabulary]] = True
         return mask

@@ -111,7 +111,7 @@ class Vllm:
             max_tokens=config.max_tokens,
             seed=request.seed,
             stop=self.codec.stops,
-            stop_token_ids=self.codec.tokenizer.all_special_ids,
+            stop_token_ids=sorted(self.codec.ends),
             logprobs=0,
         )
 

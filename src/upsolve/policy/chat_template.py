@@ -1,0 +1,125 @@
+"""The chat template of a tokenizer: its arguments, its date, how it ends a turn, and whether it opens a thought."""
+
+import datetime
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from jinja2 import Environment, TemplateError, meta
+
+from upsolve.config import PromptConfig
+from upsolve.errors import ModelError
+
+__all__ = ["BEGIN_THOUGHT", "END_THOUGHT", "ChatTemplate", "Message", "is_thought_mark", "open_thought"]
+
+Message = dict[str, str]
+"""``role`` and ``content``."""
+
+BEGIN_THOUGHT = r"[<\[◁][\w:]*think(?:ing)?[>\]▷]"
+"""Begins a thought: ``<think>``, ``[THINK]``, ``◁think▷``."""
+END_THOUGHT = r"[<\[◁]/[\w:]*think(?:ing)?[>\]▷]"
+"""Ends a thought."""
+OPENED = re.compile(rf"({BEGIN_THOUGHT})\s*\Z", re.IGNORECASE)
+DATE = re.compile(r"\bstrftime_now\s*\(")
+TODAY = re.compile(rf"{DATE.pattern}\s*(\"[^\"\\]*\"|'[^'\\]*')\s*\)")
+"""Asks transformers for the date of the day."""
+GIVEN = ("messages", "add_generation_prompt")
+"""Arguments that every call gives."""
+GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
+"""Marks of transformers around the assistant's turns, which are no part of Jinja."""
+ASKED: Message = {"role": "user", "content": "task"}
+"""A question, for what the template writes around one."""
+SAID: Message = {"role": "assistant", "content": "upsolve"}
+"""The answer behind which the end of a turn is looked for."""
+
+
+def is_thought_mark(token: str) -> bool:
+    """Return whether a token begins or ends a thought."""
+    return re.fullmatch(f"{BEGIN_THOUGHT}|{END_THOUGHT}", token, re.IGNORECASE) is not None
+
+
+def open_thought(text: str) -> tuple[str, str]:
+    """Return the mark that opens a thought at the end of a prompt, and the one that closes it; empty strings if there is none."""
+    found = OPENED.search(text)
+    return (found[1], f"{found[1][0]}/{found[1][1:]}") if found else ("", "")
+
+
+def dated(template: str, date: datetime.date) -> str:
+    """Return a template that writes this date where it would write that of the day."""
+    return TODAY.sub(lambda found: json.dumps(date.strftime(found[1][1:-1])), template)
+
+
+class ChatTemplate:
+    """The chat template of a tokenizer with the arguments of ``model.prompt``."""
+
+    def __init__(self, tokenizer: Any, style: PromptConfig, *, answers: bool) -> None:
+        """Check the arguments.
+
+        Args:
+            tokenizer: a tokenizer that has a chat template.
+            style: ``template`` and ``date`` are read.
+            answers: whether completions are whole answers; otherwise no thought stays open before the code.
+
+        Raises:
+            ModelError: the template does not read an argument or the date, or opens a thought that was asked for where code is wanted.
+        """
+        self.tokenizer, self.answers, self.name = tokenizer, answers, tokenizer.name_or_path
+        self.arguments, self.source = {**style.template}, dated(tokenizer.get_chat_template(), style.date)
+        if style.date != PromptConfig().date and self.source == tokenizer.get_chat_template():
+            raise ModelError(f"model.prompt.date: the chat template of {self.name} has no date; leave it out")
+        if DATE.search(self.source):
+            raise ModelError(f"the chat template of {self.name} writes today's date in a form that is not known here")
+        if unread := [key for key in style.template if key not in self.names]:
+            known = ", ".join(sorted(self.names)) or "none"
+            raise ModelError(
+                f"model.prompt.template.{unread[0]}: the chat template of {self.name} does not read it; arguments that it reads: {known}"
+            )
+        if not answers and "enable_thinking" in self.names and self.opens():
+            if style.template.get("enable_thinking"):
+                raise ModelError(
+                    "model.prompt.template.enable_thinking: code has no thought before it; set model.completion: answer"
+                )
+            self.arguments["enable_thinking"] = False
+
+    @cached_property
+    def names(self) -> set[str]:
+        """Names of the arguments that the template reads."""
+        try:
+            tree = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(GENERATION.sub("", self.source))  # noqa: S701 (never rendered)
+        except TemplateError as error:
+            raise ModelError(f"the chat template of {self.name} is not a template: {error}") from error
+        return meta.find_undeclared_variables(tree) - {*GIVEN, *self.tokenizer.special_tokens_map}
+
+    def opens(self) -> str:
+        """Return the beginning of an answer that the prompt has already: ``<think>`` and a line end; empty if it has none."""
+        try:
+            text = self.render([ASKED])
+        except TemplateError:
+            return ""
+        begin, _ = open_thought(text)
+        return text[text.rindex(begin) :] if begin else ""
+
+    def render(self, chat: Sequence[Message], *, answer: bool = True) -> str:
+        """Return a conversation as text, with ``answer`` up to where the assistant begins.
+
+        Raises:
+            TemplateError: the template refuses the conversation.
+        """
+        given = {"chat_template": self.source, "tokenize": False, "add_generation_prompt": answer}
+        return str(self.tokenizer.apply_chat_template([*chat], **given, **self.arguments))
+
+    def prompt(self, chat: Sequence[Message]) -> str:
+        """Return the prompt of a conversation; a thought that it opens is closed again where code is wanted."""
+        text = self.render(chat)
+        begin, end = open_thought(text) if not self.answers else ("", "")
+        return f"{text.rstrip()}\n\n{end}\n\n" if begin else text
+
+    @cached_property
+    def turn_end(self) -> str:
+        """What the template writes behind an answer; empty if the template refuses the conversation or leaves the answer out."""
+        try:
+            return self.render([ASKED, SAID], answer=False).partition(SAID["content"])[2]
+        except TemplateError:
+            return ""
