@@ -10,7 +10,7 @@ from upsolve.archive.split import split_archive
 from upsolve.archive.store import open_archive
 from upsolve.config import ModelConfig, Recipe
 from upsolve.errors import ModelError
-from upsolve.policy.model import load_model, trainable, with_adapters
+from upsolve.policy.model import frozen_copy, load_codec, load_model, load_policy, save_model, trainable, with_adapters
 from upsolve.train.learner import Learner
 from upsolve.train.loop import train
 from upsolve.train.reference_scorer import probe
@@ -87,6 +87,28 @@ def test_targets_choose_the_layers_with_adapters(tiny_model):
     assert chosen == {"q_proj", "v_proj"}
     assert size == 2 * 2 * ((32 + 32) + (32 + 16))  # two layers, rank 2, inputs and outputs of q and v
     assert adapted()[0] == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+def test_adapters_on_a_tied_head_compute_the_same_when_merged(tiny_model, tmp_path):
+    base = load_model(tiny_model)
+    base.config.tie_word_embeddings = True
+    base.lm_head.weight = base.model.embed_tokens.weight
+    base.save_pretrained(tmp_path / "base")
+    load_codec(tiny_model).tokenizer.save_pretrained(tmp_path / "base")
+    config = ModelConfig(name=str(tmp_path / "base"), lora_rank=2, bf16=False, lora_targets=("q_proj", "lm_head"))
+    model = load_policy(config, seed=0).eval()
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter)
+    save_model(model, load_codec(tiny_model), tmp_path / "adapters")
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        trained = model(ids).logits
+        assert (trained - load_policy(config, seed=0).eval()(ids).logits).abs().max() > 0.1
+        for copied in (load_model(str(tmp_path / "adapters")), frozen_copy(model, torch.float32)):
+            torch.testing.assert_close(copied.eval()(ids).logits, trained, atol=1e-4, rtol=1e-4)
+        load_model(str(tmp_path / "adapters")).save_pretrained(tmp_path / "merged")
+        torch.testing.assert_close(load_model(str(tmp_path / "merged")).eval()(ids).logits, trained, atol=1e-4, rtol=1e-4)
 
 
 def test_a_target_that_no_layer_has_is_named(tiny_model):

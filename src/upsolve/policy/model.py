@@ -74,7 +74,9 @@ def merged_adapters(folder: str, dtype: torch.dtype, *, offline: bool) -> Any:
     """Load the base model of a folder of LoRA adapters, and merge the adapters into its weights."""
     from peft import PeftConfig, PeftModel
 
-    base = load_model(str(PeftConfig.from_pretrained(folder).base_model_name_or_path), dtype=dtype, offline=offline)
+    settings: Any = PeftConfig.from_pretrained(folder)
+    base = load_model(str(settings.base_model_name_or_path), dtype=dtype, offline=offline)
+    untie_head(base, settings.target_modules)
     with peft_calls():
         merged: Any = PeftModel.from_pretrained(base, folder)
     return merged.merge_and_unload()
@@ -129,6 +131,7 @@ def with_adapters(model: Any, config: ModelConfig, *, seed: int) -> Any:
     alpha: Any = config.lora_alpha  # annotated as int in PEFT, which accepts any number
     targets = config.lora_targets if isinstance(config.lora_targets, str) else list(config.lora_targets)
     check_targets(model, config)
+    untie_head(model, targets)
     settings = LoraConfig(
         r=config.lora_rank,
         lora_alpha=alpha,
@@ -152,6 +155,20 @@ def check_targets(model: Any, config: ModelConfig) -> None:
     if unknown := [name for name in config.lora_targets if not any(f".{layer}".endswith(f".{name}") for layer in layers)]:
         known = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
         raise ModelError(f"model.lora_targets: no linear layer of {config.name} is called {unknown[0]}; its layers: {known}")
+
+
+def untie_head(model: Any, targets: str | Iterable[str]) -> None:
+    """Give the head a matrix of its own if adapters go on it and it shares that of the embedding.
+
+    Adapters that are merged into a shared matrix would change the embedding, too.
+    """
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if isinstance(targets, str) or head is None or head.weight is not embedding.weight:
+        return
+    name = next(name for name, module in model.named_modules() if module is head)
+    if any(f".{name}".endswith(f".{target}") for target in targets):
+        head.weight = nn.Parameter(head.weight.detach().clone(), requires_grad=head.weight.requires_grad)
+        model.config.get_text_config().tie_word_embeddings = model.config.tie_word_embeddings = False
 
 
 def adapter_layers(model: Any) -> list[Any]:
@@ -266,5 +283,6 @@ def trainable(model: Any) -> list[torch.nn.Parameter]:
 def save_model(model: Any, codec: Codec, folder: str | Path) -> None:
     """Write weights (of a model with adapters, the adapters only) and tokenizer in the format of transformers and PEFT."""
     choose_accelerator()
-    model.save_pretrained(folder)
+    adapted = hasattr(model, "merge_and_unload")
+    model.save_pretrained(folder, **({"save_embedding_layers": False} if adapted else {}))  # a head with adapters is the base's
     codec.tokenizer.save_pretrained(folder)
