@@ -113,7 +113,8 @@ class Task(Record):
     setup: str = ""
     """Trusted code run before the attempt, empty if none. ``SIMULATION``: the domain's Python, which the attempt's process never holds."""
     compare: str = "lines"
-    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``rows``, ``rows_in_order`` (``docs/importing.md``), ``checker``."""
+    """How output (or a call's value) is compared: ``lines``, ``exact``, ``tokens``, ``floats``, ``apps``, ``livecodebench``, ``item``, ``rows``, ``rows_in_order``, ``checker``
+    (``docs/importing.md``)."""
     checker: str = ""
     """``checker``: trusted Python that defines ``check(input, expected, output) -> bool``, or a program (``upsolve.checkers``); empty if none."""
     official: bool = False

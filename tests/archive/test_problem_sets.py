@@ -15,8 +15,10 @@ import pytest
 
 from upsolve.archive.ingest import ingest
 from upsolve.archive.sources import bigcodebench
+from upsolve.archive.sources.livecodebench import read as read_livecodebench
 from upsolve.archive.sources.livecodebench import text_of_pickle
 from upsolve.archive.sources.multilingual import balance, required
+from upsolve.archive.sources.problems import Compare
 from upsolve.archive.sources.unit_tests import pytest_tests, unittest_tests
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
@@ -116,6 +118,43 @@ def test_apps_from_the_hub(tmp_path):
     extra = json.loads(tasks["apps/test/0"].extra)
     assert extra == {"split": "test", "url": "https://codeforces.com/problemset/problem/1/A"}
     assert tasks["apps/train/0"].difficulty == "introductory" and tasks["apps/train/0"].reference == SUM
+
+
+def rows_of_graders(tmp_path):
+    """A leading space, an empty line between, a list of one item, 5,000 digits; a permuted output, which the grader of APPS accepts."""
+    programs = [
+        ("for i in range(int(input())): print(' ' + str(i), end='')", "2\n", "0 1\n"),
+        ("for i in range(2): print(i); print()", "", "0\n1\n"),
+        ("print(2, 1)", "", "1 2\n"),
+    ]
+    pairs = [({"inputs": [given], "outputs": [expected]}, code) for code, given, expected in programs]
+    pairs.append(({"fn_name": "f", "inputs": [[1], [2]], "outputs": [[1], [2]]}, "def f(x):\n    return [x]\n"))
+    long = '{"fn_name": "g", "inputs": [[N], [1]], "outputs": [[N1], [2]]}'.replace("N1", "1" + "0" * 4999 + "1")
+    pairs.append((long.replace("N", "1" + "0" * 5000), "def g(n):\n    return n + 1\n"))
+    pairs.append(({"fn_name": "h", "inputs": [[1]], "outputs": [[1, 2]]}, "def h(x):\n    return x\n"))
+    rows = [
+        {
+            "id": number,
+            "question": f"Q{number}",
+            "solutions": json.dumps([code]),
+            "input_output": values if isinstance(values, str) else json.dumps(values),
+        }
+        for number, (values, code) in enumerate(pairs)
+    ]
+    return write_lines(tmp_path / "train.jsonl", rows)
+
+
+@pytest.mark.parametrize(
+    ("compare", "failing"),
+    [("contest", {2, 5}), ("publisher", set()), ("exact", {0, 1, 2, 5})],
+    ids=["contest", "publisher", "exact"],
+)
+def test_apps_compared_as_asked(tmp_path, compare, failing):
+    _, tasks, rejected = imported(tmp_path, "apps", rows_of_graders(tmp_path), compare=compare)
+    found = {
+        int(task.task_id.rpartition("/")[2]) for task in tasks.values() if statuses(task, task.reference) != [Status.PASSED]
+    }
+    assert found == failing and not rejected and len(tasks) == 6
 
 
 def test_apps_from_its_folders(tmp_path):
@@ -376,6 +415,9 @@ def test_livecodebench(tmp_path):
     extra = json.loads(method.extra)
     assert extra["contest_date"] == "2024-03-01T00:00:00" and extra["metadata"] == {"func_name": "twice"}
     assert programs.difficulty == "easy" and [row["line"] for row in rejected] == [2]
+    assert programs.compare == method.compare == "livecodebench"
+    by_contest = [task.compare for task in read_livecodebench(tmp_path, compare=Compare.CONTEST) if isinstance(task, Task)]
+    assert by_contest == ["tokens", "lines", "tokens"]
 
 
 @pytest.mark.parametrize(

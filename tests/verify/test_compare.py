@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from upsolve.verify.judge.compare import answers, decode, equal, literal, tolerance_of
 from upsolve.verify.judge.compare import shown as displayed
 from upsolve.verify.judge.memo import MOST_CHARACTERS, memo
-from upsolve.verify.judge.outputs import floats_match, lines_match, tokens_match
+from upsolve.verify.judge.outputs import (
+    apps_match,
+    floats_match,
+    lines_match,
+    livecodebench_match,
+    output_matches,
+    tokens_match,
+)
 from upsolve.verify.sandbox.values import plain
 
 
@@ -124,12 +131,97 @@ def test_the_tolerance_of_values(value, expected, compare, same):
         ("1e999", "1e998", True),  # both are infinite
         ("1e999", "5.0", False),
         ("9" * 5000, "1.0", False),
-        ("nan", "NaN", False),
+        ("nan", "NaN", True),
+        ("-NaN", "nan", True),
+        ("nan", "1.0", False),
+        ("1.0", "nan", False),
+        ("inf", "nan", False),
+        ("banana", "nan", False),
         ("0x10", "16.0", False),
     ],
 )
 def test_the_tolerance_of_outputs(got, expected, same):
     assert floats_match(got, expected, tolerance_of("floats")) is same
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        (" 1 2 3\n", "1 2 3", True),
+        ("0\n\n1\n\n", "0\n1\n", True),
+        ("1\t2", "1 2", True),
+        ("1\n2", "1 2", False),  # lines are kept apart
+        ("2 1\nb", "b\n1 2 2", True),  # sets of tokens, and a set of lines
+        ("YES\nNO", "YES\nNO\nYES", True),
+        ("YES", "YES\nNO", False),
+        ("0.33333 x", "0.33333 y", False),
+        ("1.0004 2", "1 2.0", True),  # to three decimal places
+        ("1.0006 2", "1 2.0", False),
+        ("100000.5", "100000", True),  # within 1e-5 of the expected number, the only one of its line
+        ("100002", "100000", False),
+        ("100000.5 1", "100000 1", False),
+        ("1e999", "5", False),
+    ],
+)
+def test_outputs_as_the_grader_of_apps(got, expected, same):
+    assert apps_match(got, expected) is same and output_matches(got, expected, "apps") is same
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        ("  1 \n 2\n\n", "1\n2", True),
+        ("1\n\n2", "1\n2", False),  # an empty line between
+        ("1.50 2", "1.5  2.0", True),
+        ("0.3000000001", "0.3", False),  # no tolerance
+        ("1e1", "10", True),
+        ("2 1", "1 2", False),
+        ("1 2 3", "1 2", False),
+        ("Yes", "YES", False),
+        ("NaN", "nan", False),
+        ("sNaN", "1", False),
+        ("50000000000000001", "50000000000000000", False),
+    ],
+)
+def test_outputs_as_the_grader_of_livecodebench(got, expected, same):
+    assert livecodebench_match(got, expected) is same and output_matches(got, expected, "livecodebench") is same
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "compare", "same"),
+    [
+        (1, "1", "item", True),
+        ([1], "1", "item", True),
+        ((1,), "1", "item", True),
+        ([1, 1], "1", "item", False),
+        ([[1]], "1", "item", False),
+        ([], "1", "item", False),
+        ({1: 2}, "1", "item", False),
+        ([1.0000001], "1.0", "item:1e-6", True),
+        ([1.0000001], "1.0", "item", False),
+        ([[1, 2]], "[1, 2]", "item", True),
+        ([1, 2], "[1, 2]", "apps", True),
+        ((1, 2), "[1, 2]", "apps", True),
+        (1, "[1, 2]", "apps", True),
+        (2, "[1, 2]", "apps", False),
+        (0, "[]", "apps", False),
+        ("a", "'abc'", "apps", False),
+        ((1, 2), "[1, 2]", "livecodebench", True),
+        (1, "[1, 2]", "livecodebench", False),
+        (0.1 + 0.2, "0.3", "livecodebench", False),
+        ((1, 2), "[1, 2]", "lines", False),
+    ],
+)
+def test_values_as_the_graders_of_published_sets(value, expected, compare, same):
+    assert answers(shown(value), expected, compare) is same
+
+
+def test_integers_of_any_length():
+    digits = "1" + "0" * 5000
+    assert answers(shown(10**5000), digits, "lines") and not answers(shown(10**5000 + 1), digits, "lines")
+    assert literal(f"[-{digits}, '{digits}', 7]") == [-(10**5000), digits, 7]
+    with pytest.raises(ValueError, match="literal"):
+        literal("1" * 300_000)
 
 
 def test_a_forged_set_is_not_its_members_twice():
@@ -175,6 +267,8 @@ def test_a_flood_of_output_costs_no_more_than_what_it_is_compared_with():
     assert not lines_match("x\n" * (4 << 20), "1\n2\n")
     assert not tokens_match("x " * (4 << 20), "1 2")
     assert not floats_match("1 " * (4 << 20), "1 2", tolerance_of("floats"))
+    assert not livecodebench_match("1 " * (4 << 20), "1 2")
+    assert not livecodebench_match("1\n" * (4 << 20), "1\n2")
     assert time.process_time() - started < 0.5
 
 

@@ -10,13 +10,17 @@ from typing import Any
 from upsolve.archive.rows import BadRow, Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Source, Unit
 from upsolve.archive.sources.problems import (
+    COMPARE,
+    Compare,
     as_list,
     build_alone,
-    by_numbers,
     call_tests,
     callee_of,
     extra_of,
+    json_value,
     of_outputs,
+    of_programs,
+    of_values,
     prompt_of,
     recorded,
     setup_of,
@@ -44,17 +48,17 @@ TAKEN_PLUS = TAKEN | {
 }
 
 
-def read(path: Path) -> Iterator[Row]:
-    """Yield tasks and the solutions of people, which are recorded as correct.
+def read(path: Path, *, compare: Compare = Compare.CONTEST) -> Iterator[Row]:
+    """Yield tasks and the solutions of people, which are recorded as correct; ``compare``: how outputs are compared.
 
     Raises:
         SourceError: the path holds neither folders with question.txt nor files of rows.
     """
     for part in pieces(path):
         if part.is_dir():
-            yield from build_each(part, folder_rows(part), partial(records_of, split=split_of(part)))
+            yield from build_each(part, folder_rows(part), partial(records_of, split=split_of(part), compare=compare))
         else:
-            yield from build_alone(part, partial(records_of, split=split_of(part)))
+            yield from build_alone(part, partial(records_of, split=split_of(part), compare=compare))
 
 
 def pieces(path: Path) -> list[Path]:
@@ -63,7 +67,7 @@ def pieces(path: Path) -> list[Path]:
     return folders or data_files(path)
 
 
-def split(path: Path) -> list[Unit]:
+def split(path: Path, **_options: Any) -> list[Unit]:
     """Return the problems or files as units."""
     return [Unit(part, bytes=PROBLEM_BYTES if part.is_dir() else 0) for part in pieces(path)]
 
@@ -80,14 +84,14 @@ def folder_rows(folder: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     yield 1, {**row, **{name.partition(".")[0]: text for name, text in texts.items()}}
 
 
-def records_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
+def records_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator[Row]:
     """Yield the task of a row and its solutions."""
     if "test_list" in row:
-        yield selected(row, split=split)
+        yield selected(row, split=split, compare=compare)
         return
     name = str(row.get("problem_id", row.get("id")))
     starter, solutions = str(row.get("starter_code") or ""), [str(code) for code in as_list(row.get("solutions"))]
-    values = json.loads(row.get("input_output") or "{}")
+    values = json_value(row.get("input_output") or "{}")
     rest = {key: value for key, value in row.items() if key not in TAKEN}
     task = Task(
         task_id=f"apps/{split or 'all'}/{int(name) if name.isdecimal() else name}",
@@ -97,13 +101,13 @@ def records_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         reference=solutions[0] if solutions else "",
         requires=uses_numpy(solutions),
         extra=extra_of({**rest, "split": split, "starter_code": starter}),
-        **of_outputs("", values, starter, *solutions[:1]),
+        **of_outputs("", values, starter, *solutions[:1], compare=compare),
     )
     yield task
     yield from recorded(task, solutions, Status.PASSED, author="human")
 
 
-def selected(row: Mapping[str, Any], *, split: str) -> Task:
+def selected(row: Mapping[str, Any], *, split: str, compare: Compare) -> Task:
     """Return the task of a row with ``sample_io`` and ``test_list``, in which the arguments of a call are the lines of its input."""
     starter, shown = str(row.get("starter_code") or ""), list(row["sample_io"])
     hidden = [test for test in row["test_list"] if test not in shown]
@@ -114,10 +118,11 @@ def selected(row: Mapping[str, Any], *, split: str) -> Task:
         secret = [False] * len(shown) + [True] * len(hidden)
         values = [value[0] if isinstance(value, list) and len(value) == 1 else value for value in outputs]
         tests = call_tests(callee, arguments_of(inputs, starter), values, hidden=secret)
-        entry_point, setup = callee.entry_point, setup_of(tests, callee)
+        entry_point, setup, way = callee.entry_point, setup_of(tests, callee), of_values(tests, compare, "item")
     else:
         count, entry_point, setup = len(shown), "", ""
         tests = stdio_tests(inputs[:count], outputs[:count], hidden=False) + stdio_tests(inputs[count:], outputs[count:])
+        way = of_programs(tests, compare, "apps")
     return Task(
         task_id=f"apps/{split or 'all'}/{row['id']}",
         prompt=prompt_of(str(row["description"]), starter),
@@ -126,7 +131,7 @@ def selected(row: Mapping[str, Any], *, split: str) -> Task:
         difficulty=str(row.get("difficulty") or ""),
         source="apps",
         setup=setup,
-        compare=by_numbers(tests),
+        compare=way,
         extra=extra_of({"name": row.get("name"), "split": split, "starter_code": starter}),
     )
 
@@ -160,10 +165,10 @@ def is_literal(text: str) -> bool:
     return True
 
 
-def read_plus(path: Path) -> Iterator[Row]:
-    """Yield the tasks of APPS+ and their canonical solutions."""
+def read_plus(path: Path, *, compare: Compare = Compare.CONTEST) -> Iterator[Row]:
+    """Yield the tasks of APPS+ and their canonical solutions; ``compare``: how outputs are compared."""
     for file in data_files(path, suffixes=(".json", ".jsonl", ".parquet")):
-        yield from build_each(file, numbered(file), partial(plus_of, split=split_of(file)))
+        yield from build_each(file, numbered(file), partial(plus_of, split=split_of(file), compare=compare))
 
 
 def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
@@ -172,7 +177,7 @@ def numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
         yield number, row if isinstance(row, BadRow) else {"id": number, **row}
 
 
-def plus_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
+def plus_of(row: Mapping[str, Any], *, split: str, compare: Compare) -> Iterator[Row]:
     """Yield the task of a row and its canonical solution."""
 
     def first(*names: str) -> Any:
@@ -181,7 +186,7 @@ def plus_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     starter, solutions = str(row.get("starter_code") or ""), first("canonical_solution", "solution", "solutions")
     codes = [solutions] if isinstance(solutions, str) and not solutions.startswith("[") else as_list(solutions)
     values = first("input_output") or {"inputs": first("inputs"), "outputs": first("outputs")}
-    values = json.loads(values) if isinstance(values, str) else values
+    values = json_value(values) if isinstance(values, str) else values
     name = str(first("fn_name", "function_name", "entry_point"))
     task = Task(
         task_id=f"apps_plus/{first('id', 'problem_id')}",
@@ -191,7 +196,7 @@ def plus_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
         reference=str(codes[0]) if codes else "",
         requires=uses_numpy(map(str, codes)),
         extra=extra_of({**{key: row[key] for key in row if key not in TAKEN_PLUS}, "split": split, "starter_code": starter}),
-        **of_outputs(name, values, starter, *map(str, codes[:1])),
+        **of_outputs(name, values, starter, *map(str, codes[:1]), compare=compare),
     )
     yield task
     yield from recorded(task, map(str, codes), Status.PASSED, author="human")
@@ -200,6 +205,7 @@ def plus_of(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
 SOURCE = Source(
     read,
     "the folder APPS, a folder or file of its rows (.jsonl, .parquet), or a .jsonl with sample_io and test_list",
+    (COMPARE,),
     split=split,
 )
-PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows")
+PLUS = Source(read_plus, "data.json of APPS+, or a .jsonl of its rows", (COMPARE,))

@@ -15,11 +15,15 @@ from typing import Any
 from upsolve.archive.rows import Row, data_files
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.problems import (
+    COMPARE,
+    Compare,
     build_alone,
     by_numbers,
     call_tests,
     callee_of,
     extra_of,
+    json_value,
+    of_programs,
     prompt_of,
     setup_of,
     stdio_tests,
@@ -33,10 +37,12 @@ MOST_BYTES = 1 << 30
 """Most bytes of the hidden tests of a problem, decompressed."""
 TAKEN = ("question_content", "question_id", "difficulty", "public_test_cases", "private_test_cases")
 TOLERANCE = "1e-9"
-"""The publisher compares numbers of outputs as decimals, so that 1.50 equals 1.5."""
+"""Tolerance of ``contest``; the publisher compares numbers of outputs as decimals, so that 1.50 equals 1.5."""
 
 
-def read(path: Path, *, release: str = "", start: str = "", end: str = "") -> Iterator[Row]:
+def read(
+    path: Path, *, release: str = "", start: str = "", end: str = "", compare: Compare = Compare.PUBLISHER
+) -> Iterator[Row]:
     """Yield the tasks of a folder or file.
 
     Args:
@@ -44,13 +50,14 @@ def read(path: Path, *, release: str = "", start: str = "", end: str = "") -> It
         release: ``release_v3`` for all problems up to the third file, ``v3`` for those of the third, ``v2_v3`` for both; empty for all.
         start: first date of a contest, ``2024-08-01``; empty for all.
         end: last date of a contest.
+        compare: how outputs are compared.
 
     Raises:
         SourceError: an unknown release, a file of it is missing, or a date is not in the form YYYY-MM-DD.
     """
     first, last = day(start, "start") or date.min, day(end, "end") or date.max
     for file in release_files(path, release):
-        yield from build_alone(file, partial(records_of, first=first, last=last))
+        yield from build_alone(file, partial(records_of, first=first, last=last, compare=compare))
 
 
 def release_files(path: Path, release: str) -> list[Path]:
@@ -81,13 +88,13 @@ def day(text: str, name: str) -> date | None:
         raise SourceError(f"{name}: {text!r} is not a date such as 2024-08-01") from error
 
 
-def records_of(row: Mapping[str, Any], *, first: date, last: date) -> Iterator[Row]:
+def records_of(row: Mapping[str, Any], *, first: date, last: date, compare: Compare) -> Iterator[Row]:
     """Yield the task of a row if its contest was within the dates."""
     if first <= date.fromisoformat(str(row["contest_date"])[:10]) <= last:
-        yield task_of(row)
+        yield task_of(row, compare)
 
 
-def task_of(row: Mapping[str, Any]) -> Task:
+def task_of(row: Mapping[str, Any], compare: Compare) -> Task:
     """Return the task of a row; public tests are visible, private ones hidden."""
     starter = str(row.get("starter_code") or "")
     public, private = cases_of(str(row["public_test_cases"])), cases_of(str(row["private_test_cases"]))
@@ -101,23 +108,24 @@ def task_of(row: Mapping[str, Any]) -> Task:
         source="livecodebench",
         official=True,
         extra=extra_of({**rest, "metadata": metadata, "split": "test"}),
-        **tests_of(public, private, str(metadata.get("func_name") or ""), starter),
+        **tests_of((public, private), str(metadata.get("func_name") or ""), starter, compare=compare),
     )
 
 
-def tests_of(public: list[Any], private: list[Any], name: str, starter: str) -> dict[str, Any]:
-    """Return tests, comparison and, for functions, entry point and setup of a task."""
+def tests_of(cases_of_kinds: tuple[list[Any], list[Any]], name: str, starter: str, *, compare: Compare) -> dict[str, Any]:
+    """Return tests, comparison and, for functions, entry point and setup of a task with public and private cases."""
+    public, private = cases_of_kinds
     cases = [*public, *private]
     if not name:
         shown, hidden = ([[case[key] for case in part] for key in ("input", "output")] for part in (public, private))
         tests = stdio_tests(*shown, hidden=False) + stdio_tests(*hidden)
-        return {"tests": tests, "compare": by_numbers(tests, TOLERANCE)}
+        return {"tests": tests, "compare": of_programs(tests, compare, "livecodebench", TOLERANCE)}
     callee = callee_of(name, starter)
-    inputs = [[json.loads(line) for line in case["input"].split("\n")] for case in cases]
-    outputs = [json.loads(case["output"]) for case in cases]
+    inputs = [[json_value(line) for line in case["input"].split("\n")] for case in cases]
+    outputs = [json_value(case["output"]) for case in cases]
     tests = call_tests(callee, inputs, outputs, hidden=[number >= len(public) for number in range(len(cases))])
-    compare = by_numbers(tests, TOLERANCE)
-    return {"tests": tests, "compare": compare, "entry_point": callee.entry_point, "setup": setup_of(tests, callee)}
+    way = by_numbers(tests, TOLERANCE) if compare is Compare.CONTEST else "livecodebench"
+    return {"tests": tests, "compare": way, "entry_point": callee.entry_point, "setup": setup_of(tests, callee)}
 
 
 def cases_of(text: str) -> list[Any]:
@@ -169,5 +177,6 @@ SOURCE = Source(
         Option("release", str, "release_v3: up to the third file; v3: the third file; v2_v3: both (default: all files)"),
         Option("start", str, "first date of a contest, YYYY-MM-DD"),
         Option("end", str, "last date of a contest, YYYY-MM-DD"),
+        COMPARE,
     ),
 )

@@ -5,23 +5,31 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from upsolve.archive.contest import imports_without
+from upsolve.archive.integers import as_literal, integer
 from upsolve.archive.rows import Row, build_each, rows_of_file
+from upsolve.archive.source import Option
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
 __all__ = [
+    "COMPARE",
     "Callee",
+    "Compare",
     "as_list",
     "build_alone",
     "by_numbers",
     "call_tests",
     "callee_of",
     "extra_of",
+    "json_value",
     "literal",
     "of_outputs",
+    "of_programs",
+    "of_values",
     "prompt_of",
     "recorded",
     "setup_of",
@@ -29,6 +37,22 @@ __all__ = [
     "stdio_tests",
     "uses_numpy",
 ]
+
+
+class Compare(StrEnum):
+    """Who decides whether an output is right."""
+
+    PUBLISHER = "publisher"
+    """The grader that the set was published with."""
+    CONTEST = "contest"
+    """Tokens must be equal, and numbers within a tolerance where an expected output has a decimal fraction."""
+    EXACT = "exact"
+    """Output must be equal, character by character."""
+
+
+COMPARE = Option(
+    "compare", Compare, "how outputs are compared: as the publisher's grader, contest (tokens, near numbers), or exact"
+)
 
 SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 """Word in the name of a file or folder -> split."""
@@ -128,9 +152,14 @@ def callee_of(name: str, *codes: str) -> Callee:
 
 def literal(value: Any) -> str:
     """Return a JSON value as a Python literal; ValueError for one that has none (inf and nan)."""
-    text = repr(value)
+    text = as_literal(value)
     ast.literal_eval(text)
     return text
+
+
+def json_value(text: str) -> Any:
+    """Return the value of JSON text, whose integers may have more digits than Python converts by default."""
+    return json.loads(text, parse_int=integer)
 
 
 def with_integer_keys(value: Any) -> Any:
@@ -193,16 +222,17 @@ def by_numbers(tests: Iterable[TestCase], tolerance: str = "1e-6") -> str:
     return f"floats:{tolerance}" if any(DECIMAL.search(test.expected) for test in tests) else "lines"
 
 
-def of_outputs(name: str, values: Mapping[str, Any], *codes: str) -> dict[str, Any]:
+def of_outputs(name: str, values: Mapping[str, Any], *codes: str, compare: Compare = Compare.CONTEST) -> dict[str, Any]:
     """Return the fields of a task with the tests ``{"inputs": [...], "outputs": [...], "fn_name": ...}`` of APPS and TACO.
 
     With ``fn_name`` the tests are calls, else standard input and output. Where all outputs of a function are lists of one item, the item
-    is the value (as in problems of Codewars), except for methods of ``Solution``: the graders of APPS accept both.
+    is the value (as in problems of Codewars), or the list, as for the graders of APPS, except for methods of ``Solution``.
 
     Args:
         name: name of the function; empty to use ``fn_name``.
         values: inputs, outputs, and ``fn_name`` if the tests are calls; a problem may have no tests.
         codes: starter code and a solution, which show whether the function is a method.
+        compare: how outputs of programs and, as the publisher, values of functions are compared.
 
     Raises:
         ValueError: the numbers of inputs and outputs differ, or a value has another form.
@@ -212,12 +242,35 @@ def of_outputs(name: str, values: Mapping[str, Any], *codes: str) -> dict[str, A
     name = name or str(values.get("fn_name") or "")
     if not name:
         tests = stdio_tests(inputs, outputs)
-        return {"tests": tests, "compare": by_numbers(tests), "setup": imports_without()}
+        return {"tests": tests, "compare": of_programs(tests, compare, "apps"), "setup": imports_without()}
     callee = callee_of(name, *codes)
     if not callee.in_class and all(isinstance(value, list) and len(value) == 1 for value in outputs):
-        outputs = [value[0] for value in outputs]
+        outputs, way = [value[0] for value in outputs], "item"
+    else:
+        way = "apps" if compare is Compare.PUBLISHER else ""
     tests = call_tests(callee, inputs, outputs, hidden=[True] * len(inputs))
-    return {"tests": tests, "entry_point": callee.entry_point, "compare": by_numbers(tests), "setup": setup_of(tests, callee)}
+    way = of_values(tests, compare, way)
+    return {"tests": tests, "entry_point": callee.entry_point, "compare": way, "setup": setup_of(tests, callee)}
+
+
+def of_values(tests: Sequence[TestCase], compare: Compare, way: str) -> str:
+    """Return ``Task.compare`` of calls: ``way``, with a tolerance where an expected value has a decimal fraction but for the publisher's grader.
+
+    Args:
+        tests: the tests.
+        compare: how they are compared.
+        way: ``item`` if the values were taken out of lists, ``apps`` for the publisher's grader, else empty.
+    """
+    numbers = "lines" if compare is Compare.PUBLISHER else by_numbers(tests)
+    return (way or "lines") if numbers == "lines" else numbers.replace("floats", way or "floats")
+
+
+def of_programs(tests: Sequence[TestCase], compare: Compare, publisher: str, tolerance: str = "1e-6") -> str:
+    """Return ``Task.compare`` of programs: ``publisher`` names the comparison of the publisher's grader."""
+    if compare is Compare.CONTEST:
+        numbers = by_numbers(tests, tolerance)
+        return "tokens" if numbers == "lines" else numbers
+    return publisher if compare is Compare.PUBLISHER else "exact"
 
 
 def setup_of(tests: Sequence[TestCase], callee: Callee) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from upsolve.errors import IsolationError, JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.checking import checker_fault
-from upsolve.verify.judge.compare import literal, tolerance_of
+from upsolve.verify.judge.compare import PLAIN, literal, tolerance_of
 from upsolve.verify.judge.cross_process import changes_process
 from upsolve.verify.judge.imports import absent_packages, as_judged
 from upsolve.verify.judge.kinds import merged, shares_of
@@ -189,7 +189,7 @@ def impossible(task: Task, attempt: Attempt) -> str:
                 return f"task {task.task_id}: test {number} imports {absent[0]}: name it in the task's requires"
         if simulates(task):
             parsed(task)
-        if task.compare not in ("lines", "exact", "tokens", "checker"):
+        if task.compare not in PLAIN:
             tolerance_of(task.compare)
         if task.compare == "checker" and (fault := checker_fault(task)):
             return f"task {task.task_id}: {fault}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from upsolve.archive.integers import with_short_integers
 from upsolve.types import Task, TestKind
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.scopes import Globals, global_names, names_bound_by
@@ -234,7 +235,7 @@ def is_literal(node: ast.AST) -> bool:
 def literal_call(source: str) -> tuple[str, list[Any]] | None:
     """Return function and arguments of a call of a name with literal positional arguments; None for every other expression."""
     try:
-        match ast.parse(source, mode="eval").body:
+        match ast.parse(with_short_integers(source), mode="eval").body:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return name, [ast.literal_eval(argument) for argument in args]
             case _:
