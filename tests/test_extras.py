@@ -10,6 +10,8 @@ import pytest
 
 from upsolve.config import load_recipe
 from upsolve.errors import MissingExtraError
+from upsolve.evaluate.records import Evaluation, TaskScore
+from upsolve.evaluate.runs import save_evaluation
 from upsolve.experiment import run_recipe
 from upsolve.extras import EXTRAS, missing, needs_extras, require
 
@@ -61,6 +63,23 @@ def test_the_api_of_archive_judge_and_reward_works_with_the_core_alone():
     )
     assert code == 0, out
     assert out.split() == ["passed", "failed", "1.0", "-0.1", "259"]
+
+
+def test_doctor_runs_the_checks_that_need_no_extra():
+    code, out = cli("archive", "doctor", "embedded")
+    assert code == 0 and "found nothing" in out and "not run: needs pip install 'upsolve[clean]'" in out, out
+    for more in (("--check", "secrets"), ("--fix", "x")):  # asked for, or a cleaned archive with secrets in it
+        code, out = cli("archive", "doctor", "embedded", *more)
+        assert code == 2 and "pip install 'upsolve[clean]'" in out and not Path("x").exists()
+
+
+def test_markdown_needs_no_extra(tmp_path):
+    scores = tuple(TaskScore(f"t{number}", "", 1, 1, {"passed": 1}) for number in range(6))
+    save_evaluation(Evaluation("base", "m", "x:test", 0.0, 1.0, 0, 100, scores), tmp_path / "base.json")
+    code, out = cli("report", tmp_path / "base.json", "--markdown")
+    assert code == 0 and "| all (6) | pass@1 |" in out, out
+    code, out = with_core_alone("import upsolve.report.several, upsolve.report.run")
+    assert code == 0, out
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from upsolve.errors import MissingExtraError
 
-__all__ = ["EXTRAS", "missing", "needs_extras", "require"]
+__all__ = ["EXTRAS", "absent", "missing", "needs_extras", "require"]
 
 EXTRAS: Mapping[str, str] = {
     "accelerate": "train",
@@ -69,9 +69,22 @@ def require(*distributions: str) -> None:
     Raises:
         MissingExtraError: one is not; names its extra.
     """
-    for module in (name.replace("-", "_") for name in distributions):
-        if find_spec(module) is None:
-            raise missing(module)
+    if lacking := absent(*distributions):
+        raise missing(lacking[0])
+
+
+def absent(*distributions: str) -> list[str]:
+    """Return the modules of distributions that are not installed, without importing any."""
+    modules = [name.replace("-", "_") for name in distributions]
+    return [module for module in modules if not is_installed(module)]
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be found."""
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it stands in sys.modules without a specification
+        return False
 
 
 def missing(module: str) -> MissingExtraError:

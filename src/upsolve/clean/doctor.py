@@ -12,7 +12,7 @@ from upsolve.archive.store import Archive
 from upsolve.clean.check import Action, Check, Fault
 from upsolve.clean.contents import Contents, open_contents
 from upsolve.errors import ConfigError
-from upsolve.extras import require
+from upsolve.extras import EXTRAS, absent, require
 from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
 
@@ -69,27 +69,34 @@ def examine(
     chosen: Sequence[str] = (),
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     *,
+    complete: bool = False,
     progress: OnProgress = no_progress,
 ) -> Examination:
     """Run checks, one after the other. What one of them would remove, the next ones do not see, so that no record is removed twice.
 
     Args:
         archive: the archive, which is only read.
-        chosen: names of checks; all if empty. They run in the order of the table.
+        chosen: names of checks; if empty, all whose packages are installed, and the others are reported as not run. They run in the
+            order of the table.
         settings: check -> option -> value, as ``parse_settings`` returns them.
+        complete: whether a missing package is an error, also without ``chosen``.
         progress: called with ``checks``, the number of checks done, and their number.
 
     Raises:
         ConfigError: there is no such check or option.
-        MissingExtraError: a check needs a package that is not installed; names its extra.
+        MissingExtraError: a chosen check, or with ``complete`` any, needs a package that is not installed; names its extra.
     """
     checks = {name: check_named(name) for name in ordered(chosen)}
     options = {name: {**check.options, **(settings or {}).get(name, {})} for name, check in checks.items()}
-    require(*(module for check in checks.values() for module in check.modules))
+    if chosen or complete:
+        require(*(module for check in checks.values() for module in check.modules))
     done = Examination()
     with open_contents(archive) as contents:
         for number, (name, check) in enumerate(checks.items()):
             progress("checks", number, len(checks))
+            if lacking := absent(*check.modules):
+                done.found.append(Found(name, f"not run: needs pip install 'upsolve[{EXTRAS[lacking[0]]}]'", "", 0, check.cost))
+                continue
             if check.needs and not options[name][check.needs]:
                 done.found.append(Found(name, f"not run: needs --set {name}.{check.needs}=...", "", 0, check.cost))
                 continue

@@ -53,7 +53,7 @@ def doctor(
     if fix:
         new_folder(fix)  # before the checks, which may take long
     with bars() as progress:
-        done = examine(store, check or (), options, progress=progress)
+        done = examine(store, check or (), options, complete=bool(fix), progress=progress)
     cleaned = write_cleaned(store, done, fix) if fix else None
     if as_json:
         rows = [{**asdict(row), "found": row.found, "share": row.share} for row in done.found]

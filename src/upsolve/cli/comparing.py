@@ -10,6 +10,7 @@ import typer
 from upsolve.cli.app import AsJson, app, print_json, show, show_results
 from upsolve.cli.report_files import destination, publish
 from upsolve.errors import ConfigError
+from upsolve.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,20 +42,28 @@ def report(
 ) -> None:
     """Compare evaluations, or a run before and after training: tables in the terminal and one HTML page, or Markdown."""
     from upsolve.cli.figures import results_figures
-    from upsolve.report.html import write_report
     from upsolve.report.markdown import markdown_of
 
-    content = report_content(evaluations)
     beside = evaluations[0] if evaluations[0].is_dir() else Path()
     printed = markdown or as_json
     file, markdown = destination(out or (None if printed else beside), "report", markdown=markdown, as_json=as_json)
+    if file and not markdown:
+        require("jinja2", "matplotlib")
+    content = report_content(evaluations)
     publish(
         file,
         markdown=partial(markdown_of, content) if markdown else None,
-        page=lambda file: write_report(file, content),
+        page=partial(write_content, content),
         tables=lambda: show_results(content.sweeps, content.ks),
         figures=partial(results_figures, content.sweeps, content.ks) if as_json else None,
     )
+
+
+def write_content(content: "ReportContent", file: Path) -> None:
+    """Write a report as a page."""
+    from upsolve.report.html import write_report
+
+    write_report(file, content)
 
 
 def report_content(paths: "Sequence[Path]") -> "ReportContent":

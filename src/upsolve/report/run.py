@@ -19,7 +19,6 @@ from upsolve.evaluate.sweep import Sweep
 from upsolve.files import write_text
 from upsolve.report.content import ReportContent
 from upsolve.report.examples import pick_examples
-from upsolve.report.html import write_report
 from upsolve.report.markdown import markdown_of
 from upsolve.report.seeds import seeds_of
 from upsolve.train.groups import rewards_of, select
@@ -37,6 +36,8 @@ FACTS = "facts.json"
 
 def write_run_report(folder: Path, content: ReportContent) -> None:
     """Write ``report.html``, ``report.md`` and the facts of a run into its folder."""
+    from upsolve.report.html import write_report  # needs the extra `report`, which reading a run does not
+
     write_text(folder / FACTS, json.dumps(dict(content.facts), indent=1, ensure_ascii=False))
     write_report(folder / "report.html", content)
     write_text(folder / "report.md", markdown_of(content))

@@ -8,7 +8,6 @@ from upsolve.evaluate.gains import Method, RunResult, methods_of, worth_of_verdi
 from upsolve.evaluate.passk import task_pass_at_k
 from upsolve.evaluate.sweep import Sweep, temperature_name
 from upsolve.report.content import Change
-from upsolve.report.plots import gains_of_methods
 from upsolve.report.tables import Table, percent
 
 __all__ = ["changes_of_runs", "facts_of_runs", "pictures_of_runs", "runs_table", "seeds_table", "tables_of_runs", "worth_table"]
@@ -28,6 +27,8 @@ def changes_of_runs(runs: Sequence[RunResult]) -> list[Change]:
 
 def pictures_of_runs(runs: Sequence[RunResult]) -> dict[str, str]:
     """Return the plots of several runs as SVG text, by title."""
+    from upsolve.report.plots import gains_of_methods  # needs the extra `report`, which tables do not
+
     gains = {method.name: (method.paired.difference, method.runs[0].verdicts != "as_judged") for method in methods_of(runs)}
     return {"Gain over the base model, each model at its own best temperature": gains_of_methods(gains)}
 
