@@ -1,7 +1,9 @@
 """Hooks of the documentation site (mkdocs.yml): pages from files outside docs/, pages of the reference, and links between all of these."""
 
+import posixpath
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,13 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "upsolve"
-OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""File in the root -> page of the site."""
+OUTSIDE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/LOG.md": "log.md",
+}
+"""File outside of docs/ -> page of the site."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -27,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/."""
     for name, page in OUTSIDE.items():
         text = (ROOT / name).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=LINK.sub(from_root, text)))
+        files.append(File.generated(config, page, content=LINK.sub(partial(from_outside, name), text)))
     for name in packages():
         files.append(File.generated(config, f"reference/{name}.md", content=reference(name)))
     return files
@@ -44,14 +51,15 @@ def on_page_content(html: str, **_: Any) -> str:
     return html.replace("<th></th>", "<td></td>")
 
 
-def from_root(link: re.Match[str]) -> str:
-    """Return a link of a file in the root as a link of its page."""
+def from_outside(name: str, link: re.Match[str]) -> str:
+    """Return a link of a file outside of docs/ as a link of its page."""
     mark, text, target = link.groups()
     path, _, anchor = target.partition("#")
     if "://" in target or not path:
         return link[0]
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
     if path.startswith("docs/"):
-        return f"{mark}[{text}]({target.removeprefix('docs/')})"
+        return f"{mark}[{text}]({path.removeprefix('docs/')}{'#' * bool(anchor)}{anchor})"
     if path in OUTSIDE:
         return f"{mark}[{text}]({OUTSIDE[path]}{'#' * bool(anchor)}{anchor})"
     return f"{text} (`{path}`)"

@@ -17,7 +17,7 @@ MOST_TASKS = 10**9
 """No evaluation has more tasks."""
 CORRELATION = 0.65
 """Correlation over tasks between the greedy answers before and after training, as observed in the demo, whose 104 tasks at a pass rate of
-29.8 % give an interval of +-7.4 points (docs/log.md)."""
+29.8 % give an interval of +-7.4 points (benchmarks/LOG.md)."""
 
 
 def answer_deviation(rate: float, correlation: float = CORRELATION) -> float:

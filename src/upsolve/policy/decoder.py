@@ -1,7 +1,7 @@
 """The decoding of a batch of attempts: which attempts are decoded, and in which slots.
 
 Attempts at a task that are equal so far are decoded once: they share a slot, and part when they sample different tokens. This spares a fifth of
-the work for 8 attempts at temperature 1, and half of it at 0.6 (docs/log.md).
+the work for 8 attempts at temperature 1, and half of it at 0.6 (benchmarks/LOG.md).
 
 Legend: B slots, Q new tokens of a slot, V vocabulary.
 """

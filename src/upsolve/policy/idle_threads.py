@@ -1,7 +1,7 @@
 """How long the idle threads of PyTorch's OpenMP (libgomp) spin before they sleep: long, unless threads of this process wait for a core.
 
 Waking a sleeping thread takes up to a third of a training step on a virtual machine. But beside another process, threads that spin take
-the cores from those that they wait for: two processes of two threads on two cores took 25 times as long (docs/log.md). libgomp spins
+the cores from those that they wait for: two processes of two threads on two cores took 25 times as long (benchmarks/LOG.md). libgomp spins
 ``GOMP_SPINCOUNT`` times; at most 100 times while the process has more OpenMP threads than cores. So as long as threads of this process
 wait for cores, helper threads keep further teams of OpenMP threads, which do nothing.
 """
