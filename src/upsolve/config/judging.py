@@ -19,7 +19,7 @@ class VerifyConfig(Strict):
     memory_bytes: int = Field(default=512 * 2**20, ge=2**20)
     """Memory of an attempt."""
     output_bytes: int = Field(default=2**20, ge=1)
-    """Standard output, and standard error, of an attempt; at least twice what its tests expect."""
+    """Standard output of an attempt; at least twice what its tests expect. Standard error may have 16 MiB."""
     test_seconds: float | None = Field(default=None, gt=0)
     """Elapsed time of one test; null: only all tests together are limited."""
     task_limits: float = Field(default=2.0, ge=0)

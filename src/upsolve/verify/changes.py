@@ -79,9 +79,11 @@ CHANGES: tuple[Change, ...] = (
     Change("A function under test that setup, Python or a scope of the tests also name was not looked up in the attempt.",
            lambda task, attempt, _: is_in(attempt, "python") and rebinds(task)),
     Change("Attempts judged beside others that wrote long outputs could exceed the memory limit.",
-           lambda *about: about[2].status is Status.MEMORY_LIMIT),
+           lambda _, _attempt, verdict: verdict.status is Status.MEMORY_LIMIT),
     Change("Programs failed if the compiler or interpreter of their language could not be started in the sandbox.",
            lambda _, attempt, verdict: verdict.error_type == "Forgery" and not is_in(attempt, "python")),
+    Change("PHP had no extensions (ctype, iconv, mbstring, readline), 64 threads and recursion to the limit failed, and so did long standard errors.",
+           lambda _, attempt, verdict: failed(verdict, attempt, "php", "python") or verdict.status is Status.OUTPUT_LIMIT),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -60,8 +60,8 @@ class Limits:
     memory_bytes: int = 512 * 2**20
     """Memory of all processes of the attempt together, and address space of each process in Python or without control group, bytes."""
     output_bytes: int = 2**20
-    """Size of standard output and of standard error, bytes each."""
-    processes: int = 32
+    """Size of standard output, bytes; standard error may have 16 MiB, of which as much is kept."""
+    processes: int = 128
     """Number of concurrent processes and threads."""
     test_seconds: float = float("inf")
     """Elapsed time of one test, seconds; after exceeding it the remaining tests still run, unless ``stops``."""

@@ -48,7 +48,7 @@ def new_module(name: str, code: str) -> Any:
         open_devices()
     if sys.version_info >= (3, 14) and ("multiprocessing" in code or "concurrent" in code):
         start_by_fork()
-    if "stack_size" in code:
+    if "hread" in code:  # the stack of each thread counts as address space
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_AS)[1]

@@ -44,7 +44,7 @@ LONGEST_JUDGED = LONGEST + PATIENCE
 LONG_SECONDS = 0.3
 """Shorter runs are never counted as having waited for their core, seconds."""
 STACK_BYTES = 1280 << 20
-"""Extra address space for programs that set a large thread stack size, bytes; the control group limits their memory."""
+"""Extra address space for the stacks of threads, bytes; the control group limits the memory of programs with threads."""
 PACKAGES_BYTES = 1 << 30
 """Extra address space for the libraries of required packages, which reserve far more than they use, bytes."""
 MOST_RECORDS = 1 << 16
@@ -55,6 +55,8 @@ REPORT_BYTES = 1 << 12
 """Maximum size of the result line of a test that timed out, bytes."""
 OTHER_BYTES = 1 << 20
 """Maximum size of the lines in longer results that belong to no test, such as executed lines, bytes."""
+ERROR_BYTES = 16 << 20
+"""Size of standard error at which a run exceeds its output limit, bytes: no answer depends on what a program writes there."""
 WITHOUT_TESTS = ("program", "script", "command")
 """Kinds of jobs whose result lines belong to no test."""
 OF_TEST = re.compile(rb'\{"test": ?(\d{1,9}),')
@@ -88,7 +90,7 @@ class Exit:
     stderr: bytes
     """Standard error, truncated at ``Limits.output_bytes``."""
     output_exceeded: bool
-    """True if either stream exceeded the limit."""
+    """True if standard output exceeded the limit, or standard error ERROR_BYTES."""
     layers: tuple[str, ...]
     """Names of the active isolation layers."""
     waited_seconds: float = 0.0
@@ -317,7 +319,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         ),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
-        output_exceeded=max(len(stdout), len(stderr)) > limits.output_bytes,
+        output_exceeded=len(stdout) > limits.output_bytes or os.fstat(err).st_size >= max(ERROR_BYTES, limits.output_bytes),
         layers=running.layers,
         waited_seconds=waited_seconds,
         contended=contended,

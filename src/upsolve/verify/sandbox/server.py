@@ -43,6 +43,8 @@ __all__ = ["main"]
 CONTROL, FIRST, FILES = 3, 4, 5
 OUT, ERR, RESULTS, JOB, TESTER_JOB = range(FILES)
 PR_SET_DUMPABLE = 4
+FRAMES = 11
+"""Maximum number of the judge's own frames below those of an attempt, so that attempts recurse as deep as in a new interpreter."""
 ENDS = (signals.SIGCHLD,)
 """Signals that report the end of a process; blocked in the server, not in attempts."""
 COMMON = "bisect collections copy functools heapq itertools json math operator re string typing warnings"
@@ -224,6 +226,7 @@ def reap(pids: tuple[int, ...]) -> float:
 
 def warm_up() -> None:
     """Import common modules and run sample jobs, so that forks inherit filled caches."""
+    sys.setrecursionlimit(sys.getrecursionlimit() + FRAMES)
     interpreter.site_names()
     for name in COMMON.split():
         __import__(name)
