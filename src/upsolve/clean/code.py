@@ -101,14 +101,17 @@ def quoted_spans(code: str, language: str) -> list[range]:
     root = tree_of(code, language)
     if root is None:
         return [range(len(code))]
-    found: list[range] = []
+    found: list[tuple[int, int]] = []
     waiting = [root]
     data = code.encode("utf-8", "replace")
     while waiting:
         node = waiting.pop()
         if "comment" in node.type or "string" in node.type:
-            start, end = (len(data[:byte].decode("utf-8", "replace")) for byte in (node.start_byte, node.end_byte))
-            found.append(range(start, end))
+            found.append((node.start_byte, node.end_byte))
         else:
             waiting += node.children
-    return found
+    places, character, byte = {0: 0}, 0, 0
+    for place in sorted({place for span in found for place in span}):
+        character += len(data[byte:place].decode("utf-8", "replace"))
+        places[place], byte = character, place
+    return [range(places[start], places[end]) for start, end in found]

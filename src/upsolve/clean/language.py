@@ -20,7 +20,7 @@ from upsolve.verify.languages import PYTHON, languages
 __all__ = ["LANGUAGE", "language_of"]
 
 HINTS_OF_PYTHON_2 = re.compile(
-    r"(?:^|[:;])\s*print\b(?!\s*\()|\bexec\b(?!\s*\()|<>|\bexcept\b[^:\n]*,|\braise\b[^\n]*,|\bdef\s+\w+\([^)]*\(|\b\d+[lL]\b|\b0\d|^ *\t",
+    r"(?:^|[:;])[ \t]*print\b(?!\s*\()|\bexec\b(?!\s*\()|<>|\bexcept\b[^:\n]{0,200},|\braise\b[^\n]{0,200},|\bdef\s+\w+\([^)]{0,500}\(|\b\d+[lL]\b|\b0\d|^ *\t",
     re.MULTILINE,
 )
 """What Python 2 programs that are invalid in Python 3 have; the syntax tree then decides."""
@@ -38,10 +38,10 @@ ONLY_PYTHON_2 = (
 """Beginnings of CPython's messages about what Python 2 allows."""
 MARKS: Mapping[str, re.Pattern[str]] = {
     "rust": re.compile(r"\bfn\s+\w+\s*[(<]"),
-    "go": re.compile(r"^\s*package\s+\w+|\bfunc\s+\w+\(", re.MULTILINE),
-    "java": re.compile(r"\b(?:class|interface|enum)\s+\w+[^:{]*\{"),
-    "javascript": re.compile(r"\bfunction\b[^:]*\{|\b(?:const|let)\s+\w+\s*=|\)\s*=>"),
-    "typescript": re.compile(r"\bfunction\b.*\{|\b(?:const|let)\s+\w+\s*[:=]|\)\s*=>"),
+    "go": re.compile(r"^[ \t]*package\s+\w+|\bfunc\s+\w+\(", re.MULTILINE),
+    "java": re.compile(r"\b(?:class|interface|enum)\s+\w+[^:{]{0,200}\{"),
+    "javascript": re.compile(r"\bfunction\b[^:]{0,200}\{|\b(?:const|let)\s+\w+\s*=|\)\s*=>"),
+    "typescript": re.compile(r"\bfunction\b.{0,200}\{|\b(?:const|let)\s+\w+\s*[:=]|\)\s*=>"),
     "php": re.compile(r"<\?php"),
     "c": re.compile(r"#\s*include\s*[<\"]|\)\s*\{"),
     "cpp": re.compile(r"#\s*include\s*[<\"]|\)\s*\{"),

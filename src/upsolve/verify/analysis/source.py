@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from upsolve.verify.languages import PYTHON
 
 __all__ = ["Source", "column_of", "in_folder", "rows_of", "source_of"]
 
-SUPPRESSION = re.compile(r"(#[^\n]*?)\b(noqa|nosec|ignore|forgives?)\b", re.IGNORECASE)
+COMMENT = re.compile(r"#[^\n]*")
+SUPPRESSION = re.compile(r"\b(?:noqa|nosec|ignore|forgives?)\b", re.IGNORECASE)
 NAME = re.compile(r"[^\W\d]\w*")
 SECONDS = 20
 """Time limit of a tool for one batch of programs, seconds."""
@@ -39,7 +41,7 @@ class Source:
 def source_of(task: Task, attempt: Attempt, verdict: Verdict) -> Source:
     """Return the analysis input of an attempt."""
     used = frozenset(NAME.findall(" ".join([task.entry_point, *(test.input for test in task.tests)])))
-    code = SUPPRESSION.sub(lambda found: found[1] + "-" * len(found[2]), attempt.code)
+    code = COMMENT.sub(lambda comment: SUPPRESSION.sub(lambda word: "-" * len(word[0]), comment[0]), attempt.code)
     language = "python" if attempt.language in PYTHON else attempt.language
     return Source(code, language, used, verdict.executed_lines)
 
@@ -66,7 +68,14 @@ def rows_of(command: Sequence[str], folder: Path) -> list[dict[str, Any]]:
         raise JudgeError(f"{Path(command[0]).name}: {done.stderr.decode('utf-8', 'replace')[:300]}") from error
 
 
+@lru_cache(maxsize=4)
+def split(code: str) -> list[str]:
+    """Return the lines of a program, which has many findings."""
+    return code.split("\n")
+
+
 def column_of(code: str, line: int, offset: int) -> int:
     """Return the column (from 1, in characters) of a position given as line (from 1) and byte offset in that line (from 0)."""
-    text = code.split("\n")[line - 1] if line <= code.count("\n") + 1 else ""
+    lines = split(code)
+    text = lines[line - 1] if line <= len(lines) else ""
     return len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "replace")) + 1
