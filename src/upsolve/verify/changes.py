@@ -83,7 +83,8 @@ CHANGES: tuple[Change, ...] = (
     Change("Programs failed if the compiler or interpreter of their language could not be started in the sandbox.",
            lambda _, attempt, verdict: verdict.error_type == "Forgery" and not is_in(attempt, "python")),
     Change("PHP had no extensions (ctype, iconv, mbstring, readline), 64 threads and recursion to the limit failed, and so did long standard errors.",
-           lambda _, attempt, verdict: failed(verdict, attempt, "php", "python") or verdict.status is Status.OUTPUT_LIMIT),
+           lambda _, attempt, verdict: failed(verdict, attempt, "php") or verdict.status is Status.OUTPUT_LIMIT
+           or verdict.error_type == "RecursionError" or "thread" in verdict.error_message),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""
