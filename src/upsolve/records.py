@@ -6,6 +6,7 @@ Rows come from archives, files, caches and HTTP; pydantic checks names and types
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from itertools import islice
 from operator import attrgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -24,6 +25,10 @@ R = TypeVar("R", bound=Task | Attempt | Verdict)
 KINDS: Mapping[str, type[Task | Attempt | Verdict]] = {"task": Task, "attempt": Attempt, "verdict": Verdict}
 """Name of a kind in files and requests -> class of its records."""
 
+NESTED = frozenset({"tests", "findings"})
+"""Fields that hold a list of records."""
+MOST_FIELDS = 64
+"""Largest number of fields of an item of theirs: each unknown one is a problem that takes memory."""
 LOWEST: Mapping[type, Mapping[str, int]] = {
     Task: {},
     Attempt: {"count": 1, "tokens": 1, "entropy": 0},
@@ -43,6 +48,41 @@ def adapter(kind: type) -> "TypeAdapter[Any]":
     return TypeAdapter(kind)
 
 
+@cache
+def reader(kind: type) -> Any:
+    """Return a validator of rows as ``adapter``'s that stops at the first invalid item of a list, since each problem takes memory."""
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(failing_fast(adapter(kind).core_schema))
+
+
+def failing_fast(schema: Any) -> Any:
+    """Return a schema of pydantic in which lists and tuples stop at their first invalid item."""
+    if isinstance(schema, list):
+        return [failing_fast(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    fast = {"fail_fast": True} if schema.get("type") in ("list", "tuple") else {}
+    return {**{key: failing_fast(part) for key, part in schema.items()}, **fast}
+
+
+def refuse_unknown(fields: Mapping[str, Any], kind: type) -> None:
+    """Raise ValueError for unknown fields of a record, and of its tests and findings, however many there are."""
+    if unknown := [*islice((name for name in fields if name not in kind.__dataclass_fields__), 5)]:
+        raise ValueError("; ".join(unknown_field(str(name)[:100], kind) for name in unknown))
+    for name in NESTED & fields.keys():
+        items = fields[name]
+        for item in items if isinstance(items, list | tuple) else ():
+            if isinstance(item, Mapping) and len(item) > MOST_FIELDS:
+                raise ValueError(f"{name}: an item has {len(item)} fields")
+
+
+def unknown_field(name: str, kind: type) -> str:
+    """Return that a field is unknown, and a similar one."""
+    close = get_close_matches(name, kind.__dataclass_fields__, n=1)
+    return f"unknown field {name}" + (f", did you mean {close[0]}?" if close else "")
+
+
 def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     """Return the record of a row.
 
@@ -58,10 +98,12 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     fields = {name: value for name, value in row.items() if value is not None and name not in computed}
     if kind is Task and isinstance(given := fields.get("checker"), Mapping):
         fields["checker"] = program_from(given).text
+    refuse_unknown(fields, kind)
     try:
-        return adapter(kind).validate_python(fields)
+        record: R = reader(kind).validate_python(fields)
     except ValueError as error:  # pydantic's ValidationError
         raise ValueError(explain(error, kind)) from None
+    return record
 
 
 def checked(record: R) -> R:
@@ -130,6 +172,5 @@ def explain_one(part: "ErrorDetails", kind: type) -> str:
     if part["type"] == "value_error":  # of ``__post_init__``, which names the field
         return str(part.get("ctx", {}).get("error", part["msg"]))
     if part["type"] == "unexpected_keyword_argument":
-        close = get_close_matches(key, kind.__dataclass_fields__, n=1)
-        return f"unknown field {key}" + (f", did you mean {close[0]}?" if close else "")
+        return unknown_field(key, kind)
     return f"{key}: {part['msg']}, not {str(part['input'])[:60]!r}"

@@ -20,6 +20,7 @@ from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.limits import DECISIVE, JudgeSettings, Limits, judge_settings
 from upsolve.verify.pool.cache import key_of
 from upsolve.verify.pool.pool import verify
+from upsolve.verify.sandbox.packages import missing_packages, packages_folder
 from upsolve.verify.service.client import body_of, remote, request_of
 
 ONE = Task("one", "", (TestCase(TestKind.STDIO, "", "1"),))
@@ -160,11 +161,30 @@ def test_settings_and_required_packages_have_different_keys():
         ({"python": "bash", "lines": True}, "verify.python: bash excludes"),
         ({"limits": Limits(wall_seconds=61)}, "limits.wall_seconds: 61.0 is more than this server allows: 60.0"),
         ({"repeats": 11}, "repeats: 11 is more"),
+        ({"packages": ("../*", "**/*")}, r"not installed for attempts: \.\./"),
+        ({"packages": ("x",) * 101}, "packages: more than 100 names"),
     ],
 )
 def test_a_server_refuses_what_it_cannot_do(judges, change, named):
     with pytest.raises(JudgeError, match=named):
         judges["there"]([program("print(1)")], replace(JudgeSettings(), **change))
+
+
+def test_a_name_that_is_no_package_is_not_searched_for(tmp_path, monkeypatch):
+    """Tasks of a client name packages, too: patterns would search the disk of the server, and tell what it holds."""
+    monkeypatch.setenv("UPSOLVE_PACKAGES", str(tmp_path / "packages"))
+    home = packages_folder()
+    home.mkdir(parents=True)
+    (home / "real.py").write_text("")
+    (tmp_path / "secret").mkdir()
+    assert missing_packages(["real", "../../secret", "*", "**/*", "re*", "", "/etc"]) == [
+        "../../secret",
+        "*",
+        "**/*",
+        "re*",
+        "",
+        "/etc",
+    ]
 
 
 def test_packages_of_a_remote_judge_need_not_be_here():

@@ -65,6 +65,7 @@ def reward_route(config: RewardConfig) -> Callable[[Service, dict[str, Any]], Aw
     none = known_tasks(())
 
     async def answer(service: Service, body: dict[str, Any]) -> dict[str, Any]:
+        service.refuse_many(len(labels) if isinstance(labels := body.get("labels"), list) else 0, "labels")
         try:
             answers = answers_of(body["query"], body["prompts"], body["labels"], none)
         except KeyError as error:

@@ -29,9 +29,14 @@ def prepared_folder() -> Path:
 
 
 def missing_packages(requires: Sequence[str]) -> list[str]:
-    """Return those of the packages, given by import name, that are not installed in ``packages_folder()``."""
+    """Return those of the packages, given by import name, that are not installed in ``packages_folder()``; no other text is looked up there."""
     folder = packages_folder()
-    return [name for name in requires if not ((folder / name).is_dir() or any(folder.glob(f"{name}.*")))]
+    return [name for name in requires if not (name.isidentifier() and is_installed(folder, name))]
+
+
+def is_installed(folder: Path, name: str) -> bool:
+    """Return whether a folder has a package or module of a name."""
+    return (folder / name).is_dir() or any(folder.glob(f"{name}.*"))
 
 
 def install_command(names: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """The judge over HTTP, for trainers on other machines. FastAPI and uvicorn are an extra: ``pip install 'upsolve[serve]'``."""
 
+import asyncio
 import contextlib
 import ipaddress
 import json
@@ -9,9 +10,12 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, cast
 
+from pydantic import BaseModel
+
 from upsolve import __version__
 from upsolve.errors import ConfigError, JudgeError
 from upsolve.verify.service.auth_middleware import AuthMiddleware, RefusedError
+from upsolve.verify.service.bodies import parsed, read_object
 from upsolve.verify.service.sandbox_fusion import CodeRequest
 from upsolve.verify.service.scheduler import Service
 from upsolve.verify.service.schemas import VerifyRequest
@@ -28,7 +32,6 @@ MOST_DESCRIPTORS = 8192
 def application(service: Service, routes: Mapping[str, Route] | None = None) -> AuthMiddleware:
     """Return the service as an ASGI application; ``routes`` are further paths that take POST requests."""
     from fastapi import FastAPI, Request, Response
-    from fastapi.exceptions import RequestValidationError
     from fastapi.responses import StreamingResponse
 
     class Lines(StreamingResponse):
@@ -38,42 +41,46 @@ def application(service: Service, routes: Mapping[str, Route] | None = None) -> 
             ):  # immediately, not at garbage collection
                 await super().stream_response(send)
 
-    async def verify(body: VerifyRequest) -> StreamingResponse:
-        stream = service.verify(body)
+    async def verify(request: Request) -> StreamingResponse:
+        stream = service.verify(await object_in(request))
         await anext(stream)  # raises here if the request is refused, before the answer has begun
         return Lines(stream, media_type="application/x-ndjson")
 
-    async def run_code(body: CodeRequest, request: Request) -> Response:
-        answer = await service.run_code(body, request.receive)
+    async def run_code(request: Request) -> Response:
+        answer = await service.run_code(parsed(CodeRequest, await object_in(request)), request.receive)
         return Response(json.dumps(answer), media_type="application/json")
 
-    async def refuse(_: Request, error: Exception) -> Response:
-        refused = error if isinstance(error, RefusedError) else RefusedError(422, faults(error))
-        return Response(refused.body(), refused.status, headers=refused.headers())
+    async def refuse(_: Request, error: RefusedError) -> Response:
+        return Response(error.body(), error.status, headers=error.headers())
 
     app = FastAPI(title="upsolve", version=__version__)
     app.add_api_route("/health", service.health, methods=["GET"])
-    app.add_api_route("/verify", verify, methods=["POST"])
-    app.add_api_route("/run_code", run_code, methods=["POST"])
+    app.add_api_route("/verify", verify, methods=["POST"], openapi_extra=described(VerifyRequest))
+    app.add_api_route("/run_code", run_code, methods=["POST"], openapi_extra=described(CodeRequest))
     for path, route in (routes or {}).items():
         app.add_api_route(path, endpoint(service, route), methods=["POST"])
-    app.add_exception_handler(RefusedError, refuse)
-    app.add_exception_handler(RequestValidationError, refuse)
+    app.add_exception_handler(RefusedError, cast("Any", refuse))
     return AuthMiddleware(app, service.token, service.bounds.body_bytes)
 
 
 def endpoint(service: Service, route: Route) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Return the endpoint of a further path."""
+    from fastapi import Request
 
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        return await route(service, body)
+    async def answer(request: Request) -> dict[str, Any]:
+        return await route(service, await object_in(request))
 
     return answer
 
 
-def faults(error: Any) -> list[dict[str, Any]]:
-    """Return the invalid fields of a body, without their values, which may be large."""
-    return [{name: fault[name] for name in ("loc", "msg", "type")} for fault in error.errors()]
+async def object_in(request: Any) -> dict[str, Any]:
+    """Return the JSON object of a request, parsed in a thread; RefusedError if there is none."""
+    return await asyncio.to_thread(read_object, await request.body())
+
+
+def described(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the body of a request for the description of the API."""
+    return {"requestBody": {"content": {"application/json": {"schema": model.model_json_schema()}}, "required": True}}
 
 
 def stopping(app: AuthMiddleware, service: Service) -> Any:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from upsolve import __version__
 from upsolve.errors import JudgeError
@@ -104,8 +104,7 @@ class Service:
     @contextlib.contextmanager
     def admitted(self, count: int, settings: JudgeSettings) -> Generator[Batch]:
         """Count a request's attempts as waiting; on exit, end workers that still judge them."""
-        if count > self.bounds.attempts:
-            raise RefusedError(413, f"attempts: {count} are more than a request may hold: {self.bounds.attempts}")
+        self.refuse_many(count)
         if self.waiting + count > self.bounds.waiting:
             raise RefusedError(429, f"{self.waiting} attempts are waiting; retry later")
         batch = Batch(settings)
@@ -116,6 +115,19 @@ class Service:
             del self.batches[batch]
             batch.stop()
 
+    def request_of(self, body: dict[str, Any]) -> VerifyRequest:
+        """Return the request of a body; RefusedError if its tasks or attempts are missing, no lists, or too many."""
+        for name in ("tasks", "attempts"):
+            if not isinstance(rows := body.get(name), list):
+                raise RefusedError(422, [{"loc": ["body", name], "msg": "must be a list", "type": "invalid"}])
+            self.refuse_many(len(cast("list[Any]", rows)), name)
+        return VerifyRequest(**body)
+
+    def refuse_many(self, count: int, name: str = "attempts") -> None:
+        """Raise RefusedError for more records than a request may hold."""
+        if count > self.bounds.attempts:
+            raise RefusedError(413, f"{name}: {count} are more than a request may hold: {self.bounds.attempts}")
+
     def read(self, request: VerifyRequest) -> tuple[Numbered, list[tuple[int, Verdict]], JudgeSettings]:
         """Return the pairs to judge, unscored verdicts for invalid records, and the settings."""
         try:
@@ -123,8 +135,9 @@ class Service:
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
 
-    async def verify(self, request: VerifyRequest) -> AsyncGenerator[bytes]:
+    async def verify(self, body: dict[str, Any]) -> AsyncGenerator[bytes]:
         """Yield an empty chunk once a request is admitted, then verdicts as lines of JSON, and their number last."""
+        request = self.request_of(body)
         pairs, bad, settings = await asyncio.to_thread(self.read, request)
         with self.admitted(len(request.attempts), settings) as batch:
             yield b""

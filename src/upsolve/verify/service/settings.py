@@ -21,7 +21,7 @@ __all__ = ["settings_of"]
 
 UNLIMITED = frozenset(field.name for field in fields(Limits) if field.default == math.inf)
 """Limits for which null means that there is none."""
-MOST_REPEATS = 10
+MOST_REPEATS, MOST_NAMES = 10, 100
 
 
 @cache
@@ -45,6 +45,10 @@ def settings_of(given: Mapping[str, Any], settings: JudgeSettings, caps: Limits)
     """
     refuse_names(given, DECISIVE, "")
     changes = {name: value for name, value in given.items() if value is not None}
+    if long := next(
+        (name for name, value in changes.items() if isinstance(value, list) and len(cast("list[Any]", value)) > MOST_NAMES), ""
+    ):
+        raise ValueError(f"{long}: more than {MOST_NAMES} names")
     asked = limits_of(changes.pop("limits", {}))
     plain = {field.name: getattr(settings, field.name) for field in fields(JudgeSettings)}
     wanted = validated({**plain, **changes, "limits": {**asdict(settings.limits), **asked}})
@@ -86,4 +90,4 @@ def validated(row: dict[str, Any]) -> JudgeSettings:
         return adapter().validate_python(row)
     except ValueError as error:  # pydantic's ValidationError
         found: list[Any] = cast("Any", error).errors(include_url=False)[:3]
-        raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)) from None
+        raise ValueError("; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'][:500]}" for one in found)) from None
