@@ -64,6 +64,7 @@ TABLE = [
     ("after an opened fence, docstring with a fence", OPENED | F, f"{DOCSTRING}\n```", DOCSTRING),
     ("the fence that a prompt closed", F | {"prompt": f"Begin:\n{fenced('x = 1')}\n"}, fenced(P), P),
     ("a lone closing fence", F, f"{P}\n```", P),
+    ("a lone closing fence, docstring with a fence", F, f"{DOCSTRING}\n```", DOCSTRING),
     ("a lone closing fence, no names", {}, f"{P}\n```\nDone, and done.", P),
     ("a lone closing fence, with tests behind", F, f"{P}\n```\nTests:\n{fenced('assert f(2) == 4')}", P),
     ("a lone closing fence, C++", {"language": "cpp"}, f"{CPP}\n```\nThis reads (n).", CPP),

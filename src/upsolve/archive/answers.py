@@ -149,8 +149,10 @@ def program_lines(answer: str, language: str, names: Sequence[str], prompt: str)
         return unfenced(found, name, names)
     if python and found.first_fence < found.end:
         whole = found.between(found.start, found.end)
-        if is_program(whole_text(whole), names, python=True):
-            return whole  # its fences are in strings or comments
+        closed = trim_end(whole[:-1]) if whole and whole[-1][1].strip() == "```" else ()
+        for lines in (whole, closed):  # their other fences are in strings or comments
+            if lines and is_program(whole_text(lines), names):
+                return lines
     before = found.between(found.start, found.first_fence)
     return chosen(found, before, name, names)
 
@@ -202,9 +204,9 @@ def is_query(language: str) -> bool:
     return language in known and bool(known[language].engine)
 
 
-def is_program(text: str, names: Sequence[str], *, python: bool) -> bool:
+def is_program(text: str, names: Sequence[str]) -> bool:
     """Return whether a text as a whole is a program in Python that defines the names, or that does something."""
-    tree = parsed(text) if python else None
+    tree = parsed(text)
     return tree is not None and acts(tree) and (not names or defined_in(text, names, "python") >= 1)
 
 
