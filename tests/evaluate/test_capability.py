@@ -74,6 +74,12 @@ def test_the_temperature_for_pass_at_k_is_a_candidate_for_the_strongest():
     assert found.strongest.temperatures[0] == 0.6 and found.conclusion != "more capable"
 
 
+def test_results_have_a_short_repr():
+    found = capability(BASE, sweep("trained", greedy=MORE, hot=WARM))
+    assert repr(found).startswith("Capability('base', 'trained', ") and found.sentence in repr(found) and len(repr(found)) < 500
+    assert repr(BASE.best).endswith("temperature=0, 40 scores)") and len(repr(BASE)) < 2_000
+
+
 def test_the_sentence_has_the_figures_that_decide():
     better = capability(BASE, sweep("trained", greedy=MORE, hot=WARM))
     # 12 of 40 tasks up, none down: +30 points

@@ -3,7 +3,7 @@ import re
 
 from pytest import approx
 
-from upsolve.config import RewardConfig
+from upsolve.config import RewardConfig, load_recipe
 from upsolve.evaluate.capability import capability
 from upsolve.evaluate.records import Evaluation, TaskScore
 from upsolve.evaluate.sweep import Sweep, single
@@ -14,6 +14,7 @@ from upsolve.report.examples import Example, diff_lines, pick_examples
 from upsolve.report.html import write_report
 from upsolve.report.markdown import fenced, markdown_of
 from upsolve.report.plots import change_by_task, pass_by_difficulty, pass_by_temperature
+from upsolve.report.run import rewarded_of
 from upsolve.report.tables import (
     capability_table,
     change_table,
@@ -23,6 +24,9 @@ from upsolve.report.tables import (
     temperature_table,
 )
 from upsolve.reward.formula import reward
+from upsolve.reward.judged import group_of
+from upsolve.train.drawn import DrawnGroups, recorded_keys
+from upsolve.train.groups import TrainGroup, rewards_of
 from upsolve.types import Attempt, Group, Status, Task, Verdict
 
 
@@ -97,9 +101,28 @@ def test_the_page_is_one_file_and_escapes_what_models_write(tmp_path):
     write_report(tmp_path / "r.html", content)
     page = (tmp_path / "r.html").read_text()
     assert "<script" not in page and page.count("&lt;script&gt;") == 3
-    assert page.count("<svg") == 4 and "Rewards of the training attempts" in page
+    assert page.count("<svg") == 4 and "Rewards of the attempts trained on" in page
     outside = [url for url in re.findall(r"""(?:src|href)=["']([^"'#]+)""", page) if not url.startswith("#")]
     assert outside == [] and "@import" not in page and "url(http" not in page
+
+
+def test_only_attempts_that_were_trained_on_count(tmp_path):
+    def group(name):
+        attempts = tuple(Attempt(name, f"x = {number}") for number in range(3))
+        statuses = (Status.PASSED, Status.FAILED, Status.UNSCORED)
+        return Group(Task(name, ""), attempts, tuple(Verdict(a.attempt_id, s) for a, s in zip(attempts, statuses, strict=True)))
+
+    recipe, groups = load_recipe("rloo"), [group("a"), group("b")]
+    (fitted,) = rewards_of(groups[:1], recipe.reward, recipe.verify)
+    chosen = TrainGroup(group_of(fitted.group, [0]), fitted.rewards_G[:1], fitted.passed[:1], fitted.rewards_G[:1])
+    DrawnGroups(tmp_path, by_token=False).record(0, [chosen])
+    everything = rewards_of(groups, recipe.reward, recipe.verify)
+    found = rewarded_of(everything, recorded_keys(tmp_path))
+    rewards, counts = reward_tables(found)
+    assert [row[:2] for row in rewards.rows] == [("passed", "1")]
+    assert counts.rows == (("left out: no reward for unscored", "2"),)
+    (rewards, _) = reward_tables(rewarded_of(everything, {}))
+    assert [row[:2] for row in rewards.rows] == [("passed", "2"), ("failed", "2")], "a run that recorded no groups"
 
 
 def test_tasks_that_got_worse_are_shown_first():

@@ -61,6 +61,9 @@ class Capability:
     solved: Solved
     """Tasks solved by any sample, in the evaluations of ``many``."""
 
+    def __repr__(self) -> str:
+        return f"Capability({self.before.name!r}, {self.after.name!r}, {self.sentence!r})"
+
     @property
     def conclusion(self) -> Conclusion:
         """What changed, by the rule of ``conclude``."""

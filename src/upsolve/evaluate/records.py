@@ -58,3 +58,7 @@ class Evaluation:
     """Time for sampling and judging."""
     prompts: str = ""
     """Version of the prompt and content id of the prompts of all tasks; empty in files of earlier versions."""
+
+    def __repr__(self) -> str:
+        at = "" if self.temperature is None else f", temperature={self.temperature:g}"
+        return f"Evaluation({self.name!r}, model={self.model!r}, tasks={self.tasks!r}{at}, {len(self.scores)} scores)"

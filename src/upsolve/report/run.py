@@ -3,7 +3,8 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from upsolve.report.content import ReportContent
 from upsolve.report.examples import pick_examples
 from upsolve.report.markdown import markdown_of
 from upsolve.report.seeds import seeds_of
+from upsolve.reward.formula import Rewarded
+from upsolve.train.drawn import FOLDER, attempt_key, recorded_keys
 from upsolve.train.groups import rewards_of, select
 from upsolve.train.monitor import limits_of
 from upsolve.train.run_folder import Trained, load_trained
@@ -28,7 +31,7 @@ from upsolve.train.run_folder import Trained, load_trained
 if TYPE_CHECKING:
     from upsolve.evaluate.benchmarks import HeldOut
 
-__all__ = ["facts_of", "read_run", "run_content", "write_run_report"]
+__all__ = ["facts_of", "read_run", "rewarded_of", "run_content", "write_run_report"]
 
 FACTS = "facts.json"
 """Model, machine, versions, ... of the run, in its folder."""
@@ -79,7 +82,8 @@ def run_content(
         online = recipe.source.rounds > 0
         groups = Archive(folder / "training" / "rollouts").groups() if online else split.groups["train"]
         data = recipe.data.model_copy(update={"authors": ()}) if online else recipe.data
-        rewarded = rewards_of(Lazy(groups, lambda group: select(group, data)), recipe.reward, recipe.verify)
+        rewards = rewards_of(Lazy(groups, lambda group: select(group, data)), recipe.reward, recipe.verify)
+        rewarded = rewarded_of(rewards, recorded_keys(folder / "training" / FOLDER))
     return ReportContent(
         title=f"{recipe.name}: before and after training on judged attempts",
         sweeps=sweeps,
@@ -94,6 +98,22 @@ def run_content(
         facts={**facts, "seeds": seeds_of(recipe.model_dump(mode="json"))},
         examples=pick_examples(folder, sweeps, split.tasks[recipe.evaluate.split]) if split else (),
     )
+
+
+def rewarded_of(rewarded: Sequence[Rewarded], keys: Mapping[str, set[str]]) -> Sequence[Rewarded]:
+    """Return the attempts that were trained on, with their rewards, by task; what is left out or flagged counts for all attempts.
+
+    Args:
+        rewarded: all attempts of each task.
+        keys: ``attempt_key`` of the attempts of recorded groups, by task; {}: unknown (a run of version 0.1.0), so all attempts count.
+    """
+
+    def trained(item: Rewarded) -> Rewarded:
+        wanted = keys.get(item.group.task.task_id, ())
+        places = [index for index, attempt in enumerate(item.group.attempts) if attempt_key(attempt) in wanted]
+        return replace(item.part(places), left_out=item.left_out, flagged=item.flagged)
+
+    return Lazy(rewarded, trained) if keys else rewarded
 
 
 def facts_of(model: ModelConfig, sample: SampleConfig, *, tasks: "HeldOut", trained: Trained) -> dict[str, str]:

@@ -244,7 +244,7 @@ def reward_tables(rewarded: Sequence[Rewarded]) -> list[Table]:
     )
     counts = [(f"left out: {reason}", str(count)) for reason, count in left_out.most_common()]
     counts += [(f"flagged: {reason}", str(count)) for reason, count in flagged.most_common()]
-    tables = [Table("Rewards of the training attempts, means", ("status", "attempts", "reward", *names), rows)]
+    tables = [Table("Rewards of the attempts trained on, means", ("status", "attempts", "reward", *names), rows)]
     return tables + (
         [Table("Attempts without a reward of their own, or flagged", ("", "attempts"), tuple(counts))] if counts else []
     )

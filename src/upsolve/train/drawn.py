@@ -17,7 +17,7 @@ from upsolve.files import commit_file
 from upsolve.train.groups import TrainGroup
 from upsolve.types import Attempt, content_id
 
-__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key"]
+__all__ = ["FOLDER", "MOST_ROWS", "DrawnGroups", "attempt_key", "recorded_keys"]
 
 FOLDER = "groups"
 """Name of the folder in that of a run."""
@@ -40,6 +40,16 @@ ROW = pa.schema(
 def attempt_key(attempt: Attempt) -> str:
     """Return a name for an attempt that tells equal programs of two authors, or two samples of one program, apart."""
     return content_id(attempt.attempt_id, attempt.author, attempt.created, attempt.parent_id, repr(attempt.behavior_logp))[:16]
+
+
+def recorded_keys(folder: Path) -> dict[str, set[str]]:
+    """Return the ``attempt_key`` of every attempt in the recorded groups of a run, by task id; {} if it recorded none."""
+    keys: dict[str, set[str]] = {}
+    for file in sorted(folder.glob("*.parquet")):
+        for batch in pq.ParquetFile(file).iter_batches(columns=["task_id", "attempt"]):
+            for task_id, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                keys.setdefault(task_id, set()).add(key)
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
