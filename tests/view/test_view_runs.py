@@ -240,6 +240,12 @@ def test_a_run_shows_the_samples_of_its_evaluations_beside_its_attempts(tmp_path
     rows = samples.routes["attempts"]({"sampled": "a:test at 0.5", "author": "trained"})["rows"]
     assert [row["status"] for row in rows] == ["passed"] * 4
     assert len(samples.routes["attempts"]({"status": "failed"})["rows"]) == 4
+    (task,) = samples.routes["tasks"]({})["rows"]
+    assert task["evaluations"] == [
+        {"name": "base, a:test at 0.5", "passed": 0, "scored": 4},
+        {"name": "trained, a:test at 0.5", "passed": 4, "scored": 4},
+    ]
+    assert answers.routes["tasks"]({})["rows"][0]["evaluations"] == [], "its attempts are no samples of evaluations"
     assert answers.about("") is answers
     monkeypatch.chdir(folder)
     assert open_path(".").title == f"run {folder.name}: run" and open_path("base.samples.jsonl").title.startswith(folder.name)

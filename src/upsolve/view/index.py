@@ -84,10 +84,18 @@ create table task_rows as
 with counts as (
     select task_id, count(*) as attempts, count(*) filter (status = 'passed') as passed,
         count(*) filter (status not in ('unscored', 'unjudged')) as scored from entries group by task_id
+), sampled as (
+    select task_id, author || ', ' || sampled as name, coalesce(sum(count) filter (status = 'passed'), 0)::bigint as passed,
+        coalesce(sum(count) filter (status not in ('unscored', 'unjudged')), 0)::bigint as scored
+    from entries where sampled <> '' group by task_id, author, sampled
+), by_evaluation as (
+    select task_id, list({'name': name, 'passed': passed, 'scored': scored} order by name) as evaluations from sampled group by task_id
 )
 select task_heads.place, task_id, difficulty, language, source, coalesce(attempts, 0) as attempts, coalesce(passed, 0) as passed,
-    coalesce(scored, 0) as scored from task_heads left join counts using (task_id) order by task_heads.place
+    coalesce(scored, 0) as scored, coalesce(evaluations, []) as evaluations
+from task_heads left join counts using (task_id) left join by_evaluation using (task_id) order by task_heads.place
 """
+"""One row for each task. ``evaluations`` counts its samples by model, task set and temperature; [] if its attempts are no samples of evaluations."""
 FACETS = """
 create table facets as
 select 'status' as facet, status as value, count(*) as attempts from entries group by status

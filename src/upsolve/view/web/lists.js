@@ -91,7 +91,8 @@ export async function taskList(main, query, info, go) {
 }
 
 function taskRow(row) {
-  const rate = row.scored ? `${row.passed} of ${row.scored}` : "";
+  const named = (row.evaluations ?? []).map((one) => el("div", {}, `${one.name}: ${one.passed} of ${one.scored}`));
+  const rate = named.length ? named : row.scored ? `${row.passed} of ${row.scored}` : "";
   return el("tr", {}, el("td", {}, link(`task/${encodeURIComponent(row.task_id)}`, row.task_id)), el("td", {}, rate),
     el("td", {}, decimal(row.attempts)), el("td", {}, row.difficulty), el("td", {}, row.language));
 }
