@@ -169,7 +169,8 @@ def test_a_validator_in_cpp_comes_with_its_headers_and_flags(tmp_path):
     ("files", "settings", "reason"),
     [
         ({}, {"validation": "custom interactive"}, "interactive"),
-        ({}, {"type": ["interactive", "scoring"], "problem_format_version": "2023-07"}, "interactive"),
+        ({}, {"type": ["interactive", "multi-pass"], "problem_format_version": "2023-07"}, "interactive"),
+        ({"include/cpp/grader.cpp": "int main() {}"}, {}, "include/"),
         ({"output_validators/v/Validate.java": ""}, {"validation": "custom"}, "Validate.java"),
         ({"output_validator/a.cc": "", "output_validator/b.cc": ""}, {"problem_format_version": "2023-07"}, "a.cc, b.cc"),
         (
@@ -225,3 +226,23 @@ def test_faults_are_set_aside_with_their_file(tmp_path):
 def test_a_folder_without_packages_is_refused(tmp_path):
     with pytest.raises(SourceError, match=r"no problem\.yaml"):
         [*read(tmp_path)]
+
+
+def test_accepted_submissions_of_scoring_problems_may_be_partial(tmp_path):
+    _, attempts = parts(package(tmp_path / "sum", type="scoring"))
+    assert [attempts[name][1] for name in ("sum.py", "less.py")] == [Status.UNSCORED, Status.FAILED]
+
+
+def test_languages_by_ending_and_python_2(tmp_path):
+    codes = {
+        "a.pl": "",
+        "b.adb": "",
+        "c.f95": "",
+        "old.py": "print 'Sum', 3\n",
+        "new.py": "print ('Sum', 3)\n",
+        "bad.py": "x = (\n",
+    }
+    folder = package(tmp_path / "sum", {f"submissions/accepted/{name}": code for name, code in codes.items()})
+    languages = {name: language for name, (language, _) in parts(folder)[1].items()}
+    wanted = ["perl", "ada", "fortran", "python2", "python", "python"]
+    assert [languages[name] for name in codes] == wanted

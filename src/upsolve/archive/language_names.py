@@ -25,6 +25,9 @@ OTHERS = {
     "cpython": "python",
     "cs": "c#",
     "openjdk": "java",
+    "pl": "perl",
+    "adb": "ada",
+    **dict.fromkeys(("f95", "f03", "f08"), "fortran"),
 }
 """Names that are no aliases of a language here, because tasks do not use them, or that stand for another one: PyPy runs Python."""
 INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"(?<![\w-])c(?:#|[ -]?sharp)")}

@@ -1,5 +1,6 @@
 """Importer for problem packages as Kattis, DOMjudge and ICPC contests use them (legacy and 2023-07): statement, tests, and the jury's submissions."""
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -28,6 +29,7 @@ VALIDATORS = ("output_validator", "output_validators")
 HEADERS = (".h", ".hh", ".hpp")
 EXPECTED = re.compile(r"@EXPECTED_RESULTS@:([^\n*]*)")
 """DOMjudge's comment with the outcomes that a submission may have."""
+PRINT_STATEMENT = re.compile(r"^[ \t]*print[ \t]+[^ \t\n(=.]", re.MULTILINE)
 MAX_MB = 8
 """Largest input or output of a test, megabytes, unless the user gives another."""
 
@@ -54,7 +56,7 @@ def read(path: Path, *, language: str = "", max_mb: int = MAX_MB) -> Iterator[Ro
             folder / "problem.yaml", [(0, {})], partial(tasks_of, folder=folder, task_id=task_id, max_mb=max_mb)
         )
         for file in sorted((folder / "submissions").glob("*/*")):
-            build = partial(submission, file=file, task_id=task_id, languages=languages)
+            build = partial(submission, folder=folder, file=file, task_id=task_id, languages=languages)
             yield from build_each(file, [(0, {})], build)
 
 
@@ -130,6 +132,8 @@ def checker_of(folder: Path, settings: Mapping[str, Any]) -> tuple[str, str]:
     kinds = [*flags_in(settings.get("validation")), *flags_in(settings.get("type"))]
     if odd := {"interactive", "multi-pass", "submit-answer"}.intersection(kinds):
         return f"problem is {', '.join(sorted(odd))}", ""
+    if any(file.is_file() for file in (folder / "include").rglob("*")):
+        return "submissions are built with files of include/", ""
     given = {tuple(flags_in(settings.get("validator_flags")))}
     for file in sorted({*(folder / "data").rglob("testdata.yaml"), *(folder / "data").rglob("test_group.yaml")}):
         group = settings_in(file)
@@ -164,8 +168,10 @@ def seconds_of(folder: Path, limits: Mapping[str, Any]) -> float | None:
     return float(stated[0]) if stated else None
 
 
-def submission(_row: Mapping[str, Any], *, file: Path, task_id: str, languages: frozenset[str]) -> Iterator[Row]:
+def submission(_row: Mapping[str, Any], *, folder: Path, file: Path, task_id: str, languages: frozenset[str]) -> Iterator[Row]:
     """Yield the attempt of a submission, and its verdict if folder or comment say one outcome; nothing in another language than those wanted.
+
+    An accepted submission of a scoring problem may solve a part of the tests: its verdict is ``UNSCORED``.
 
     Raises:
         ValueError: it has several files, or is no text in UTF-8.
@@ -175,7 +181,7 @@ def submission(_row: Mapping[str, Any], *, file: Path, task_id: str, languages: 
         raise ValueError(f"{len(sources)} files: an attempt is one program in one file")
     code = sources[0].read_text(encoding="utf-8")
     language = language_in(sources[0].suffix[1:])
-    if language == "python" and code.startswith("#!") and "python2" in code.splitlines()[0]:
+    if language == "python" and is_python_2(code):
         language = "python2"
     if languages and language not in languages:
         return
@@ -183,7 +189,28 @@ def submission(_row: Mapping[str, Any], *, file: Path, task_id: str, languages: 
     attempt = Attempt(task_id, code, language, "human", extra=extra_of({"file": file.name, "expected": ", ".join(words)}))
     yield attempt
     status = WORDS.get(words[0], Status.UNSCORED) if len(words) == 1 else Status.UNSCORED
+    if status is Status.PASSED and is_scoring(folder):
+        status = Status.UNSCORED
     yield Verdict(attempt.attempt_id, status, passed=0, total=0, judge=JUDGE)
+
+
+def is_scoring(folder: Path) -> bool:
+    """Return whether submissions to a package get points; False if its settings cannot be read."""
+    try:
+        return "scoring" in flags_in(settings_in(folder / "problem.yaml").get("type"))
+    except ValueError:
+        return False
+
+
+def is_python_2(code: str) -> bool:
+    """Return whether a program names Python 2 in its first line, or prints as in Python 2 and does not compile as Python 3."""
+    if code.startswith("#!") and "python2" in code.splitlines()[0]:
+        return True
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return PRINT_STATEMENT.search(code) is not None
+    return False
 
 
 def expected(folder: str, code: str) -> list[str]:
