@@ -260,10 +260,11 @@ class Codec:
         text: str = self.tokenizer.decode(said, clean_up_tokenization_spaces=False)
         return text if self.answers else before_fence(text)
 
-    def code_and_answer(self, ids: Sequence[int], task: Task) -> tuple[str, str]:
-        """Return ``code`` and ``answer`` of an attempt at a task with these sampled ids."""
+    def code_and_answer(self, ids: Sequence[int], task: Task | str) -> tuple[str, str]:
+        """Return ``code`` and ``answer`` of an attempt with these sampled ids; ``task`` may be the name of a language alone."""
         text = self.decode(list(ids))
-        return self.of_answer(text, task) if self.answers else (text, "")
+        asked = Task("", "", language=task) if isinstance(task, str) else task
+        return self.of_answer(text, asked) if self.answers else (text, "")
 
     def of_answer(self, text: str, task: Task) -> tuple[str, str]:
         """Return ``code`` and ``answer`` of a whole answer, which begins with the thought that the prompt has opened."""
