@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsolve.archive.ingest import ingest
+from upsolve.archive.recogniser.suites import pytest_tests, unittest_tests
 from upsolve.archive.sources import bigcodebench
 from upsolve.archive.sources.livecodebench import read as read_livecodebench
 from upsolve.archive.sources.livecodebench import text_of_pickle
 from upsolve.archive.sources.multilingual import balance, required
 from upsolve.archive.sources.problems import Compare
-from upsolve.archive.sources.unit_tests import pytest_tests, unittest_tests
 from upsolve.archive.store import Archive
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, TestKind

@@ -141,7 +141,7 @@ def is_own_call(node: ast.expr, names: Names) -> bool:
 def parse_assert(source: str, *, hidden: bool = False, names: Names = Names()) -> TestCase:
     """Return a CALL test for ``assert f(...) == constant`` (either side, ``is`` too), a CODE test for every other statement.
 
-    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/verifier.md``).
+    A CALL test is evaluated beside the attempt and compared outside; CODE tests are weaker or slower (``docs/judge.md``).
     """
     code = TestCase(TestKind.CODE, source.strip(), "", hidden)
     try:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from upsolve.archive.parts import write_records
 from upsolve.archive.references import languages_from
-from upsolve.archive.rows import NOWHERE, BadRow, Row, place_of_row
+from upsolve.archive.rows import NOWHERE, BadRow, LeftOut, Row, place_of_row
 from upsolve.archive.schema import TABLES
 from upsolve.archive.source import Source, Unit
 from upsolve.archive.statements import Place, Places, content_in, other_content, repeats
@@ -82,6 +82,10 @@ class Journal:
     """Tasks that were known before."""
     bad: int = 0
     """Rows set aside."""
+    left_out: int = 0
+    """Tests that cannot fail and were left out."""
+    examples: list[str] = field(default_factory=list[str])
+    """The first three of them, each with file, line and reason."""
     done: bool = False
     """True if all units have been read."""
 
@@ -220,8 +224,11 @@ class Writer:
         if self.bad:
             lines = (json.dumps(asdict(row)) + "\n" for row in self.bad)
             write_text(self.job.folder / f"{self.share:05d}.{old.batches:05d}.jsonl", "".join(lines))
+        dropped = [row for row in batch if isinstance(row, LeftOut)]
         self.journal = replace(
             old,
+            left_out=old.left_out + len(dropped),
+            examples=[*old.examples, *map(self.example_of, dropped[:3])][:3],
             read=old.read + len(batch),
             batches=old.batches + 1,
             checksum=reduce(checksum_of, batch, old.checksum),
@@ -260,6 +267,11 @@ class Writer:
         else:
             self.bad.append(other_content(*self.place_of(task), task, stored))
         return False
+
+    def example_of(self, test: LeftOut) -> str:
+        """Return a test that is left out as text, with its place."""
+        file, line = (test.file, test.line) if test.file else self.place_of(test)
+        return f"{file}{f', line {line}' if line else ''}: {test.text.strip()[:80]!r} {test.reason}"
 
     def place_of(self, record: Row) -> tuple[str, int]:
         """Return file and line of a record of the batch: those of its reader, or else the path and 0."""

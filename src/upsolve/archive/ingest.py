@@ -59,6 +59,10 @@ class IngestReport:
     """Id of a task that an attempt lacks; empty if there is none."""
     mistaken: str = ""
     """Says that attempts of earlier imports are in another language than their tasks, which have come now; empty if none is."""
+    left_out: int = 0
+    """Tests that cannot fail and were left out of their tasks."""
+    examples: list[str] = field(default_factory=list[str])
+    """The first three of them, each with file, line and reason."""
     known: bool = False
     """True if the same import was done before; nothing was changed."""
     too_many: bool = False
@@ -78,7 +82,16 @@ class IngestReport:
             "rejected": rejected,
             "reasons": reasons,
         }
-        return {"read": self.read, **counts, "set_aside": self.bad, **state, **self.orphans, "mistaken": self.mistaken or None}
+        tests = {"tests_left_out": self.left_out, "left_out": self.examples}
+        return {
+            "read": self.read,
+            **counts,
+            "set_aside": self.bad,
+            **state,
+            **tests,
+            **self.orphans,
+            "mistaken": self.mistaken or None,
+        }
 
     def text(self) -> str:
         """Return the report as text, a few lines."""
@@ -100,6 +113,8 @@ class IngestReport:
         if not self.added.total():
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         orphans += [self.mistaken] * bool(self.mistaken)
+        if self.left_out:
+            reasons += [f"{self.left_out} tests that cannot fail are left out, such as", *(f"  {one}" for one in self.examples)]
         last = ["; ".join([fix, *where, *orphans])] if self.too_many else [*where, *orphans]
         return "\n".join([*lines, *reasons, *last])
 
@@ -294,7 +309,9 @@ def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, 
         repeated=repeated + settled.repeated + sum(stored.values()) + counted.attempts - counted.new,
     )
     bad = sum(journal.bad for journal in journals) + settled.bad + settled.attempts + settled.verdicts
-    report = IngestReport(added, sum(journal.read for journal in journals), bad, orphans=counted.orphans)
+    left_out = sum(journal.left_out for journal in journals)
+    report = IngestReport(added, sum(journal.read for journal in journals) - left_out, bad, orphans=counted.orphans)
+    report.left_out, report.examples = left_out, [one for journal in journals for one in journal.examples][:3]
     tasks, verdicts = (sum(getattr(journal, name) for journal in journals) for name in ("tasks", "verdicts"))
     report.written = Counter(tasks=tasks + repeated, attempts=counted.attempts, verdicts=verdicts - settled.verdicts)
     report.missing, report.mistaken = counted.missing, counted.mistaken

@@ -21,6 +21,7 @@ __all__ = [
     "NO_ARRAY",
     "ODD",
     "BadRow",
+    "LeftOut",
     "Row",
     "arrow_rows",
     "build_each",
@@ -28,6 +29,7 @@ __all__ = [
     "json_array",
     "json_lines",
     "json_value",
+    "left_out",
     "objects_in",
     "parquet_rows",
     "place_of_row",
@@ -50,10 +52,24 @@ class BadRow:
     """Its first 500 characters."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A test of a row that cannot fail and is left out; the row is stored, and the import names and counts the test."""
+
+    file: str
+    """File that it comes from; empty: that of the row (``place_of_row``)."""
+    line: int
+    """Line or row, from 1; 0: that of the row."""
+    reason: str
+    """Why."""
+    text: str
+    """Its first 500 characters."""
+
+
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 """Exceptions that a reader may raise on values of an unexpected type or form."""
 
-Row = Task | Attempt | Verdict | BadRow
+Row = Task | Attempt | Verdict | BadRow | LeftOut
 
 OTHER_FORMS = (b"\xff\xfe", b"\xfe\xff", b"(\xb5/\xfd", b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"PAR1", b"SQLite ")
 """How files begin that are no lines of JSON in UTF-8: UTF-16, zstd, gzip, zip, bzip2, xz, Parquet, SQLite."""
@@ -183,6 +199,12 @@ def head_of(value: Any) -> str:
         return "(nested too deeply to be shown)"
 
 
+def left_out(refused: Iterable[tuple[str, str]]) -> Iterator[LeftOut]:
+    """Yield tests that cannot fail, of which the reasons and texts are given."""
+    for reason, text in refused:
+        yield LeftOut("", 0, reason, text[:500])
+
+
 def refuse_surrogates(code: Any) -> None:
     """Raise ValueError for a program that cannot be stored as it is, so that its id would be that of another program."""
     if isinstance(code, str) and not code.isascii():
@@ -201,7 +223,7 @@ def reason_of(error: Exception) -> str:
 
 def checked_row(record: Row) -> Row:
     """Return a record whose fields have the right types, or a ``BadRow`` as it is; ValueError names each field that has not."""
-    return record if isinstance(record, BadRow) else checked(record)
+    return record if isinstance(record, BadRow | LeftOut) else checked(record)
 
 
 def checked_rows(records: Iterable[Row], _row: Any) -> Iterator[Row]:

@@ -4,6 +4,7 @@ No ids are needed: tasks are told apart by ``task_id`` or by their prompt.
 """
 
 import json
+import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,9 +16,10 @@ from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.cells import decoded, moment, nested_value, without
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
+from upsolve.archive.recogniser.found import About, Found
+from upsolve.archive.recogniser.values import recognise
 from upsolve.archive.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
-from upsolve.archive.rows import Row
-from upsolve.archive.table_tests import fields_of_tests
+from upsolve.archive.rows import Row, left_out
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
 
@@ -102,6 +104,10 @@ class Reader:
     """Name of an attempt in the table (``id``) -> ``attempt_id``."""
     outcomes: dict[str, Status] = field(default_factory=dict[str, Status])
     """Outcomes of attempts by their names in the table (``refuse_outcome``)."""
+    refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Reasons and texts of the tests of the last row that cannot fail."""
+    forms: dict[str, str] = field(default_factory=dict[str, str])
+    """Id of a task -> code that showed what its tests call, where a program had to: that of its first row."""
     used: set[str] = field(default_factory=set[str])
     """Fields that had a value in a row."""
 
@@ -126,9 +132,11 @@ class Reader:
         rest |= {self.columns[key]: cells[key] for key in others if key in cells}
         extra = AS_JSON(rest) if rest and not attempted else ""
         about = repr([cells[key] for key in (*TASK_FIELDS, "language") if key in cells])
+        self.refused = []
         task = self.built.get(about) or self.task(cells)
         is_new = described and task.task_id not in self.tasks
         if is_new:
+            yield from left_out(self.refused)
             yield replace(task, extra=extra)
         elif described:
             self.refuse_other(task, () if about in self.built else cells, extra, rest)
@@ -226,7 +234,33 @@ class Reader:
             "" if self.any_language else self.language(cells) or self.language_of(full) or ("python" if attempted else "")
         )
         about = {"task_id": full, "source": self.name, "language": language}
-        return from_row(Task, {**fields, **fields_of_tests(cells), **about})
+        return from_row(Task, {**fields, **self.fields_of_tests(full, cells, language), **about})
+
+    def fields_of_tests(self, full: str, cells: Mapping[str, Any], language: str) -> dict[str, Any]:
+        """Return the fields of a task that follow from its tests: these, and the function, setup and comparison that they need.
+
+        Raises:
+            ValueError: the tests have none of the known forms, or none can fail.
+        """
+        if "tests" not in cells:
+            return {}
+        entry, setup = str(cells.get("entry_point", "")), str(cells.get("setup", ""))
+        answer = program_in(str(cells["answer"]), language or "python") if "answer" in cells and "code" not in cells else ""
+        program = str(cells.get("code", answer))
+        shown = str(cells.get("prompt", "")) if "class Solution" in str(cells.get("prompt", "")) else ""
+        codes = (str(cells.get("reference", "")), shown, self.forms.get(full, program))
+        found: Found = recognise(cells["tests"], About(entry, setup, language, codes))
+        if found.by_code and not codes[0] and not shown:
+            self.forms.setdefault(full, program)
+        self.refused = [*found.refused]
+        fields: dict[str, Any] = {"tests": found.tests}
+        if found.entry_point or not entry.isidentifier():
+            fields["entry_point"] = found.entry_point or re.split(r"\W", entry)[0]
+        if found.setup:
+            fields["setup"] = f"{found.setup}\n{setup}" if setup else found.setup
+        if found.compare and "compare" not in cells:
+            fields["compare"] = found.compare
+        return fields
 
     def language(self, cells: Mapping[str, Any]) -> str:
         """Return the language in a row, as upsolve calls it; empty if it says nothing."""

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.recogniser.suites import imports_of, packages_in, unittest_tests
 from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Option, Source
 from upsolve.archive.sources.problems import as_list, extra_of
-from upsolve.archive.sources.unit_tests import imports_of, packages_in, unittest_tests
 from upsolve.errors import SourceError
 from upsolve.types import Task
 

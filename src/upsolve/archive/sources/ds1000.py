@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.recogniser.suites import imports_of, packages_in
 from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Source
 from upsolve.archive.sources.problems import extra_of
-from upsolve.archive.sources.unit_tests import imports_of, packages_in
 from upsolve.types import Task, TestCase, TestKind
 
 __all__ = ["SOURCE", "read"]

@@ -12,10 +12,12 @@ from typing import Any
 from upsolve.archive.answers import free_names, is_only_code, names_of, program_in
 from upsolve.archive.asserts import Names, names_bound, parse_asserts
 from upsolve.archive.outcome import recorded_verdict
-from upsolve.archive.rows import Row, build_each, data_files, rows_of_file
+from upsolve.archive.recogniser.code import sound_tests
+from upsolve.archive.recogniser.found import About
+from upsolve.archive.recogniser.suites import imports_of, packages_in, pytest_tests
+from upsolve.archive.rows import Row, build_each, data_files, left_out, rows_of_file
 from upsolve.archive.source import Option, Source, Unit, split_files
 from upsolve.archive.sources.problems import as_list, extra_of, split_of
-from upsolve.archive.sources.unit_tests import imports_of, packages_in, pytest_tests
 from upsolve.types import Attempt, Status, Task, Verdict
 
 __all__ = ["KODCODE", "SOURCE", "read", "read_kodcode"]
@@ -102,21 +104,23 @@ def kodcode_records(row: Mapping[str, Any], *, split: str) -> Iterator[Row]:
     """Yield the records of a row of KodCode; tests with fixtures are left out and named in ``extra``."""
     source, solution = str(row.get("test") or row["test_code"]), str(row["solution"])
     suite = pytest_tests(source)
+    found = sound_tests(suite.tests, About())
     about = row.get("test_info")
     names = [str(item.get("function_name") or "") for item in about or ()] if isinstance(about, list | tuple) else []
     rest = {key: value for key, value in row.items() if key not in TAKEN_KODCODE}
     task = Task(
         task_id=f"kodcode/{row.get('question_id') or row['conversation_id']}",
         prompt=str(row["question"]).strip(),
-        tests=suite.tests,
+        tests=found.tests,
         entry_point=next(iter(names), "") or str(row.get("test_entry_point") or ""),
         difficulty=str(row.get("gpt_difficulty") or ""),
         source="kodcode",
         reference=solution,
         official=not suite.left_out,
-        requires=packages_in(imports_of([*(test.input for test in suite.tests), solution])),
+        requires=packages_in(imports_of([*(test.input for test in found.tests), solution])),
         extra=extra_of({**rest, "split": split, "tests_left_out": list(suite.left_out)}),
     )
+    yield from left_out(found.refused)
     yield task
     trials = row.get("gpt_pass_trial_num")
     first = Attempt(task.task_id, solution, author="gpt-4o-0513")

@@ -15,8 +15,10 @@ from upsolve.archive.cells import emptied, first_rows
 from upsolve.archive.contest import Imports, prepared
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, check_counts, judge_name, recorded_verdict, status_of, words_of
+from upsolve.archive.recogniser.code import sound_tests
+from upsolve.archive.recogniser.found import About
 from upsolve.archive.references import language_of_task, name_attempt, named_attempt, whole
-from upsolve.archive.rows import LINES, Row, build_each, data_files, json_lines
+from upsolve.archive.rows import LINES, Row, build_each, data_files, json_lines, left_out
 from upsolve.archive.source import IMPORTS, Source, Unit
 from upsolve.archive.table_names import likely_fields
 from upsolve.records import KINDS, from_row, refuse_impossible
@@ -76,6 +78,10 @@ def records_of(row: dict[str, Any], *, ids: dict[str, str], known: dict[str, Ask
     elif kind == "task":
         task = from_row(Task, with_extra(fields, Task))
         known.setdefault(task.task_id, (task.language, names_of(task)))
+        if task.language in ("", "python"):
+            found = sound_tests(task.tests, About(task.entry_point, task.setup, lenient=True))
+            yield from left_out(found.refused)
+            task = replace(task, tests=found.tests) if found.refused else task
         yield task
     else:
         yield from attempt_of(with_program(with_language(fields, known), known), ids)

@@ -5,9 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.recogniser.code import check_tests
 from upsolve.archive.rows import Row, build_each, json_lines
 from upsolve.archive.source import Source
-from upsolve.archive.sources.humaneval import INSTRUCTION, tests_of
+from upsolve.archive.sources.humaneval import INSTRUCTION
 from upsolve.errors import SourceError
 from upsolve.types import Attempt, Status, Task, Verdict
 
@@ -46,7 +47,7 @@ def task_of(row: dict[str, Any]) -> Task:
     return Task(
         task_id=f"ldb/{name}",
         prompt=INSTRUCTION + row["prompt"].rstrip(),
-        tests=tests_of(row["test"].replace(f"check({row['entry_point']})\n", ""), row["entry_point"]),
+        tests=check_tests(row["test"].replace(f"check({row['entry_point']})\n", ""), row["entry_point"]),
         entry_point=row["entry_point"],
         source="ldb",
         official=True,

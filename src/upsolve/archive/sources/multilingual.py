@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from upsolve.archive.recogniser.code import check_tests
 from upsolve.archive.rows import BadRow, Row, build_each, data_files, rows_of_file
 from upsolve.archive.source import Source
-from upsolve.archive.sources.humaneval import tests_of
 from upsolve.archive.sources.problems import extra_of
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 
@@ -136,7 +136,7 @@ def task_of(row: Mapping[str, Any], name: str, source: str, *, tests: str, refer
     if language == "python":
         called = re.search(r"^\s*check\((\w+)\)", tests, re.MULTILINE)
         entry_point = entry_point or (called[1] if called else "")
-        cases = tests_of(tests, entry_point)
+        cases = check_tests(tests, entry_point)
     wanted = (
         "Complete this {} code and give all of it"
         if whole
