@@ -1,5 +1,6 @@
 """Experiments: evaluate the base model, train, evaluate the trained model, report. Finished stages are not repeated."""
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,11 @@ from upsolve.train.check import check_run
 from upsolve.train.loop import train
 from upsolve.train.processes import Processes
 from upsolve.train.run_folder import Trained, claim, load_trained, within
+from upsolve.train.small_runs import few_dev_tasks
 
 __all__ = ["run_folds", "run_recipe"]
 
+LOGGER = logging.getLogger("upsolve")
 UNMEASURED = (
     *("name", "source", "reward", "select", "advantage", "objective", "optim", "monitor", "seed"),
     *("model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"),
@@ -114,6 +117,8 @@ def run_recipe(
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     tasks = held_out(split, recipe.data.archive, recipe.evaluate, recipe.data)
+    if processes.is_main and (warning := few_dev_tasks(len(tasks.dev), recipe.evaluate, recipe.data)):
+        LOGGER.warning(warning)
     sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
 
     def measured(model: ModelConfig, name: str) -> Sweep:

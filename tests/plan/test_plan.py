@@ -13,13 +13,14 @@ import pytest
 from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
-from upsolve.config import DataConfig, ModelConfig, Recipe, RewardConfig, SampleConfig, load_recipe
+from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.evaluate.intervals import Estimate
 from upsolve.plan.advice import FEW_GROUPS, advice_of
 from upsolve.plan.findings import BasePass, Cost, Groups, Leaks, Likelihood, Noise, Plan, Tests, share
 from upsolve.plan.planning import imitates, plan_archive
 from upsolve.plan.probed import Loaded, Samples, Scores, base_of, cost_of, spread_tasks
 from upsolve.plan.stored import leaks_of, outcomes_of, quiet_split
+from upsolve.train.small_runs import few_dev_tasks, few_steps
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
 
 NOTHING = Loaded(None, None)
@@ -115,6 +116,7 @@ def test_what_an_archive_alone_says(archive):
     twin = Task("bench/1", quiet_split(archive, recipe_of(archive).data).tasks["train"][0].prompt, (), "f")
     benchmarks = {"bench": [twin, task("other")]}
     found = plan_archive(recipe_of(archive), with_model=False, judged=40, benchmarks=benchmarks)
+    assert len(found.warnings) == 1 and "data.dev" in found.warnings[0]
     assert (found.groups.tasks, found.groups.attempts, found.groups.training_tasks) == (20, 40, 12)
     assert found.groups.mixed + found.groups.others["all passed"] == 12
     assert (found.tests.fewest, found.tests.median, found.tests.most) == (1, 2, 3)
@@ -284,3 +286,15 @@ def test_the_command_prints_tables_or_json(archive, here):
         found["groups"]["tasks"] == 20 and found["noise"]["agreement"]["of"] == 8 and found["leaks"]["sizes"]["embedded"] == 259
     )
     assert found["cost"] is None and found["advice"]
+
+
+def test_small_runs_are_warned_about():
+    optim, data = OptimConfig(tokens_per_step=4096), DataConfig(dev=0.1)
+    assert "optim.tokens_per_step (now 4,096)" in few_steps(1, optim) and few_steps(9, optim)
+    assert "optim.attempts_per_step (now 8)" in few_steps(2, OptimConfig(attempts_per_step=8))
+    assert not few_steps(10, optim) and not few_steps(0, optim), "enough, and unknown"
+    assert not few_steps(5, OptimConfig(max_steps=5)) and few_steps(5, OptimConfig(max_steps=6)), "as few as were asked for"
+    several, one = EvalConfig(temperatures=(0, 1), dev_tasks=24), EvalConfig(temperatures=(0,))
+    assert "data.dev (now 0.1)" in few_dev_tasks(1, several, data)
+    assert "evaluate.dev_tasks (now 2)" in few_dev_tasks(2, EvalConfig(temperatures=(0, 1), dev_tasks=2), data)
+    assert not few_dev_tasks(10, several, data) and not few_dev_tasks(1, one, data)

@@ -205,6 +205,11 @@ def test_the_main_job_end_to_end(tiny_model, tmp_path):
     assert again[0] == before and again[1] == after
 
 
+def test_a_run_of_one_step_is_warned_about(tiny_model, tmp_path, caplog):
+    run(recipe_for(tiny_model, optim={"tokens_per_step": 10**6, "epochs": 1}), tmp_path / "run")
+    assert "optim.tokens_per_step (now 1,000,000)" in caplog.text
+
+
 def test_a_measured_base_is_kept_where_no_number_of_it_can_change(tmp_path):
     """What may change is listed: keys that are new, or forgotten, may not."""
     keys = flat(Recipe().model_dump(mode="json"))
@@ -255,8 +260,9 @@ def test_folds_are_run_and_pooled(tiny_model, tmp_path):
         run_folds(recipe, tmp_path / "run", 1)
 
 
-def test_a_finished_run_is_read_back(tiny_model, tmp_path):
+def test_a_finished_run_is_read_back(tiny_model, tmp_path, caplog):
     first = run(recipe_for(tiny_model), tmp_path / "run")
+    assert "optim.tokens_per_step" not in caplog.text, "as many steps as it asks for"
     assert run(recipe_for(tiny_model), tmp_path / "run") == first
     assert first.groups > 0 and "steps on" in first.text()
 

@@ -67,6 +67,8 @@ def show_plan(plan: "Plan") -> None:
     if plan.base:
         show(Table(f"{plan.model} before training", ("tasks", "greedy", "temperature 1"), tuple(base_rows(plan))))
         show(Table("a run", ("cost", "", ""), (*likelihood_rows(plan), *cost_rows(plan))))
+    for warning in plan.warnings:
+        typer.echo(warning)
     typer.echo(plan.advice)
 
 
@@ -134,7 +136,7 @@ def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
         speed += f", {cost.sample_tokens_per_second:,.0f} sampled"
     return [
         ("memory", f"{cost.peak_bytes / 2**30:.1f} GiB", f"{cost.available_bytes / 2**30:.1f} GiB are free"),
-        ("training", minutes(cost.training_seconds), f"{cost.training_tokens:,} tokens; {speed}"),
+        ("training", minutes(cost.training_seconds), f"{cost.training_tokens:,} tokens in {cost.steps:,} steps; {speed}"),
         ("sampling in training", minutes(cost.rollout_seconds), ""),
         ("both evaluations", minutes(cost.evaluation_seconds), ""),
     ]

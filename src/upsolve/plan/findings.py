@@ -149,6 +149,8 @@ class Cost:
     """Time of sampling during training; 0 offline."""
     evaluation_seconds: float
     """Time of sampling for the evaluations before and after training."""
+    steps: int = 0
+    """Optimizer steps; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ class Plan:
     cost: Cost | None
     advice: str
     """One sentence, by rule (docs/plan.md)."""
+    warnings: tuple[str, ...] = ()
+    """What makes a run say little: few dev tasks, few optimizer steps."""
 
     @property
     def usable(self) -> int:

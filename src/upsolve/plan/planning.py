@@ -10,6 +10,7 @@ from upsolve.plan.advice import advice_of
 from upsolve.plan.findings import Plan
 from upsolve.plan.stored import groups_of, leaks_of, noise_of, quiet_split, tests_of
 from upsolve.progress import OnProgress, no_progress
+from upsolve.train.small_runs import few_dev_tasks, few_steps
 from upsolve.types import Task
 
 __all__ = ["plan_archive"]
@@ -58,7 +59,11 @@ def plan_archive(
     )
     if with_model:
         plan = ask_model(plan, split, recipe, tasks=tasks, progress=progress)
-    return replace(plan, advice=advice_of(plan))
+    dev = sum(bool(task.tests) for task in split.tasks["dev"])
+    dev = min(dev, recipe.evaluate.dev_tasks or dev)
+    steps = plan.cost.steps if plan.cost else 0
+    found = few_dev_tasks(dev, recipe.evaluate, recipe.data), few_steps(steps, recipe.optim)
+    return replace(plan, advice=advice_of(plan), warnings=tuple(filter(None, found)))
 
 
 def ask_model(plan: Plan, split: Split, recipe: Recipe, *, tasks: int, progress: OnProgress) -> Plan:

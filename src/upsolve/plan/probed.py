@@ -238,9 +238,10 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores
     groups = recipe.source.rounds * recipe.source.groups if online else usable * recipe.data.groups_per_task
     optim, group_tokens = recipe.optim, prompt + size * length
     tokens = whole(optim.epochs * groups * group_tokens)
+    by_attempts = whole(max(1, optim.attempts_per_step // size) * group_tokens)
+    step = by_attempts if optim.attempts_per_step else optim.tokens_per_step
     if optim.max_steps:
-        by_attempts = whole(max(1, optim.attempts_per_step // size) * group_tokens)
-        tokens = min(tokens, optim.max_steps * (by_attempts if optim.attempts_per_step else optim.tokens_per_step))
+        tokens = min(tokens, optim.max_steps * step)
     others = task_sets(recipe.evaluate, recipe.data, ())
     measured = evaluation_samples(
         recipe.evaluate, split, each=recipe.sample.samples, others=sum(len(one.tasks) for one in others)
@@ -256,6 +257,7 @@ def cost_of(loaded: Loaded, split: Split, recipe: Recipe, *, usable: int, scores
         training_seconds=BACKWARD * tokens / scores.tokens_per_second,
         rollout_seconds=rolled * seconds_each if rolled else 0.0,
         evaluation_seconds=2 * measured * seconds_each,
+        steps=math.ceil(tokens / step) if step else 0,
     )
 
 

@@ -31,6 +31,7 @@ from upsolve.train.run_folder import (
     write_summary,
 )
 from upsolve.train.schedule import Schedule, expected_tokens, heldout_batches, learning_rate
+from upsolve.train.small_runs import few_steps
 from upsolve.types import Group
 
 __all__ = ["OnStep", "Run", "StopSignals", "no_report", "start_run"]
@@ -282,6 +283,8 @@ def start_run(
     reads_start = recipe.objective.needs_reference or (not online and (recipe.objective.needs_old or recipe.select.reads_start))
     progress = learner.start_training(folder, keep_start=reads_start and not ahead, tokens=tokens)
     total = sum(len(now.steps) for now in ahead) if ahead else None
+    if learner.processes.is_main and (warning := few_steps(total or 0, recipe.optim)):
+        LOGGER.warning(warning)
     batches = heldout_batches(
         heldout, learner.codec, recipe.optim, max_pairs=monitor.heldout, max_tokens=recipe.data.max_tokens
     )
