@@ -12,7 +12,7 @@ from upsolve.archive.groups import Lazy
 from upsolve.archive.outline import Outline
 from upsolve.config import AdvantageConfig, DataConfig, ObjectiveConfig, RewardConfig, SelectConfig
 from upsolve.reward.formula import reward
-from upsolve.train.groups import draw_groups, sample_mixed, sample_outline, with_advantages
+from upsolve.train.groups import HeldRewards, draw_groups, sample_mixed, sample_outline, with_advantages
 from upsolve.train.rounds import form_groups
 from upsolve.train.sources import RoundGroups
 from upsolve.types import Attempt, Finding, Group, Status, Task, TestCase, TestKind, Verdict
@@ -121,3 +121,21 @@ def test_a_round_rewards_the_tasks_that_it_draws_from_and_no_others(pairs):
     assert left_out["attempts: not judged"] == 8 * sum(count for why, count in left_out.items() if why.startswith("tasks"))
     few = form_groups([], rewarded, RoundGroups(0, stored, most_stored=99), **stages)
     assert len(few.groups) == 40, "all that there are"
+
+
+def test_with_select_each_stored_task_is_rewarded_once_in_a_run(monkeypatch):
+    """An expression may compare all attempts, so all are read in the first round; what does not fit into memory is read in each."""
+    stored, read = [*map(mixed, map(str, range(5)))], []
+    stages = {"data": DATA, "advantage": AdvantageConfig(), "objective": ObjectiveConfig()}
+
+    def rounds(config):
+        read.clear()
+        held = HeldRewards(stored, lambda group: read.append(group.task.task_id) or reward(group, RewardConfig()))
+        found = [form_groups([], held, RoundGroups(n, stored, most_stored=2), **stages, select=config) for n in range(3)]
+        assert [len(one.groups) for one in found] == [2, 2, 2]
+        return sorted(read)
+
+    assert rounds(SelectConfig(attempts="length > 2")) == list("01234")
+    assert len(rounds(SelectConfig())) == len({*read}) <= 5
+    monkeypatch.setattr("upsolve.train.groups.HELD", 3 * 8)
+    assert Counter(rounds(SelectConfig(attempts="length > 2")))["0"] == 1 and Counter(read)["4"] == 3

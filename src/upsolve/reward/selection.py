@@ -13,7 +13,7 @@ from upsolve.errors import ConfigError
 from upsolve.reward.formula import Rewarded
 from upsolve.types import Attempt, Status, Verdict, content_id
 
-__all__ = ["Likelihood", "Likelihoods", "Selected", "choose"]
+__all__ = ["HELD", "Likelihood", "Likelihoods", "Selected", "choose"]
 
 HELD = 50_000
 """Attempts that are held in memory while the expressions are evaluated, as many as a small archive has."""

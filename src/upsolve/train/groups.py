@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from upsolve.config import AdvantageConfig, DataConfig, RewardConfig, SelectConf
 from upsolve.reward.formula import Rewarded, reward
 from upsolve.reward.judged import Part, group_of
 from upsolve.reward.reference import reference_seconds
+from upsolve.reward.selection import HELD
 from upsolve.train.urns import OutlineUrn, ReadUrn, draw_mixed
 from upsolve.types import Attempt, Group, Status, Verdict, content_id
 from upsolve.verify.limits import judge_settings
@@ -26,6 +28,7 @@ from upsolve.verify.pool.pool import verify
 
 __all__ = [
     "Formed",
+    "HeldRewards",
     "TrainGroup",
     "behavior_logps",
     "counting",
@@ -138,6 +141,30 @@ def rewards_of(groups: Sequence[Group], config: RewardConfig, verification: Veri
     """Return groups with the rewards of their attempts; references without a recorded time are judged, if the rewards read it."""
     baselines = reference_seconds(groups, config, partial(verify, settings=judge_settings(verification)))
     return Lazy(groups, lambda group: reward(group, config, baselines))
+
+
+class HeldRewards(Lazy[Group, Rewarded]):
+    """Groups with the rewards of their attempts, computed when read; up to ``HELD`` attempts stay in memory and are rewarded once."""
+
+    def __init__(self, groups: Sequence[Group], function: Callable[[Group], Rewarded]) -> None:
+        super().__init__(groups, function)
+        self.held, self.room = dict[int, Rewarded](), HELD
+
+    @overload
+    def __getitem__(self, index: int) -> Rewarded: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Rewarded]: ...
+    def __getitem__(self, index: int | slice) -> Rewarded | Sequence[Rewarded]:
+        if isinstance(index, slice) or index in self.held:
+            return self.held[index] if isinstance(index, int) else super().__getitem__(index)
+        item = super().__getitem__(index)
+        if (size := len(item.group.attempts)) <= self.room:
+            self.held[index] = item
+            self.room -= size
+        return item
+
+    def __iter__(self) -> Iterator[Rewarded]:
+        return map(self.__getitem__, range(len(self)))
 
 
 def group_seed(group: Group, seed: int) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from upsolve.archive.groups import Lazy
 from upsolve.config import Recipe
 from upsolve.errors import CollapseError
 from upsolve.progress import OnProgress, no_progress
@@ -74,7 +73,7 @@ def prepare(parts: Parts, number: int) -> Round:
     started, groups = time.monotonic(), parts.source.groups(number)  # groups
     judged = parts.judge(groups)  # judge: samples the round's tasks and judges the attempts; stored groups are judged already
     samples = [parts.reward(group) for group in (*judged.sampled, *judged.replayed)]  # reward
-    stored = Lazy(judged.stored, parts.reward)
+    stored = parts.reward_stored(judged.stored)
     formed = parts.form(samples, stored, judged)  # of the groups and attempts that `select` keeps
     encoded, left_out = parts.encode(judged, formed.groups)  # advantage: of the attempts that fit into the token limit
     steps, scores = parts.pack(number, encoded)  # pack, with the scores under the frozen start or under the policy as it is now

@@ -164,7 +164,7 @@ def warn_of_drift(row: Mapping[str, float], config: MonitorConfig) -> None:
     if row.get("drift", 0.0) > config.max_drift:
         warnings.warn(
             f"step {row['step']:.0f}: sampler and trainer differ by {row['drift']:.3f} nats per token, more than monitor.max_drift "
-            f"{config.max_drift}; set objective.correction.kind (tis, icepop), or sample in the trainer's precision",
+            f"{config.max_drift}; set objective.correction.kind (tis, icepop), or sample at temperature 1 in the trainer's precision",
             stacklevel=2,
         )
 

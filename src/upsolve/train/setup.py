@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from upsolve.archive.groups import Lazy
 from upsolve.archive.store import Archive
 from upsolve.config import AdvantageConfig, ObjectiveConfig, Recipe, SampleConfig
 from upsolve.errors import ConfigError
@@ -18,7 +19,7 @@ from upsolve.progress import OnProgress, no_progress
 from upsolve.reward.formula import Rewarded
 from upsolve.train.drawn import FOLDER, DrawnGroups
 from upsolve.train.encode import EncodedGroup, Encoding, encode_groups
-from upsolve.train.groups import Formed, TrainGroup, decided_by_outcome
+from upsolve.train.groups import Formed, HeldRewards, TrainGroup, decided_by_outcome
 from upsolve.train.judging import Rollouts, judging_for
 from upsolve.train.learner import Learner
 from upsolve.train.likelihood import start_likelihoods
@@ -46,6 +47,8 @@ class Parts:
     """Samples the tasks of a round and judges the attempts; judged groups are returned unchanged."""
     reward: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
+    reward_stored: Callable[[Sequence[Group]], Sequence[Rewarded]]
+    """Rewards the stored groups of a round, each when it is read."""
     form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], Formed]
     """Selects and samples groups of the new samples and stored attempts of a round."""
     pack: Callable[[int, list[EncodedGroup]], tuple[list[list[PackedBatch]], FrozenScores]]
@@ -91,7 +94,8 @@ def parts_of(
     form = partial(form_groups, **stages, likelihoods=likely)
     if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
-        return Parts(learner, source, unchanged, rewarder, form, partial(pack_offline, learner, learning), encode)
+        lazily = partial(Lazy[Group, Rewarded], function=rewarder)
+        return Parts(learner, source, unchanged, rewarder, lazily, form, partial(pack_offline, learner, learning), encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -108,7 +112,17 @@ def parts_of(
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
     pack = partial(pack_online, learner, folder / "rounds", learning, advantage, recipe.data.seed)
-    return Parts(learner, source, partial(judging.judge, sampler=sampler), rewarder, form, pack, encode)
+    held = HeldRewards(source.stored, rewarder)
+    return Parts(
+        learner,
+        source,
+        partial(judging.judge, sampler=sampler),
+        rewarder,
+        lambda groups: held if groups else (),
+        form,
+        pack,
+        encode,
+    )
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:
