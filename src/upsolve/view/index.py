@@ -19,7 +19,7 @@ from upsolve.archive.preference import OWN, RANK, by_judge, choice
 from upsolve.archive.schema import TABLES
 from upsolve.archive.store import Archive
 from upsolve.errors import ArchiveError
-from upsolve.files import cache_folder
+from upsolve.files import cache_folder, commit_file
 from upsolve.types import content_id
 from upsolve.verify.analysis.findings import FILE_END
 
@@ -201,7 +201,7 @@ class Index:
             temporary = self.file.with_name(f"{self.state}.{os.getpid()}.tmp")
             try:
                 self.write(temporary)
-                temporary.replace(self.file)
+                commit_file(temporary, self.file)
             finally:
                 temporary.unlink(missing_ok=True)
             for old in self.file.parent.iterdir():
