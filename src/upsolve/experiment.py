@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.split import split_archive
+from upsolve.archive.split import Split, split_archive
 from upsolve.archive.store import open_filled
-from upsolve.config import EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig, recipe_yaml
+from upsolve.config import DataConfig, EvalConfig, ModelConfig, Recipe, SampleConfig, VerifyConfig, recipe_yaml
 from upsolve.errors import ConfigError, TrainingError
 from upsolve.evaluate.benchmarks import HeldOut, held_out, labelled, sweep_model
 from upsolve.evaluate.runs import load_sweep, save_sweep
@@ -74,6 +74,14 @@ def is_unmeasured(key: str, _old: Any, _new: Any) -> bool:
     return within(key, UNMEASURED)
 
 
+def measured_tasks(split: Split, data: DataConfig, evaluate: EvalConfig, *, warns: bool) -> HeldOut:
+    """Return the tasks to measure on, and warn about few dev tasks."""
+    tasks = held_out(split, data.archive, evaluate, data)
+    if warns and (warning := few_dev_tasks(len(tasks.dev), evaluate, data)):
+        LOGGER.warning(warning)
+    return tasks
+
+
 def check_temperatures(before: Sweep, config: EvalConfig, folder: Path) -> None:
     """Refuse to measure a model at several temperatures if an earlier version measured the base model at one only.
 
@@ -116,9 +124,7 @@ def run_recipe(
     recipe = processes.from_main(lambda: claim(path, recipe, started=("base.json",), allowed=is_unmeasured, fresh=fresh))
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
-    tasks = held_out(split, recipe.data.archive, recipe.evaluate, recipe.data)
-    if processes.is_main and (warning := few_dev_tasks(len(tasks.dev), recipe.evaluate, recipe.data)):
-        LOGGER.warning(warning)
+    tasks = measured_tasks(split, recipe.data, recipe.evaluate, warns=processes.is_main)
     sweep = partial(measure, tasks=tasks, sample=recipe.sample, verify=recipe.verify, evaluate=recipe.evaluate, progress=report)
 
     def measured(model: ModelConfig, name: str) -> Sweep:

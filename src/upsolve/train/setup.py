@@ -47,14 +47,19 @@ class Parts:
     """Samples the tasks of a round and judges the attempts; judged groups are returned unchanged."""
     reward: Callable[[Group], Rewarded]
     """Rewards the attempts of a group."""
-    reward_stored: Callable[[Sequence[Group]], Sequence[Rewarded]]
-    """Rewards the stored groups of a round, each when it is read."""
     form: Callable[[Sequence[Rewarded], Sequence[Rewarded], RoundGroups], Formed]
     """Selects and samples groups of the new samples and stored attempts of a round."""
     pack: Callable[[int, list[EncodedGroup]], tuple[list[list[PackedBatch]], FrozenScores]]
     """Takes a round's number and groups: returns the micro-batches of every step, and the scores that the loss needs."""
     encode: Callable[[RoundGroups, Sequence[Rewarded]], tuple[list[EncodedGroup], Counter[str]]]
     """Takes a round and its groups: tokenizes them, computes advantages, records what is trained on, and counts what is left out."""
+
+    held: HeldRewards | None = None
+    """Rewards of the stored groups of an online run, which are the same in every round."""
+
+    def reward_stored(self, groups: Sequence[Group]) -> Sequence[Rewarded]:
+        """Return the stored groups of a round with their rewards, computed when they are read."""
+        return self.held if self.held is not None and groups else Lazy(groups, self.reward)
 
     @property
     def ahead(self) -> bool:
@@ -89,13 +94,11 @@ def parts_of(
     kept = DrawnGroups(folder / FOLDER, by_token=values, writes=processes.is_main)
     encode, draws = partial(encode_round, encoding, kept), decided_by_outcome(recipe.reward, recipe.select, recipe.data)
     learner.choose_scorer(probe(learner.codec, groups[0].task))
-    likely = partial(start_likelihoods, learner, encoding, optim)
     stages = {"data": recipe.data, "advantage": advantage, "objective": learning, "select": recipe.select}
-    form = partial(form_groups, **stages, likelihoods=likely)
+    form = partial(form_groups, **stages, likelihoods=partial(start_likelihoods, learner, encoding, optim))
     if not recipe.source.rounds:
         source = StoredSource(groups, recipe.data, epochs=optim.epochs, drawn=draws and learning.record.unit != "pair")
-        lazily = partial(Lazy[Group, Rewarded], function=rewarder)
-        return Parts(learner, source, unchanged, rewarder, lazily, form, partial(pack_offline, learner, learning), encode)
+        return Parts(learner, source, unchanged, rewarder, form, partial(pack_offline, learner, learning), encode)
     with processes.accelerator.main_process_first():
         rollouts = Archive.create(folder / "rollouts")
     source = OnlineSource(groups, rollouts, recipe.source, recipe.data)
@@ -112,17 +115,8 @@ def parts_of(
     )
     sampler = current_sampler(learner, rollout, folder / "policy")
     pack = partial(pack_online, learner, folder / "rounds", learning, advantage, recipe.data.seed)
-    held = HeldRewards(source.stored, rewarder)
-    return Parts(
-        learner,
-        source,
-        partial(judging.judge, sampler=sampler),
-        rewarder,
-        lambda groups: held if groups else (),
-        form,
-        pack,
-        encode,
-    )
+    judge, held = partial(judging.judge, sampler=sampler), HeldRewards(source.stored, rewarder)
+    return Parts(learner, source, judge, rewarder, form, pack, encode, held)
 
 
 def check_offline(advantage: AdvantageConfig, objective: ObjectiveConfig) -> None:
