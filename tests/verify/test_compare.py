@@ -277,18 +277,23 @@ def test_values_are_displayed_by_their_beginning():
     assert displayed(shown([[1] * 1000] * 1000)).startswith("[[1, 1") and len(displayed(shown("x" * 1000))) == 100
 
 
-def test_a_memo_forgets_what_is_long():
+def test_a_memo_keeps_what_fits_and_forgets_the_oldest():
     calls = []
 
     @memo
-    def double(text):
-        calls.append(len(text))
-        return text * 2
+    def size(text, more=()):
+        calls.append(text[:1])
+        return len(text) + len(more)
 
+    half = MOST_CHARACTERS // 2 - 64
     for _ in range(2):
-        assert double("ab") == "abab" and len(double("x" * (MOST_CHARACTERS // 4))) == MOST_CHARACTERS // 2
-    assert calls == [2, MOST_CHARACTERS // 4, MOST_CHARACTERS // 4]
-    for k in range(20):
-        double(str(k).zfill(MOST_CHARACTERS // 10))
-    double("ab")
-    assert calls[-1] == 2  # all was forgotten once
+        assert size("a" * half) == size("b" * half) == half
+        assert size("c" * (2 * half)) == 2 * half
+    assert "".join(calls) == "abc" * 2  # c replaces a and b
+    size("d", ("e" * half,))
+    size("f")
+    size("d", ("e" * half,))
+    assert "".join(calls) == "abc" * 2 + "df"
+    for _ in range(2):
+        size("g" * MOST_CHARACTERS)
+    assert "".join(calls)[-2:] == "gg"

@@ -1,4 +1,5 @@
 # pyright: basic
+import ast
 import subprocess
 import time
 
@@ -262,3 +263,16 @@ def test_a_direct_call_holds_no_answer(source, direct):
 def test_lines_of_programs_with_line_ends_of_an_old_mac():
     verdict = judge(DOUBLE, Attempt("t", "def f(x):\r    y = 1\r    return x / 0\r"), FAST)
     assert (verdict.error_type, verdict.error_line) == ("ZeroDivisionError", 3)
+
+
+def test_a_long_test_is_parsed_once(monkeypatch):
+    """A parse of 400 KB takes half a second, a run of the attempt a few milliseconds."""
+    parsed, parse = [], ast.parse
+    monkeypatch.setattr(
+        ast, "parse", lambda source, *args, **named: parsed.append(len(source)) or parse(source, *args, **named)
+    )
+    numbers = ["12345678"] * 40_000
+    task = Task("long", "", (TestCase(TestKind.CALL, f"f([{', '.join(numbers)}])", f"[{', '.join(numbers)}]"),), "f")
+    for number in range(3):
+        assert judge(task, Attempt("long", f"def f(x): return x  # {number}"), FAST).status is Status.PASSED
+    assert sorted(size for size in parsed if size > 100_000) == [400_000, 400_003]

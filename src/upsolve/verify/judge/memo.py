@@ -6,16 +6,16 @@ from typing import ParamSpec, TypeVar, cast
 
 __all__ = ["MOST_CHARACTERS", "memo"]
 
-MOST_CHARACTERS = 2 << 20
+MOST_CHARACTERS = 8 << 20
 """Maximum characters of the arguments in one cache; small, since attempts at the same task arrive together."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def memo(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache a function of hashable positional arguments; the cache is cleared when their text exceeds ``MOST_CHARACTERS``.
+    """Cache a function of hashable positional arguments; the oldest entries go when their text exceeds ``MOST_CHARACTERS``.
 
-    Calls with more than an eighth of that are not cached.
+    Calls with more than that are not cached.
     """
     cache: dict[tuple[object, ...], T] = {}
     characters = 0
@@ -26,16 +26,22 @@ def memo(function: Callable[P, T]) -> Callable[P, T]:
         if args in cache:
             return cache[args]
         value = function(*args, **named)
-        size = 64 + characters_of(cast("tuple[object, ...]", args))
-        if size <= MOST_CHARACTERS // 8:
-            if characters + size > MOST_CHARACTERS:
-                cache.clear()
-                characters = 0
+        size = entry_size(args)
+        if size <= MOST_CHARACTERS:
+            while characters + size > MOST_CHARACTERS:
+                oldest = next(iter(cache))
+                characters -= entry_size(oldest)
+                del cache[oldest]
             cache[args] = value
             characters += size
         return value
 
     return remembered
+
+
+def entry_size(args: tuple[object, ...]) -> int:
+    """Return the size of an entry, characters; short arguments count as 64."""
+    return 64 + characters_of(args)
 
 
 def characters_of(parts: tuple[object, ...]) -> int:
