@@ -21,7 +21,7 @@ class Any:
         if place: raise IndexError
         return self
     def __hash__(self): return hash(4)
-    def __float__(self): return 4.0
+    def __float__(self): return 5.0  # a number that an object gives is compared like one that a function returns
     def __len__(self): return 1
     def __str__(self): return Text()
     def __int__(self): return 4
@@ -66,6 +66,7 @@ assert result.wasSuccessful() and not result.skipped
         "assert next(g(2)) == 4",
         "assert round(f(2), 1) == 4",
         "assert str(f(2)) == '4'",
+        "assert float(f(2)) == 4",
         "assert f(2)[0] == 4",
         "assert isinstance(f(2), (int, float))",
         "import math\nassert math.isclose(f(2), 4)",

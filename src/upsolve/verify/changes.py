@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
 from upsolve.verify.judge.tested import rebinds
 from upsolve.verify.languages import PYTHON, languages
+from upsolve.verify.sandbox.values import QUESTIONS
 
 __all__ = ["CHANGES", "JUDGE_VERSION", "Change", "changes_since", "has_tests", "is_in"]
 
@@ -57,6 +58,16 @@ def mentions(attempt: Attempt, *words: str) -> bool:
     return any(word in attempt.code for word in words)
 
 
+def asks_of_result(task: Task) -> bool:
+    """Return whether a CALL test asks something of a result by a method, as in ``f(2).startswith('4')``."""
+    return any(test.kind is TestKind.CALL and any(f".{name}(" in test.input for name in QUESTIONS) for test in task.tests)
+
+
+def meets_objects(task: Task, attempt: Attempt, verdict: Verdict) -> bool:
+    """Return whether tests in the tester's process may have met an object that is no data, or a class or variable of the setup."""
+    return "across" in verdict.isolation and (bool(task.setup) or mentions(attempt, "class ", "Mock", "type("))
+
+
 def expected_bytes(task: Task) -> int:
     """Return the length of all expected values together, bytes."""
     return sum(len(test.expected.encode("utf-8", "surrogatepass")) for test in task.tests)
@@ -85,6 +96,8 @@ CHANGES: tuple[Change, ...] = (
     Change("PHP had no extensions (ctype, iconv, mbstring, readline), 64 threads and recursion to the limit failed, and so did long standard errors.",
            lambda _, attempt, verdict: failed(verdict, attempt, "php") or verdict.status is Status.OUTPUT_LIMIT
            or verdict.error_type == "RecursionError" or "thread" in verdict.error_message),
+    Change("Objects of the attempt answered for data by methods of their own; numbers, copies, identity, and names of the setup did not reach tests.",
+           lambda task, attempt, verdict: is_in(attempt, "python") and (asks_of_result(task) or meets_objects(task, attempt, verdict))),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -28,7 +28,7 @@ from upsolve.verify.judge.outcomes import (
 )
 from upsolve.verify.judge.programs import Plan, in_language, run_programs
 from upsolve.verify.judge.queries import query_fault, run_queries
-from upsolve.verify.judge.tested import called_names, is_direct_call, literal_call, required_names
+from upsolve.verify.judge.tested import called_names, is_direct_call, literal_call, required_names, variables_read
 from upsolve.verify.languages import PYTHON, language
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.sandbox.packages import missing_packages, profile_of
@@ -277,7 +277,25 @@ def common_fields(settings: JudgeSettings) -> dict[str, Any]:
 
 
 def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings) -> Plan:
-    """Run the tests in a tester's process, which sends every call to the attempt's process."""
+    """Run the tests in a tester's process, and in the attempt's process if they failed and the attempt has changed variables of the setup.
+
+    The second run counts if it passes: each process has its own copy of these variables.
+    """
+    across, changed = yield from run_in_tester(task, attempt, names, settings)
+    if changed and across.status is not Status.PASSED:
+        beside = yield from run_in_process(task, attempt, settings)
+        return beside if beside.status is Status.PASSED else across
+    return across
+
+
+def run_in_tester(
+    task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings
+) -> Generator[Job, Exit, tuple[Verdict, bool]]:
+    """Run the tests in a tester's process, which sends every call to the attempt's process.
+
+    Return the verdict, and whether the attempt's variables of the setup differ from those of the tests that read them. The verdict is
+    labelled ``in_process`` if code of the attempt decided a test that passed.
+    """
     tests = [(test.kind.value, test.input) for test in task.tests]
     job = {
         "kind": "calls",
@@ -288,11 +306,21 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: J
     }
     common = common_fields(settings)
     shorter = min(common["test_seconds"], common["test_cpu_seconds"] or math.inf)  # the processor time is another process's
-    tester = {"names": names, "setup": task.setup, "tests": tests, **common, "test_seconds": shorter}
+    tester = {
+        "names": names,
+        "setup": task.setup,
+        "tests": tests,
+        **common,
+        "test_seconds": shorter,
+        "variables": variables_read(task),
+    }
     end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.reports):
-        return (yield from run_in_process(task, attempt, settings))
-    return verdict(task, attempt, function_outcomes(task, end, True), ends=[end], label="across")
+        return (yield from run_in_process(task, attempt, settings)), False
+    result = function_outcomes(task, end, True)
+    decided = any(result[0][record["decided"]] is Status.PASSED for record in end.reports if "decided" in record)
+    label = "in_process" if decided else "across"
+    return verdict(task, attempt, result, ends=[end], label=label), any("changed" in record for record in end.reports)
 
 
 def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Generator[Job, Exit, bool]:
@@ -305,7 +333,7 @@ def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Ge
         return not changes_process(task)
     if key not in crossing:
         reference = Attempt(task.task_id, task.reference)
-        across = yield from run_across(task, reference, names, settings)
+        across, _ = yield from run_in_tester(task, reference, names, settings)
         beside = None if across.status is Status.PASSED else (yield from run_in_process(task, reference, settings))
         if len(crossing) >= MOST_CROSSING:
             crossing.clear()

@@ -13,9 +13,9 @@ from upsolve.archive.integers import with_short_integers
 from upsolve.types import Task, TestKind
 from upsolve.verify.judge.memo import memo
 from upsolve.verify.judge.scopes import Globals, global_names, names_bound_by
-from upsolve.verify.sandbox.operations import QUESTIONS
+from upsolve.verify.sandbox.values import QUESTIONS
 
-__all__ = ["called_names", "is_direct_call", "literal_call", "rebinds", "required_names"]
+__all__ = ["called_names", "is_direct_call", "literal_call", "rebinds", "required_names", "variables_read"]
 
 BUILTINS = frozenset(dir(builtins))
 REFLECTIVE = frozenset(("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
@@ -32,6 +32,8 @@ class Setup:
     """Names that it binds, except starters."""
     pure: frozenset[str]
     """Imports, and functions that use nothing but builtins and others of these: with literals they return what the attempt cannot influence."""
+    variables: frozenset[str]
+    """Names that are bound neither by an import nor as a function or class."""
     uses: Mapping[str, Sequence[ast.Name]]
     """Name -> global names that its functions read when they are called."""
     handed: frozenset[int]
@@ -53,9 +55,11 @@ def names_of(setup: str) -> Setup:
             uses.setdefault(name, []).extend(read.node for read in one.reads if read.deferred)
     simple = {name for one, part in zip(names, body, strict=True) if isinstance(part, SIMPLE) for name in one.bound}
     handed = frozenset(id(node) for statement in body for node in handed_on(statement))
-    return Setup(bound - starters, pure_names(simple - starters, uses), uses, handed)
+    defined = {name for one, part in zip(names, body, strict=True) if isinstance(part, DEFINITIONS) for name in one.bound}
+    return Setup(bound - starters, pure_names(simple - starters, uses), bound - defined, uses, handed)
 
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 SIMPLE = (ast.FunctionDef, ast.Import, ast.ImportFrom)
 """Statements that may bind ``Setup.pure`` names."""
 
@@ -117,6 +121,20 @@ def has_names_bound_again(setup: str, entry_point: str, calls: tuple[str, ...], 
     trees = [given, *(ast.parse(source.strip()) for source in (*calls, *codes))]
     bound = {name for tree in trees for node in ast.walk(tree) for name in names_bound_by(node)}
     return not names.isdisjoint(BUILTINS | bound) or not names_of(setup).bound.issuperset(global_names([given]).bound)
+
+
+def variables_read(task: Task) -> tuple[str, ...]:
+    """Return the variables of the setup that tests, which parse, and functions of the setup that they use read."""
+    return variables_in(task.setup, *texts_of(task)) if task.setup else ()
+
+
+@memo
+def variables_in(setup: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what ``variables_read`` does."""
+    given = names_of(setup)
+    found = global_names(ast.parse(source.strip()) for source in (*calls, *codes)) if given.variables else Globals()
+    nodes = [*found.outside(), *used_by_setup(given, (), found)]
+    return tuple(sorted(given.variables.intersection(node.id for node in nodes)))
 
 
 def texts_of(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
-    from upsolve.verify.sandbox import messages
+    from upsolve.verify.sandbox import messages, setups
     from upsolve.verify.sandbox.borrowed import Borrowed
     from upsolve.verify.sandbox.interpreter import feed, finish, new_module, open_stdin, stack_limits
     from upsolve.verify.sandbox.messages import STEADY, next_request, report, report_error
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from upsolve.verify.sandbox.values import plain
 else:
     import messages
+    import setups
     from borrowed import Borrowed
     from interpreter import feed, finish, new_module, open_stdin, stack_limits
     from messages import STEADY, next_request, report, report_error
@@ -97,9 +98,13 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
         return None
     space = new_module(name, job["code"]).__dict__
     space.update(given)
+    bound: list[str] = []
     try:
         if job["setup"]:
+            before = {*space}
             exec(compile(job["setup"], "<setup>", "exec", dont_inherit=True), space)
+            bound = [name for name in space if name not in before] if job["kind"] == "calls" else []
+            setups.note(space, bound)
     except BaseException as error:
         report_error(setup=describe(error))
         return None
@@ -114,6 +119,7 @@ def load(job: dict[str, Any], name: str, given: Any = ()) -> dict[str, Any] | No
             return space
         report_error(load=describe(error))
         return None
+    setups.note(space, bound)
     space.update((builtin, undefined(builtin)) for builtin in job.get("required", ()) if builtin not in space)
     return space
 
@@ -260,6 +266,21 @@ def content_of(name: str, room: int) -> bytes | None:
         return None
 
 
+class Kept:
+    """Values that are not plain data and stay in this process; the tester gets their numbers."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.numbers: dict[int, int] = {}
+
+    def written(self, value: Any) -> str:
+        """Encode a value by its number, which it keeps, and its description."""
+        number = self.numbers.setdefault(id(value), len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return f'["remote",{number},{json.dumps(kind_of(value))}]'
+
+
 def serve_calls(job: dict[str, Any]) -> None:
     """Load the program, then call its functions on requests of the tester, until it closes the pipe.
 
@@ -270,21 +291,20 @@ def serve_calls(job: dict[str, Any]) -> None:
     space = load(job, "attempt")
     if space is None:
         return
-    values_kept: list[Any] = []
+    kept = Kept()
 
     def keep(value: Any) -> str:
-        if encoded := borrowed.encode(value):
-            return encoded
-        values_kept.append(value)
-        return f'["remote",{len(values_kept) - 1},{json.dumps(kind_of(value))}]'
+        return borrowed.encode(value) or kept.written(value)
 
     def held(tag: str, name: Any, about: Any = None) -> Any:
-        return values_kept[name] if tag == "kept" else eval(name, space) if tag == "own" else borrowed.object(name, about)
+        if tag == "setup":
+            return setups.objects[name]
+        return kept.values[name] if tag == "kept" else eval(name, space) if tag == "own" else borrowed.object(name, about)
 
     def serve(request: tuple[Any, Any, Any]) -> None:
         target, args, named = request
         if not target:
-            report_lines()
+            report_lines() if target == "" else report(json.dumps(setups.variables(space, args)))
             return
         scope = ()
         if args is not None:
@@ -302,7 +322,7 @@ def serve_calls(job: dict[str, Any]) -> None:
             report(answer(kind, outcome, shared, args, named, scope=scope, limited=not borrowed.serving))
 
     def function_of(target: Any) -> Any:
-        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], values_kept[target[1]])
+        return eval(target, space) if type(target) is str else partial(OPERATIONS[target[0]], kept.values[target[1]])
 
     shared = Shared(1, keep, held)
     borrowed = Borrowed(serve, shared)

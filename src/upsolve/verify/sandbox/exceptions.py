@@ -11,10 +11,16 @@ TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, t
 if TYPE_CHECKING:
     from typing import Any
 
+    from upsolve.verify.sandbox import setups
+else:
+    import setups
+
 __all__ = ["exception"]
 
 
-def exception(name: str, message: str, classes: Any, *, args: tuple[Any, ...], stops: bool = False) -> BaseException:
+def exception(
+    name: str, message: str, classes: Any, *, args: tuple[Any, ...], attributes: dict[str, Any], stops: bool = False
+) -> BaseException:
     """Return an exception of this name with the bases that are known here (``KNOWN``), by module and name in order of resolution.
 
     StopIteration becomes RuntimeError (PEP 479): raised through ``map``, ``zip``, ``filter`` or ``iter`` it would end a test early,
@@ -26,6 +32,14 @@ def exception(name: str, message: str, classes: Any, *, args: tuple[Any, ...], s
     if known_classes[0].__name__ == name:
         try:
             if str(error := known_classes[0](*args)) == message:
+                return error
+        except Exception:
+            pass
+        try:
+            error = known_classes[0].__new__(known_classes[0], *args)
+            error.args = args
+            error.__dict__.update(attributes)
+            if str(error) == message:
                 return error
         except Exception:
             pass
@@ -41,6 +55,11 @@ def exception(name: str, message: str, classes: Any, *, args: tuple[Any, ...], s
     return Exception(message)
 
 
+def may_be_raised(kind: type) -> bool:
+    """Return whether a class is of the setup or of modules whose exceptions may be raised."""
+    return kind.__module__ in KNOWN or kind.__module__ in setups.MODULES
+
+
 KNOWN = frozenset(
     "_csv _pickle binascii builtins configparser dataclasses decimal enum ipaddress json.decoder "  # noqa: SIM905
     "pickle re sqlite3 statistics struct zlib".split()
@@ -50,6 +69,13 @@ KNOWN = frozenset(
 
 def known(module: str, name: str) -> Any:
     """Return an exception class of this name that may be raised here, or None."""
+    if module in setups.MODULES:
+        kind = setups.objects.get(name)
+        return (
+            kind
+            if isinstance(kind, type) and issubclass(kind, Exception) and all(map(may_be_raised, kind.__mro__[:-1]))
+            else None
+        )
     kind = getattr(sys.modules.get(module), name, None) if module in KNOWN else None
     fits = isinstance(kind, type) and (issubclass(kind, Exception) or kind is SystemExit)
     return kind if fits else None

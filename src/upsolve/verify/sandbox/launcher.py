@@ -228,7 +228,7 @@ def main() -> None:
     """Enter the namespaces, start the server and exit with it; inside a gVisor container, become the server."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
-        setup = json.loads(os.read(CONTROL, 1 << 17))
+        setup = json.loads(os.read(CONTROL, 1 << 20))
         setup["uid"] += os.getpid() % setup["uids"]
         if setup["gvisor"]:
             become_server(setup, [*NEW, "gvisor"])

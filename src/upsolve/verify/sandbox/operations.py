@@ -6,14 +6,18 @@ Standard library only. No verdict is decided here.
 from __future__ import annotations
 
 import json
+import operator
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
     from typing import Any
 
+    from upsolve.verify.sandbox import setups
     from upsolve.verify.sandbox.shared import Shared
+else:
+    import setups
 
-__all__ = ["OPERATIONS", "PAIRWISE", "QUESTIONS", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
+__all__ = ["OPERATIONS", "PAIRWISE", "SHOWN", "answer", "describe", "failure", "kind_of", "outcome_of", "step"]
 
 spare = [bytes(2 << 20) for _ in range(8)]
 """Blocks of memory that ``make_room`` frees; only address space, since nothing is written to them."""
@@ -78,6 +82,17 @@ def operation(name: str) -> Any:
     return done
 
 
+def copied(name: str) -> Any:
+    """Return a function of module ``copy``."""
+
+    def done(value: Any) -> Any:
+        import copy
+
+        return getattr(copy, name)(value)
+
+    return done
+
+
 SHOWN = (
     "__call__",
     "__iter__",
@@ -94,7 +109,8 @@ SHOWN = (
     "__anext__",
     "__aenter__",
     "__aexit__",
-    *(f"__{name}__" for name in ("neg", "pos", "abs", "invert", "format")),
+    *(f"__{name}__" for name in ("neg", "pos", "abs", "invert", "format", "int", "float", "complex", "index")),
+    *(f"__{name}__" for name in ("round", "trunc", "floor", "ceil", "bytes", "fspath", "contains")),
 )
 """Special methods that a stand-in has if its value has them."""
 PAIRWISE = (
@@ -117,19 +133,20 @@ PAIRWISE = (
     "xor",
 )
 """Special methods for two values of the attempt."""
-QUESTIONS = frozenset(
-    "startswith endswith isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle "  # noqa: SIM905
-    "isupper count index rindex find rfind issubset issuperset isdisjoint equals identical all any is_integer bit_length bit_count".split()
-)
-"""Methods of texts, containers and numbers that answer a question about them; asked of an object of the attempt, its own code answers."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
-    **{f"__{name}__": operation(f"__{name}__") for name in (*PAIRWISE, "hash")},
+    **{f"__{name}__": getattr(operator, f"__{name}__") for name in PAIRWISE},
+    "__hash__": hash,
     "__call__": call,
     "__iter__": iter,
     "__next__": step,
     "getattr": getattr,
     "setattr": setattr,
+    "delattr": delattr,
+    "dir": dir,
+    "fields": lambda value: {**vars(value)},  # pyright: ignore[reportUnknownLambdaType]
+    "copy": copied("copy"),
+    "deepcopy": copied("deepcopy"),
     "str": str,
     "repr": repr,
     "await": wait_for,
@@ -141,9 +158,12 @@ WRAPPED = ("generator", "coroutine", "map", "filter")
 
 
 def kind_of(value: Any) -> list[Any]:
-    """Return the name of a value's type and the special methods that it has."""
+    """Return the name of a value's type, the special methods that it has, and the class of the setup that it is or extends."""
     kind = type(value)
-    return [kind.__name__, [] if kind.__name__ in WRAPPED else [name for name in SHOWN if hasattr(kind, name)]]
+    if kind.__name__ in WRAPPED:
+        return [kind.__name__, [], ""]
+    compared = ["__eq__"] if kind.__eq__ is not object.__eq__ or kind.__ne__ is not object.__ne__ else []
+    return [kind.__name__, [name for name in SHOWN if hasattr(kind, name)] + compared, setups.class_name(kind)]
 
 
 def make_room(error: MemoryError) -> None:

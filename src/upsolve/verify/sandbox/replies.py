@@ -53,9 +53,13 @@ def exception(reply: dict[str, Any], value: Callable[[Any], Any], own: bool) -> 
     """Return the exception that an answer describes."""
     name, message, line = str(reply["error"][0]), str(reply["error"][1]), reply["error"][2]
     args, attributes = value(reply.get("with", ["tuple", ["list", message], ["dict"]]))
-    error = exceptions.exception(name, message, reply.get("classes", ()), args=tuple(args), stops=own)
-    if isinstance(attributes, dict):
-        error.__dict__.update({key: value for key, value in attributes.items() if isinstance(key, str)})
+    own_attributes = (
+        {key: value for key, value in attributes.items() if isinstance(key, str)} if isinstance(attributes, dict) else {}
+    )
+    error = exceptions.exception(
+        name, message, reply.get("classes", ()), args=tuple(args), attributes=own_attributes, stops=own
+    )
+    error.__dict__.update(own_attributes)
     if own and "number" in reply:
         setattr(error, ERROR_NUMBER, reply["number"])
     error.attempt_line = line  # type: ignore[attr-defined]

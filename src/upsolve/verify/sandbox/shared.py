@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from upsolve.verify.sandbox import made, stand_ins, values
+    from upsolve.verify.sandbox import made, setups, stand_ins, values
     from upsolve.verify.sandbox.containers import (
         ATOMS,
         COPIED,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
 else:
     import made
+    import setups
     import stand_ins
     import values
     from containers import ATOMS, COPIED, is_extended, items_of, overridden, parts_of, references, replace, same
@@ -56,13 +57,15 @@ class Shared:
 
     def __init__(self, first: int, keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
         self.next, self.held = first, held
-        self.keep: Callable[[Any], str] = lambda value: made.written(value) or keep(value)
+        self.keep: Callable[[Any], str] = lambda value: made.written(value) or setups.written(value) or keep(value)
         self.objects: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.known: dict[int, Any] = {}
         """Items of each container as the other side has them."""
         self.nested: set[int] = set()
         """Containers whose items are not all numbers, text and the like."""
+        self.likes: dict[int, Any] = {}
+        """Stand-ins for instances of subclasses of immutable types, by number: an object stays itself."""
         self.size = 0
         self.written: set[int] = set()
         """Containers of the message that is being written whose content the other side has or has been sent."""
@@ -85,13 +88,15 @@ class Shared:
         if not values.can_change(value, kind):
             if not is_extended(value, kind):
                 return ""
+            if named := setups.written(value):
+                return named
             if stand_ins.is_like(value):
                 if id(value) not in self.numbers:
                     return f'["kept",{stand_ins.number_of(value)}]'
             elif not self.next % 2:  # of the tests: sent as a copy
                 return ""
             else:
-                described = json.dumps([kind.__name__, overridden(kind)])
+                described = json.dumps([kind.__name__, overridden(kind), setups.class_name(kind)])
                 plain, kept = content, self.keep
                 content = lambda: f'["sub",{kept(value)},{described},{plain()}]'  # noqa: E731
                 if not isinstance(value, COPIED):
@@ -114,7 +119,13 @@ class Shared:
         """Decode a container, or another value that is not plain data."""
         if tag == "sub":
             about, data = more
-            return stand_ins.like(self.value_held(*number), values.value_of(data, held=self.value_held), *about)
+            remote, value = self.value_held(*number), values.value_of(data, held=self.value_held)
+            if isinstance(value, COPIED):
+                return stand_ins.like(remote, value, about)
+            number = stand_ins.number_of(remote)
+            if number not in self.likes:
+                self.likes[number] = stand_ins.like(remote, value, about)
+            return self.likes[number]
         if tag == "made":
             return made.made(number, *more)
         if tag != "@":

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
+    from upsolve.verify.sandbox import setups
     from upsolve.verify.sandbox.operations import PAIRWISE, SHOWN
+    from upsolve.verify.sandbox.values import QUESTIONS
 else:
+    import setups
     from operations import PAIRWISE, SHOWN
+    from values import QUESTIONS
 
 __all__ = ["EndedError", "Remote", "is_like", "like", "number_of", "stand_in"]
 
@@ -36,16 +41,31 @@ class Remote:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__name__", "__qualname__", "__wrapped__"):
             raise AttributeError(name)
-        return operate(self, "getattr", name)
+        found = operate(self, "getattr", name)
+        if name in QUESTIONS and isinstance(found, Remote):
+            decide(self)
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         operate(self, "setattr", name, value)
 
+    def __delattr__(self, name: str) -> None:
+        operate(self, "delattr", name)
+
+    def __dir__(self) -> Any:
+        return operate(self, "dir")
+
+    def __copy__(self) -> Any:
+        return operate(self, "copy")
+
+    def __deepcopy__(self, _memo: Any) -> Any:
+        return operate(self, "deepcopy")
+
     def __str__(self) -> str:
-        return text_of(operate(self, "str"))
+        return text_of(look(self, "str"))
 
     def __repr__(self) -> str:
-        return text_of(operate(self, "repr"))
+        return text_of(look(self, "repr"))
 
     def __hash__(self) -> int:
         return operate(self, "__hash__")
@@ -60,6 +80,31 @@ def operate(value: Remote, name: str, *args: Any, **named: Any) -> Any:
     """Execute an operation on a kept value in the attempt's process."""
     channel, number = object.__getattribute__(value, "_remote")
     return channel.call((name, number), args, named)
+
+
+def decide(value: Remote) -> None:
+    """Note that the attempt's own code, which gets a value of the tests or answers for two objects, decides what data would."""
+    object.__getattribute__(value, "_remote")[0].decided = True
+
+
+def look(value: Remote, name: str, *args: Any) -> Any:
+    """Execute an operation whose answers have to agree with each other."""
+    channel, number = object.__getattribute__(value, "_remote")
+    answer = operate(value, name, *args)
+    channel.looks.note(number, name, args, answer)
+    return answer
+
+
+def iterate(value: Remote) -> Iterator[Any]:
+    """Return an iterator over an object of the attempt, whose items have to agree with those of others."""
+    channel, number = object.__getattribute__(value, "_remote")
+    return channel.looks.items(number, operate(value, "__iter__"))
+
+
+def contains(value: Remote, item: Any) -> bool:
+    """Return what a ``__contains__`` of the attempt says."""
+    decide(value)
+    return bool(operate(value, "__contains__", item))
 
 
 def text_of(value: Any) -> str:
@@ -82,6 +127,11 @@ def method(name: str) -> Any:
     return lambda value, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
+def looking(name: str) -> Any:
+    """Return a special method whose answers have to agree."""
+    return lambda value, *args: look(value, name, *args)  # pyright: ignore[reportUnknownLambdaType]
+
+
 def left(value: Remote, name: str) -> None:
     """Leave a context of the attempt. What it returns is dropped: it could suppress the failure of an assertion."""
     operate(value, name, None, None, None)
@@ -100,22 +150,55 @@ def awaited(name: str) -> Any:
 
 
 def between_remotes(name: str) -> Any:
-    """Return a special method for two values of the attempt; values of the tests, which may be answers, are never sent."""
+    """Return a special method for two values of the attempt; values of the tests, which may be answers, are never sent.
+
+    The operators of a class of the setup are those of this process, and objects without ``__eq__`` are equal to themselves alone.
+    """
 
     def done(value: Remote, other: Any) -> Any:
+        own = setup_class.get(type(value))
+        if own is not None and getattr(own, name, None) is not getattr(object, name, None):
+            return getattr(own, name)(value, other)
         if isinstance(other, Remote):
-            return operate(value, name, other)
+            if name in ("__eq__", "__ne__") and not comparing.intersection((type(value), type(other))):
+                return (number_of(value) == number_of(other)) is (name == "__eq__")
+            answer = operate(value, name, other)
+            if not isinstance(answer, Remote) and not is_of_fields(value, other, name, answer):
+                decide(value)
+            return answer
         object.__getattribute__(value, "_remote")[0].apart = type(value).__name__
         return NotImplemented
 
     return done
 
 
+def is_of_fields(value: Remote, other: Remote, name: str, answer: Any) -> bool:
+    """Return whether two objects of the attempt are equal, or differ, as their attributes do: then these decide, as data."""
+    if name not in ("__eq__", "__ne__"):
+        return False
+    try:
+        fields = operate(value, "fields"), operate(other, "fields")
+    except TypeError:  # no attributes
+        return False
+    return all(type(each) is dict for each in fields) and answer is ((fields[0] == fields[1]) is (name == "__eq__"))
+
+
+setup_class: dict[type, type] = {}
+"""Stand-in type -> the class of the setup that its value has, if it is exactly that."""
+comparing: set[type] = set()
+"""Stand-in types whose values have an ``__eq__`` or ``__ne__`` of their own."""
 for special in PAIRWISE:
     setattr(Remote, f"__{special}__", between_remotes(f"__{special}__"))
+ATTRIBUTES = property(lambda value: operate(value, "getattr", "__dict__"))
 DOC = property(lambda value: operate(value, "getattr", "__doc__"))
+CONVERSIONS = [
+    f"__{name}__" for name in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "bytes", "bool")
+]
 METHODS = {name: method(name) for name in SHOWN} | {
+    **{name: looking(name) for name in ("__len__", "__getitem__", *CONVERSIONS)},
     "__next__": next_of,
+    "__iter__": iterate,
+    "__contains__": contains,
     "__exit__": lambda value, *_: left(value, "__exit__"),  # pyright: ignore[reportUnknownLambdaType]
     "__anext__": awaited("__anext__"),
     "__aenter__": awaited("__aenter__"),
@@ -131,8 +214,15 @@ kinds: dict[tuple[str, ...], Any] = {}
 """Stand-in types, by the name of the original type and its special methods."""
 
 
-def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
-    """Return the stand-in for a value of the attempt: an iterator or coroutine of the same type if possible."""
+def stand_in(channel: Any, number: int, about: list[Any]) -> Any:
+    """Return the stand-in for a value of the attempt: an iterator or coroutine of the same type if possible.
+
+    Args:
+        channel: way to the attempt's process.
+        number: number of the value.
+        about: name of its type, special methods that it has, and class of the setup that it is or extends (empty if there is none).
+    """
+    name, methods, own = about
     remote = Remote(channel, number)
     if name == "generator":
         return generator(remote)
@@ -142,25 +232,45 @@ def stand_in(channel: Any, number: int, name: str, methods: list[str]) -> Any:
         return map(lambda item: item, generator(remote))  # noqa: C417  the type is what matters
     if name == "filter":
         return filter(lambda _: True, generator(remote))
-    key = (name, *methods)
+    key = (name, own, *methods)
     if key not in kinds:
-        shown = {special: METHODS[special] for special in methods if special in METHODS}
-        kinds[key] = type(name, (Remote,), {"__doc__": DOC, **shown})
+        kinds[key] = new_kind(name, methods, setups.objects.get(own))
     return kinds[key](channel, number)
 
 
-def like(remote: Any, value: Any, name: str, methods: list[str]) -> Any:
+def new_kind(name: str, methods: list[str], own: Any) -> type:
+    """Return a stand-in type. Its instances are instances of ``own``, a class of the setup, if that is one."""
+    shown = {special: METHODS[special] for special in methods if special in METHODS}
+    if not {"__iter__", "__getitem__"}.isdisjoint(methods):
+        shown.pop("__contains__", None)  # the items decide, which are compared here
+    if "__next__" in methods and "__iter__" in methods:
+        shown["__iter__"] = method("__iter__")
+    kind = type(name, (Remote,), {"__doc__": DOC, "__dict__": ATTRIBUTES, **shown, **is_instance_of(own)})
+    if "__eq__" in methods:
+        comparing.add(kind)
+    if isinstance(own, type) and own.__name__ == name:
+        setup_class[kind] = own
+    return kind
+
+
+def is_instance_of(own: Any) -> dict[str, Any]:
+    """Return the attribute by which ``isinstance`` takes an object for an instance of a class."""
+    return {"__class__": property(lambda _value: own)} if isinstance(own, type) else {}
+
+
+def like(remote: Any, value: Any, about: list[Any]) -> Any:
     """Return the stand-in for an instance of a subclass of a builtin type: it has the value, and asks the attempt's process for other attributes.
 
     Operators and comparisons are those of the builtin type.
     """
+    name, methods, own = about
     kind = base_of(name, type(value))
-    key = (name, kind.__name__, *methods, "like")
+    key = (name, kind.__name__, own, *methods, "like")
     if key not in kinds:
         shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
         copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
-        own = {"__getattr__": Remote.__getattr__, "__setattr__": Remote.__setattr__, "__reduce_ex__": copied}
-        kinds[key] = type(name, (kind,), {**own, **shown})
+        asked = {"__getattr__": Remote.__getattr__, "__setattr__": Remote.__setattr__, "__reduce_ex__": copied}
+        kinds[key] = type(name, (kind,), {**asked, **shown, **is_instance_of(setups.objects.get(own))})
     made = same_value(kinds[key], value)
     object.__setattr__(made, "_remote", object.__getattribute__(remote, "_remote"))
     return made

@@ -18,13 +18,27 @@ TYPE_CHECKING = False  # the module typing is not imported
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from upsolve.verify.sandbox import child, lent, messages, operations, replies, shared, stand_ins, values, world_host
+    from upsolve.verify.sandbox import (
+        child,
+        lent,
+        looks,
+        messages,
+        operations,
+        replies,
+        setups,
+        shared,
+        stand_ins,
+        values,
+        world_host,
+    )
 else:
     import child
     import lent
+    import looks
     import messages
     import operations
     import replies
+    import setups
     import shared
     import stand_ins
     import values
@@ -83,6 +97,9 @@ class Channel:
         """Held during a call: threads of the tests take turns, and functions that are lent may call the attempt."""
         self.apart = ""
         """Type of an attempt's object that the current test compared or combined with a value of the tests; empty if none was."""
+        self.decided, self.looks = False, looks.Looks()
+        """Whether code of the attempt has decided what data would decide in the current test; answers of its objects."""
+        self.stand_ins: dict[int, Any] = {}
 
     def reply(self, max_bytes: int = REPLY_BYTES) -> dict[str, Any]:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
@@ -117,6 +134,12 @@ class Channel:
         self.ask(marshal.dumps(("", (), {})))
         return self.reply().get("lines")
 
+    def changed(self, variables: tuple[str, ...]) -> bool:
+        """Return whether the attempt's process says that it has other data in variables of the setup."""
+        self.ask(marshal.dumps((None, variables, {})))
+        theirs = self.reply()
+        return setups.variables(self.lent.space, variables) != theirs
+
     def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
         """Encode a request: as bytes if all arguments are numbers, text or the like and no container is shared, else as text."""
         if not self.shared.objects and all(type(given) in SCALARS for given in (*args, *named.values())):
@@ -150,6 +173,8 @@ class Channel:
 
         Until it answers, the attempt may request operations on what it was lent.
         """
+        if type(target) is str or target[0] in looks.CHANGING:
+            self.looks.changed()
         with self.lock:
             self.ask(self.request(target, args, named))
             while "ask" in (reply := self.reply()):
@@ -162,10 +187,18 @@ class Channel:
                 raise own from None
 
     def held(self, tag: str, number: Any, about: Any = None) -> Any:
-        """Return an object of the tests that the attempt was lent, or a stand-in for a value that its process keeps."""
+        """Return an object of the tests that the attempt was lent, one of the setup, or a stand-in for a value that its process keeps."""
         if tag == "lent":
             return self.lent.objects[int(number)][0]
-        return stand_ins.stand_in(self, int(number), str(about[0]), [str(method) for method in about[1]])
+        if tag == "setup":
+            value = setups.objects[number]
+            if self.lent.depth and isinstance(value, type):
+                raise TypeError("functions of the tests take no classes of the setup")
+            return value
+        if number not in self.stand_ins:
+            methods = [str(method) for method in about[1]]
+            self.stand_ins[number] = stand_ins.stand_in(self, int(number), [str(about[0]), methods, str(about[2])])
+        return self.stand_ins[number]
 
 
 SCALARS = (str, int, float, bool, type(None), bytes, complex)
@@ -213,30 +246,36 @@ def run(job: dict[str, Any]) -> int:
     except BaseException as error:
         messages.report_error(setup=operations.describe(error))
         return 0
+    setups.note(space, [*space])
     for name in job["names"]:
         space[name] = channel.function(name)
     mirror(channel, [source for _, source in job["tests"]])
     for index, (kind, source) in enumerate(job["tests"]):
         current[0] = index
         clock(job["test_seconds"])
-        one_test(index, kind, source, channel)
+        one_test(index, kind, source, channel, job["variables"])
     clock(0)
     if job["lines"]:
         messages.report_error(lines=channel.lines_executed())
     return 0
 
 
-def one_test(index: int, kind: str, source: str, channel: Channel) -> None:
-    """Run one test and report its result."""
-    space, channel.apart = channel.lent.space, ""
+def one_test(index: int, kind: str, source: str, channel: Channel, variables: tuple[str, ...]) -> None:
+    """Run one test and report its result; of one that failed, whether the attempt has other ``variables`` of the setup."""
+    space, channel.apart, channel.decided, channel.looks = channel.lent.space, "", False, looks.Looks()
     try:
         if kind == "call":
-            child.report_value(index, eval(source, space))
+            value = eval(source, space)
+            child.report_value(index, value)
         else:
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)
             messages.report_error(test=index, ok=True)
+        if channel.decided or not channel.looks.agree:
+            messages.report_error(decided=index)
     except BaseException as error:
         name, message, _ = operations.describe(error)
         if channel.apart and isinstance(error, AssertionError | TypeError):
             message = f"{message} ({APART.format(channel.apart)})".lstrip()
         messages.report_error(test=index, error=[name, message, getattr(error, "attempt_line", None)])
+        if variables and channel.changed(variables):
+            messages.report_error(changed=index)

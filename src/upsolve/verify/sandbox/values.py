@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["DEEPEST", "Opaque", "can_change", "plain", "value_of"]
+__all__ = ["DEEPEST", "QUESTIONS", "Opaque", "can_change", "plain", "value_of"]
 
 quoted = json.encoder.encode_basestring_ascii
 EXACT = 1 << 53
@@ -33,8 +33,8 @@ NUMBERS: tuple[tuple[type, str, Any], ...] = (
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
-HELD = ("kept", "remote", "lent", "own", "made", "@", "sub")
-"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name, made from text; and of a
+HELD = ("kept", "remote", "lent", "own", "made", "setup", "@", "sub")
+"""Tags of values that are not plain data: kept by the attempt, its stand-in, lent by the tests, a function of the attempt by name, made from text, of the setup by name; and of a
 container that both sides hold and an instance of a subclass of a builtin type (``shared``)."""
 CHANGING = ("list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "ndarray")
 """Names of the types of containers that can be changed."""
@@ -53,6 +53,12 @@ ARRAYS = "biufc"
 """Kinds of numpy's arrays of numbers."""
 PAIRED = ("Counter", "OrderedDict")
 """Subclasses of dict that keep their type."""
+
+QUESTIONS = frozenset(
+    "startswith endswith isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle "  # noqa: SIM905
+    "isupper count index rindex find rfind issubset issuperset isdisjoint equals identical all any is_integer bit_length bit_count".split()
+)
+"""Methods of texts, containers and numbers that answer a question about them; asked of an object of the attempt, its own code answers."""
 
 
 def plain(
