@@ -181,3 +181,13 @@ def test_folds_of_tasks_that_record_their_split_are_refused(tmp_path):
     archive.append(tasks=[Task(f"t{i}", f"p{i}", extra='{"part": "train"}') for i in range(4)])
     with pytest.raises(ConfigError, match="tasks record their split in 'part'"):
         split_archive(archive, DataConfig(folds=2, split_by="part"))
+
+
+def test_all_pairs_of_tasks_that_are_too_alike_are_found():
+    left, right = (
+        Task("a", "add two numbers", reference="x = 1"),
+        [Task("b", "p", reference="x  = 1"), Task("c", "q", reference="x = 1")],
+    )
+    more = Task("d", "add two numbers")
+    found = {(leak.left, leak.right, leak.reason) for leak in find_leaks([left], [*right, more])}
+    assert found == {("a", "b", "same reference"), ("a", "c", "same reference"), ("a", "d", "nearly the same prompt")}

@@ -144,3 +144,15 @@ def test_empty_patches_and_other_rows_are_set_aside_with_the_reason(tmp_path):
     (tmp_path / "preds.jsonl").unlink()
     with pytest.raises(SourceError, match="no instances"):
         [*read(tmp_path)]
+
+
+def test_predictions_without_a_report_are_refused_unless_they_say_their_outcome(tmp_path):
+    row = {"instance_id": "a__b-1", "model_name_or_path": "m", "model_patch": "diff --git a/x b/x"}
+    file = tmp_path / "predictions.jsonl"
+    file.write_text(json.dumps(row))
+    with pytest.raises(SourceError, match="resolved_ids"):
+        ingest(Archive.create(tmp_path / "a"), "swe_bench", file)
+    file.write_text(json.dumps({**row, "resolved": True}))
+    archive = Archive.create(tmp_path / "b")
+    ingest(archive, "swe_bench", file)
+    assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED]

@@ -157,7 +157,7 @@ def csv_rows(path: Path, encoding: str, quotes: Quotes) -> Iterator[Numbered]:
                 text.readline()
             table = csv.DictReader(text, delimiter=delimiter, strict=True, quoting=quoting)
             end = first
-            table.fieldnames = names_of(table.fieldnames or (), f"{path}: the header")
+            table.fieldnames = names_of([name.strip() for name in table.fieldnames or ()], f"{path}: the header")
             end = first + table.line_num
             for row in table:
                 end = first + table.line_num

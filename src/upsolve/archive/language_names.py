@@ -1,13 +1,15 @@
 """Names of languages as judges and sites write them -> names of upsolve."""
 
+import ast
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from upsolve.plugins import load
 from upsolve.types import Task
 
-__all__ = ["asking_for", "language_in", "languages_in", "same_language"]
+__all__ = ["asking_for", "language_in", "language_looked_like", "languages_in", "same_language"]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
@@ -34,6 +36,39 @@ INSIDE = {"cpp": re.compile(r"(?<![\w-])(?:c|g|clang)\+\+"), "c#": re.compile(r"
 """Names that may stand behind others: ``GCC C++``, ``C/C++``, ``.NET Core C#``."""
 PYTHON_2 = re.compile(r"^(?:py\.)?(?:c?python|pypy|py)[ (:_-]*v?2")
 VERSION = re.compile(r"\s*\(.*|\s+[\d.]+.*")
+
+
+MARKS = {
+    "cpp": re.compile(
+        r"#\s*include\s*<(?:iostream|bits/stdc\+\+\.h|vector|string|algorithm|map|set|cmath|cstdio)>|\bstd::|\busing namespace std"
+    ),
+    "c": re.compile(r"#\s*include\s*[<\"]\w+\.h[>\"]"),
+    "java": re.compile(r"\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\b|\bSystem\.out\.print"),
+    "go": re.compile(r"^package\s+\w+\s*$", re.MULTILINE),
+    "rust": re.compile(r"\bfn\s+\w+\s*\(|\bprintln!\("),
+    "c#": re.compile(r"\busing\s+System\b|\bConsole\.(?:Write|Read)"),
+    "javascript": re.compile(r"\bconsole\.log\(|\brequire\(['\"]|^function\s+\w+\s*\(", re.MULTILINE),
+    "php": re.compile(r"<\?php"),
+}
+"""Language -> what a program in it nearly always has; tried in this order on programs that are no Python."""
+
+
+def language_looked_like(programs: Iterable[str]) -> str:
+    """Return the language, other than Python, that all programs look like; empty if they differ, or one is Python or looks like none."""
+    found = {
+        next((name for name, mark in MARKS.items() if mark.search(code)), "") if not is_python(code) else ""
+        for code in programs
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def is_python(code: str) -> bool:
+    """Return whether a program can be parsed as Python."""
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def asking_for(task: Task, language: str) -> Task:

@@ -41,24 +41,24 @@ def find_leaks(left: Sequence[Task], right: Sequence[Task], *, threshold: float 
     few = len(left) * len(right) <= MOST_PAIRS
     leaks: list[Leak] = []
     others = [(task, features_of(task, few=few)) for task in right]
-    by_reference = {" ".join(task.reference.split()): task for task in right if task.reference.strip()}
-    by_prompt = {words: task for task, words in others if words}
+    by_reference, by_prompt = dict[str, list[Task]](), dict[frozenset[Run], list[Task]]()
+    for task, words in others:
+        by_reference.setdefault(" ".join(task.reference.split()), []).append(task)
+        by_prompt.setdefault(words, []).append(task)
     holders: dict[Run, list[int]] = {}
     for index, (_, words) in enumerate(others):
         for run in words:
             holders.setdefault(run, []).append(index)
     for task in left:
         runs = features_of(task, few=few)
-        if twin := by_reference.get(" ".join(task.reference.split())):
-            leaks.append(Leak(task.task_id, twin.task_id, "same reference"))
-        elif not few and (twin := by_prompt.get(runs)):
-            leaks.append(Leak(task.task_id, twin.task_id, "the same prompt"))
-        elif few:
-            leaks += [
-                Leak(task.task_id, other.task_id, "nearly the same prompt")
-                for other, other_runs in similar_prompts(runs, others, holders, threshold)
-                if len(runs & other_runs) >= threshold * len(runs | other_runs)
-            ]
+        twins = by_reference.get(" ".join(task.reference.split()), []) if task.reference.strip() else []
+        found = {twin.task_id: "same reference" for twin in twins}
+        if not few:
+            alike, reason = by_prompt.get(runs, []) if runs else [], "the same prompt"
+        else:
+            close, reason = similar_prompts(runs, others, holders, threshold), "nearly the same prompt"
+            alike = [other for other, words in close if len(runs & words) >= threshold * len(runs | words)]
+        leaks += [Leak(task.task_id, name, why) for name, why in ({other.task_id: reason for other in alike} | found).items()]
     return leaks
 
 

@@ -265,7 +265,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
-    """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, row by row.
+    """Yield the rows of an Arrow stream, the format of ``save_to_disk`` of datasets, or of an Arrow file (Feather), row by row.
 
     Raises:
         SourceError: the file does not exist or cannot be read.
@@ -274,8 +274,12 @@ def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
     number = 0
     try:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            for batch in stream:
+        with pa.memory_map(str(path)) as source:
+            is_file = source.read(6) == b"ARROW1"
+            source.seek(0)
+            opened: Any = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+            batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
+            for batch in batches:
                 for index in range(batch.num_rows):
                     number += 1
                     yield number, batch.slice(index, 1).to_pylist()[0]
@@ -320,6 +324,7 @@ DATA_SUFFIXES = {
     **dict.fromkeys(ARRAYS, json_array),
     ".parquet": parquet_rows,
     ".arrow": arrow_rows,
+    ".feather": arrow_rows,
 }
 """Ending of a file's name -> reader of its rows."""
 

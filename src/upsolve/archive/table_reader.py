@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from upsolve.archive.answers import names_of, program_in
-from upsolve.archive.cells import decoded, moment, nested_value, without
+from upsolve.archive.cells import Numbered, decoded, moment, nested_value, without
 from upsolve.archive.language_names import language_in
 from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
 from upsolve.archive.recogniser.found import About, Found
 from upsolve.archive.recogniser.values import recognise
 from upsolve.archive.references import is_given, language_of_task, name_attempt, named_attempt, refuse_outcome, whole
-from upsolve.archive.rows import Row, left_out
+from upsolve.archive.rows import BadRow, Row, left_out
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, content_id
 
@@ -45,7 +45,7 @@ ATTEMPT_FIELDS: Mapping[str, str] = {
     "author": "user or model",
     "created": "time, ISO 8601",
     "id": "name of the attempt in this table",
-    "parent": "id, in an earlier row, of the attempt that this one repairs",
+    "parent": "id, in another row, of the attempt that this one repairs",
 }
 FILE_FIELDS: Mapping[str, str] = {
     "prompt_file": "file with the statement, relative to the table",
@@ -92,6 +92,8 @@ class Reader:
     """Encoding of those that are not UTF-8."""
     passed_at: float | None = None
     """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
+    default: str = "python"
+    """Language of programs of which neither row nor task says it."""
     any_language: bool = False
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
@@ -139,7 +141,9 @@ class Reader:
             yield from left_out(self.refused)
             yield replace(task, extra=extra)
         elif described:
-            self.refuse_other(task, () if about in self.built else cells, extra, rest)
+            rest |= self.other_reference(task, cells) if attempted else {}
+            known = cells.keys() - ({"reference"} if attempted else set())
+            self.refuse_other(task, () if about in self.built else known, extra, rest)
         if attempted:
             yield from self.attempt(cells, rest, task)
         if is_new:  # last: if the attempt cannot be used, the row is set aside as a whole
@@ -164,6 +168,12 @@ class Reader:
         for path in nested.values():
             rest = without(rest, path)
         return cells, rest
+
+    def other_reference(self, task: Task, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """Return, for ``extra`` of an attempt, a correct program that an earlier row of the task does not have."""
+        span = SPANS["reference"]
+        is_other = "reference" in cells and hashes_of(task)[span] != self.tasks[task.task_id][0][span]
+        return {self.columns["reference"]: cells["reference"]} if is_other else {}
 
     def refuse_other(self, task: Task, given: Container[str], extra: str, rest: Iterable[str]) -> None:
         """Refuse a row that would lose something, because an earlier row has its task.
@@ -231,7 +241,7 @@ class Reader:
         fields |= {"difficulty": str(cells["difficulty"])} if "difficulty" in cells else {}  # often a number
         attempted = any(key in cells for key in PROGRAMS)
         language = (
-            "" if self.any_language else self.language(cells) or self.language_of(full) or ("python" if attempted else "")
+            "" if self.any_language else self.language(cells) or self.language_of(full) or (self.default if attempted else "")
         )
         about = {"task_id": full, "source": self.name, "language": language}
         return from_row(Task, {**fields, **self.fields_of_tests(full, cells, language), **about})
@@ -282,10 +292,32 @@ class Reader:
                 found.setdefault(repr(names), set()).add(self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
 
+    def parents_first(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Yield rows, each after that of its parent; those whose parent is missing come last. Rows that wait are held in memory."""
+        seen, waiting = set[str](), dict[str, list[Numbered]]()
+        for found in numbered:
+            ready = [found]
+            while ready:
+                number, row = ready.pop(0)
+                name, parent = ("", "") if isinstance(row, BadRow) else map(self.name_in, (row, row), ("id", "parent"))
+                if parent and parent != name and parent not in seen:
+                    waiting.setdefault(parent, []).append((number, row))
+                    continue
+                yield number, row
+                if name and name not in seen:
+                    seen.add(name)
+                    ready = waiting.pop(name, []) + ready
+        yield from sorted((row for rows in waiting.values() for row in rows), key=lambda row: row[0])
+
+    def name_in(self, row: Mapping[str, Any], field: str) -> str:
+        """Return the name of an attempt in a row, as text; empty if there is none."""
+        value = self.value(row, self.columns[field]) if field in self.columns else None
+        return str(whole(value)).removesuffix(".0") if is_given(value) else ""
+
     def attempt(self, cells: Mapping[str, Any], rest: Mapping[str, Any], task: Task) -> Iterator[Row]:
         """Yield the attempt of a row and its recorded verdict."""
         fields = {key: cells[key] for key in ("code", "answer", "language", "author", "created") if key in cells}
-        fields["language"] = self.language(cells) or task.language or "python"
+        fields["language"] = self.language(cells) or task.language or self.default
         if str(cells.get("language", "")).lower() not in ("", fields["language"]):
             rest = {**rest, self.columns["language"]: cells["language"]}  # with the version
         if "answer" in fields:
@@ -299,11 +331,11 @@ class Reader:
         columns = {**fields, "task_id": task.task_id, "parent_id": self.parent(cells), "extra": extra}
         attempt = from_row(Attempt, columns)
         judge, name = f"recorded:{self.name}", str(cells.get("id", ""))
-        verdict = recorded_verdict(attempt.attempt_id, cells, judge, self.words)
-        if "id" in cells:
+        if "id" in cells:  # also if its outcome cannot be read: other rows may name it as their parent
             name_attempt(self.attempts, name, attempt.attempt_id)
-            if verdict and self.attempts[name]:
-                refuse_outcome(self.outcomes, name, verdict, judge=judge)
+        verdict = recorded_verdict(attempt.attempt_id, cells, judge, self.words)
+        if "id" in cells and verdict and self.attempts[name]:
+            refuse_outcome(self.outcomes, name, verdict, judge=judge)
         yield attempt
         if verdict:
             yield verdict
@@ -312,14 +344,14 @@ class Reader:
         """Return the ``attempt_id`` of the attempt that a row repairs; empty if it names none.
 
         Raises:
-            ValueError: no earlier row has it, or different ones have it.
+            ValueError: no row has it, or different ones have it.
         """
         name = str(cells.get("parent", ""))
         found = named_attempt(self.attempts, name) or named_attempt(
             self.attempts, name.removesuffix(".0")
         )  # as pandas writes CSV
         if name and not found:
-            raise ValueError(f"no earlier row has the attempt {name!r}, the parent of this one")
+            raise ValueError(f"no row has the attempt {name!r}, the parent of this one")
         return found or ""
 
 

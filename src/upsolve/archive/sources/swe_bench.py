@@ -133,18 +133,29 @@ def read(path: Path) -> Iterator[Row]:
         if not ends_with(file, ARRAYS):
             rows.append((file, None))
         elif isinstance(value := json_value(file), list):
-            rows.append((file, objects_in(file, value)))
+            rows.append((file, [*objects_in(file, value)]))
         elif isinstance(value, dict) and not reports.add(file, value):
             items = [
                 {"instance_id": name, **one} for name, one in value.items() if isinstance(one, dict) and "model_patch" in one
             ]
-            rows += [(file, objects_in(file, items))] if items else []
+            rows += [(file, [*objects_in(file, items)])] if items else []
     if not rows:
         raise SourceError(f"{path}: no instances (.parquet, .jsonl) and no predictions (.jsonl, .json) in it or below")
+    if not reports.outcomes and any(needs_report(rows_of_file(file) if given is None else given) for file, given in rows):
+        raise SourceError(
+            f"{path}: predictions, and no report of the harness below it that says which of them resolve their instance: all would be unscored. "
+            "Put it beside them: MODEL.RUN.json with `resolved_ids`, report.json of each instance, or a field `resolved` in the predictions"
+        )
     for file, numbered in rows:
         yield from build_each(
             file, rows_of_file(file) if numbered is None else numbered, partial(records_of, file=file, reports=reports)
         )
+
+
+def needs_report(numbered: Numbered) -> bool:
+    """Return whether the first row is a prediction that does not say its outcome."""
+    _, row = next(iter(numbered), (0, {}))
+    return isinstance(row, dict) and bool(row.get("model_patch")) and not isinstance(row.get("resolved"), bool)
 
 
 def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Iterator[Row]:
@@ -161,7 +172,7 @@ def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Itera
     if "model_patch" not in row:
         raise ValueError("has neither a problem_statement nor a model_patch")
     model, patch = str(row.get("model_name_or_path") or ""), row["model_patch"] or ""
-    outcome = reports.of(file, name, model)
+    outcome = outcome_of(row) if isinstance(row.get("resolved"), bool) else reports.of(file, name, model)
     if not patch.strip():
         raise ValueError(f"the patch is empty ({outcome.status.value})")
     others = {key: value for key, value in row.items() if key not in ("instance_id", "model_patch", "model_name_or_path")}

@@ -22,8 +22,9 @@ from upsolve.archive.cells import (
     table_rows,
 )
 from upsolve.archive.contest import Imports, prepared
+from upsolve.archive.language_names import language_looked_like
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
-from upsolve.archive.packed import ends_with
+from upsolve.archive.packed import UNREADABLE, ends_with, open_bytes
 from upsolve.archive.references import is_given, whole
 from upsolve.archive.rows import ARRAYS, LINES, BadRow, Row, build_each, data_files
 from upsolve.archive.source import IMPORTS, Option, Source, Unit
@@ -97,7 +98,7 @@ def read(
     reader.root, reader.encoding, reader.any_language = path.parent.resolve(), encoding, reader.mixed(first)
     advise(reader, first)
     del first
-    yield from prepared(build_each(path, chain(emptied(head), numbered), reader.records), imports)
+    yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), imports)
     tell_unused(path, reader, named)
 
 
@@ -155,6 +156,15 @@ def leave_unfit(path: Path, rows: Sequence[Mapping[str, Any]], mapped: dict[str,
 def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
     name, mapped = reader.name, reader.columns
+    languages = [reader.value(row, mapped.get("language", "language")) for row in rows]
+    programs = [str(code) for row in rows if is_given(code := reader.value(row, mapped.get("code", "code")))]
+    if not any(map(is_given, languages)) and (looked_like := language_looked_like(programs)):
+        reader.default = looked_like
+        warnings.warn(
+            f"{name}: no column says the language of the programs; they look like {looked_like} and are stored as such; if they are "
+            "not, add a column and name it: --language COLUMN",
+            stacklevel=3,
+        )
     likely = likely_columns(rows, mapped)
     if likely:
         unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
@@ -205,13 +215,33 @@ def likely_columns(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str])
 
 def split(path: Path, *, name: str = "", rows: str = "", **_columns: Any) -> list[Unit]:
     """Return the files as units, ``.json`` alone if ``rows`` names their lists; the tasks of a folder's files are named after the folder."""
-    files = data_files(path, suffixes=ARRAYS if rows else [ending for ending in TABLES if ending not in ARRAYS])
+    files = files_of(path, rows=rows)
     left = sorted({file for file in path.rglob("*") if ends_with(file, DATA) and file.is_file()} - {*files})
     if left:
         warnings.warn(
             f"{path}: {len(left)} files of data are not read, such as {left[0]}: {CONVERT}; import .json alone", stacklevel=3
         )
     return [Unit(file, {"name": name or path.name.partition(".")[0]}) for file in files]
+
+
+def files_of(path: Path, *, rows: str) -> list[Path]:
+    """Return the tables of a folder; files of JSON arrays only if there are no others, since they are often about the others."""
+    others = [ending for ending in TABLES if ending not in ARRAYS]
+    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
+    if rows:
+        return data_files(path, suffixes=ARRAYS)
+    if any(ends_with(file, others) for file in files):
+        return data_files(path, suffixes=others)
+    return [file for file in files if ends_with(file, ARRAYS) and is_array(file)] or data_files(path, suffixes=others)
+
+
+def is_array(file: Path) -> bool:
+    """Return whether a file of JSON begins as an array; also if it cannot be read, which its reader says."""
+    try:
+        with open_bytes(file) as content:
+            return content.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    except UNREADABLE:
+        return True
 
 
 def read_map(file: Path) -> dict[str, Any]:
