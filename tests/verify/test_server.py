@@ -152,9 +152,9 @@ def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatc
 
 @pytest.mark.parametrize("name", ["no-such-program", "bash\0"])
 def test_a_program_that_cannot_be_started_is_no_exit_code_of_the_attempt(name):
-    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", settings=LIMITS)
+    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", settings=LIMITS, built=False)
     (end,) = sandbox.run_jobs([job], LIMITS)
-    assert [*end.records[0]] == ["broken"] and "cannot be run" in end.records[0]["broken"]
+    assert [*end.records[0]] == ["unrunnable"] and "cannot be run" in end.records[0]["unrunnable"]
 
 
 def test_a_server_that_dies_for_want_of_memory_is_the_attempts_doing(monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge, judge_all
+from upsolve.verify.limits import JudgeSettings, Limits
 
 DOUBLE = Task("t", "", tuple(TestCase(TestKind.STDIO, f"{n}\n", f"{2 * n}\n") for n in (21, 4, 5)))
 REPLACED = (
@@ -50,3 +51,40 @@ def test_programs_that_replace_their_streams():
 def test_what_a_program_finds(code, output):
     verdict = judge(Task("t", "", (TestCase(TestKind.STDIO, "", output),)), Attempt("t", code))
     assert verdict.status is Status.PASSED, verdict
+
+
+SHELL = (
+    "{ echo b > /dev/stdout; }",
+    "echo b > /dev/fd/1",
+    "echo b > /proc/self/fd/1",
+    "echo b | tee /dev/stderr > /dev/stdout",
+    "echo x > /dev/stderr; echo b",
+    "name=stdout; echo b > /dev/$name",
+    "(sleep 30; echo late > /dev/stdout) & echo b",
+    """awk 'BEGIN { print "b" > "/dev/stdout" }'""",
+    """perl -e 'open(F, ">", "/dev/stdout"); print F "b\n"'""",
+)
+
+
+@pytest.mark.parametrize("line", SHELL)
+def test_opening_the_output_by_name_empties_nothing(line):
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", "a\nb\nc\n"),))
+    assert judge(task, Attempt("t", f"echo a\n{line}\necho c\n", "bash")).status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "error"),
+    [
+        ("exit 3", Status.RUNTIME_ERROR, "ExitCode"),
+        ("kill -SEGV $$", Status.RUNTIME_ERROR, "Signal11"),
+        ("kill -KILL $$", Status.RUNTIME_ERROR, "Signal9"),
+        ("kill -KILL $PPID", Status.RUNTIME_ERROR, "Signal9"),
+        ("printf '%2000000d' 1", Status.OUTPUT_LIMIT, "OutputLimit"),
+        ("while :; do :; done", Status.TIMEOUT, "Timeout"),
+    ],
+)
+def test_a_program_whose_output_is_a_pipe_ends_as_itself(line, status, error):
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", "a\n"),))
+    settings = JudgeSettings(Limits(wall_seconds=3, cpu_seconds=1))
+    found = judge(task, Attempt("t", f"echo a > /dev/stdout\n{line}\n", "bash"), settings)
+    assert (found.status, found.error_type) == (status, error)

@@ -98,6 +98,8 @@ CHANGES: tuple[Change, ...] = (
            or verdict.error_type == "RecursionError" or "thread" in verdict.error_message),
     Change("Objects of the attempt answered for data by methods of their own; numbers, copies, identity, and names of the setup did not reach tests.",
            lambda task, attempt, verdict: is_in(attempt, "python") and (asks_of_result(task) or meets_objects(task, attempt, verdict))),
+    Change("Programs of other languages that opened their standard output by name emptied what they had written.",
+           lambda _, attempt, verdict: verdict.status is Status.FAILED and not is_in(attempt, "python") and mentions(attempt, "/dev/", "/fd")),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

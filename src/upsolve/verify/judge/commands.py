@@ -1,5 +1,6 @@
 """Jobs of the sandbox that build and run programs of other languages by the commands of their records."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,11 +9,13 @@ from upsolve.verify.limits import MOST_STACK, JudgeSettings, stack_bytes
 from upsolve.verify.sandbox.folders import PACKAGES
 from upsolve.verify.sandbox.process import Job
 
-__all__ = ["COMPILE_MEMORY", "COMPILE_SECONDS", "build_job", "command_job", "encode_text", "run_job"]
+__all__ = ["COMPILE_MEMORY", "COMPILE_SECONDS", "build_job", "command_job", "encode_text", "opens_output", "run_job"]
 
 COMPILE_SECONDS = 60.0
 COMPILE_MEMORY = 4 << 30
 COMPILE_STACK = 64 << 20
+OUTPUTS = re.compile(rb"/dev/(?!(?:null|zero|u?random|shm|stdin)\b|fd/0)|/fd\b(?!/0)")
+"""Beginnings of names by which a program may open its standard output or standard error."""
 
 
 def encode_text(text: str) -> bytes:
@@ -27,13 +30,18 @@ def build_job(tools: Language, files: Mapping[str, bytes], *, seconds: float = C
     return Job(job, wall_seconds=seconds, memory_bytes=COMPILE_MEMORY, profile="any")
 
 
-def run_job(tools: Language, files: Mapping[str, bytes] | None, stdin: bytes, *, settings: JudgeSettings) -> Job:
-    """Return the job that runs a program; without ``files``, the program that the previous job has built."""
+def opens_output(files: Mapping[str, bytes]) -> bool:
+    """Return whether a program's files name devices such as ``/dev/stdout``, which is then a pipe: opening a file again would empty it."""
+    return any(OUTPUTS.search(data) for data in files.values())
+
+
+def run_job(tools: Language, files: Mapping[str, bytes], stdin: bytes, *, settings: JudgeSettings, built: bool) -> Job:
+    """Return the job that runs a program, which is written from its files or, if ``built``, has been built from them by the previous job."""
     memory = settings.limits.memory_bytes
-    job = {**command_job(tools, tools.run, memory), "files": dict(files or {}), "stdin": stdin}
+    job = {**command_job(tools, tools.run, memory), "files": {} if built else dict(files), "stdin": stdin}
     job |= {"seconds": settings.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
-    job |= {"stack": (stack_bytes(memory), MOST_STACK)}
-    return Job(job, wall_seconds=settings.limits.wall_seconds, continues=files is None, memory_bytes=memory, profile="any")
+    job |= {"stack": (stack_bytes(memory), MOST_STACK), "piped": opens_output(files)}
+    return Job(job, wall_seconds=settings.limits.wall_seconds, continues=built, memory_bytes=memory, profile="any")
 
 
 def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
             return not_built(task, attempt, tools, built)
     build_task = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
     jobs = [
-        run_job(tools, None if tools.compile else files, encode_text(test.input), settings=settings)
+        run_job(tools, files, encode_text(test.input), settings=settings, built=bool(tools.compile))
         for test in build_task.tests
     ]
     (outcomes, errors), ends = yield from within_budget(build_task, jobs, settings)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from upsolve.verify.sandbox.messages import STEADY, next_request, report, report_error
     from upsolve.verify.sandbox.operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from upsolve.verify.sandbox.queries import run as query
+    from upsolve.verify.sandbox.relay import through_pipes
     from upsolve.verify.sandbox.shared import Shared
     from upsolve.verify.sandbox.values import plain
 else:
@@ -30,6 +31,7 @@ else:
     from messages import STEADY, next_request, report, report_error
     from operations import OPERATIONS, answer, describe, failure, kind_of, outcome_of
     from queries import run as query
+    from relay import through_pipes
     from shared import Shared
     from values import plain
 
@@ -356,6 +358,8 @@ def run_command(job: dict[str, Any]) -> int:
 
     put(job["files"])
     feed(job["stdin"])
+    if job.get("piped"):
+        through_pipes()
     seconds = max(1, -int(-job["seconds"] // 1))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if job["address_bytes"]:

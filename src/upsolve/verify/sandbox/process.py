@@ -54,6 +54,7 @@ MODULES = (
     "setups",
     "operations",
     "interpreter",
+    "relay",
     "databases",
     "queries",
     "looks",

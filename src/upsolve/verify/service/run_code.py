@@ -76,7 +76,7 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
         built = run_command(build_job(tools, files, seconds=program.build_seconds), settings) if compiled else None
         if built and built.returncode != 0:
             return ProgramResult(built)
-        job = run_job(tools, None if compiled else files, program.stdin, settings=settings)
+        job = run_job(tools, files, program.stdin, settings=settings, built=bool(compiled))
         ended = run_command(job, settings, own=bool(compiled))
     if program.fetch == ():
         return ProgramResult(built, ended)
