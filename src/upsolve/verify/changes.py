@@ -1,5 +1,6 @@
 """Fixes of the judge that changed verdicts, and the version of the judge, by which ``upsolve verify --stale`` finds what to judge again."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ BY_ADDRESS = ("ada", "bash", "c", "cpp", "fortran", "lua", "pascal", "perl", "ph
 """Languages whose memory had been limited by address space."""
 OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
 """Words of Python programs that use what had not been as in a new interpreter."""
+NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
+"""Such an argument of a call, or arguments from a dict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ def meets_objects(task: Task, attempt: Attempt, verdict: Verdict) -> bool:
     return "across" in verdict.isolation and (bool(task.setup) or mentions(attempt, "class ", "Mock", "type("))
 
 
+def names_arguments(task: Task, attempt: Attempt) -> bool:
+    """Return whether a call in the tests or in the attempt names an argument as the judge's own functions name theirs, or may do so."""
+    return any(NAMED.search(source) for source in (attempt.code, *(test.input for test in task.tests)))
+
+
 def expected_bytes(task: Task) -> int:
     """Return the length of all expected values together, bytes."""
     return sum(len(test.expected.encode("utf-8", "surrogatepass")) for test in task.tests)
@@ -100,6 +108,8 @@ CHANGES: tuple[Change, ...] = (
            lambda task, attempt, verdict: is_in(attempt, "python") and (asks_of_result(task) or meets_objects(task, attempt, verdict))),
     Change("Programs of other languages that opened their standard output by name emptied what they had written.",
            lambda _, attempt, verdict: verdict.status is Status.FAILED and not is_in(attempt, "python") and mentions(attempt, "/dev/", "/fd")),
+    Change("Functions that the attempt returned, or was given, could not be called with arguments named name, value, number, operation or self.",
+           lambda task, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation and names_arguments(task, attempt)),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

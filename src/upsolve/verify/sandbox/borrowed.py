@@ -54,7 +54,7 @@ class Borrowed:
             self.objects[number], self.numbers[id(stand_in)] = stand_in, number
         return self.objects[number]
 
-    def ask(self, number: int, operation: str, *args: Any, **named: Any) -> Any:
+    def ask(self, number: int, operation: str, /, *args: Any, **named: Any) -> Any:
         """Have the tester execute an operation, serve its requests meanwhile, and return the result."""
         with self.lock:
             if not self.serving or os.getpid() != self.process:

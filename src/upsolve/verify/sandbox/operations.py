@@ -68,7 +68,7 @@ def awaited(name: str) -> Any:
     return done
 
 
-def call(value: Any, *args: Any, **named: Any) -> Any:
+def call(value: Any, /, *args: Any, **named: Any) -> Any:
     """Call a value."""
     return value(*args, **named)
 

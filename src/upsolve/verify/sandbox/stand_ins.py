@@ -76,7 +76,7 @@ def number_of(value: Remote) -> int:
     return object.__getattribute__(value, "_remote")[1]
 
 
-def operate(value: Remote, name: str, *args: Any, **named: Any) -> Any:
+def operate(value: Remote, name: str, /, *args: Any, **named: Any) -> Any:
     """Execute an operation on a kept value in the attempt's process."""
     channel, number = object.__getattribute__(value, "_remote")
     return channel.call((name, number), args, named)
@@ -124,7 +124,7 @@ def next_of(value: Remote) -> Any:
 
 def method(name: str) -> Any:
     """Return a special method that the attempt's process executes."""
-    return lambda value, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
+    return lambda value, /, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def looking(name: str) -> Any:
