@@ -282,3 +282,23 @@ def test_address_space_is_not_limited_where_the_control_group_limits_memory():
     """A large array of which a program uses little is no error, and one that it fills is `memory_limit`, not a segmentation fault."""
     task = Task("t", "", (TestCase(TestKind.STDIO, "", "unlimited\n"),))
     assert run("bash", "ulimit -v", task).status is Status.PASSED
+
+
+@pytest.mark.skipif("cgroup" not in active_layers(), reason="no control groups here")
+def test_a_child_that_was_killed_for_memory_is_a_memory_limit_unless_the_answer_is_right():
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", "done\n"),))
+    settings = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=128 << 20))
+    hungry = "perl -e '$x = \"a\" x 3e8'"
+    codes = (f"{hungry} && echo done", f"{hungry} || exit 3", f"{hungry} && echo x; echo done", "echo no")
+    found = judge_all([(task, Attempt("t", code, "bash")) for code in codes], settings)
+    assert [verdict.status.value for verdict in found] == ["memory_limit", "memory_limit", "passed", "failed"]
+
+
+@pytest.mark.skipif("cgroup" not in active_layers(), reason="no control groups here")
+def test_children_killed_for_memory_are_those_of_one_attempt_of_a_batch():
+    task = Task("t", "", (TestCase(TestKind.STDIO, "", "done\n"),))
+    settings = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=128 << 20))
+    child = "if not os.fork():\n    x = bytearray(b'a') * (70 << 20)\n    time.sleep(0.4)\n    os._exit(0)\n"
+    hungry = f"import os, time\n{child * 4}print([os.wait()[1] for _ in range(4)])\n"
+    found = judge_all([(task, Attempt("t", code)) for code in ("print('done')", hungry, "print('done')", "print(1)")], settings)
+    assert [verdict.status.value for verdict in found] == ["passed", "memory_limit", "passed", "failed"]

@@ -61,6 +61,11 @@ def mentions(attempt: Attempt, *words: str) -> bool:
     return any(word in attempt.code for word in words)
 
 
+def starts_processes(attempt: Attempt) -> bool:
+    """Return whether a program may start others: all of shells, and those that name a way to."""
+    return is_in(attempt, "bash") or mentions(attempt, "fork", "exec", "spawn", "system", "popen", "rocess", "subprocess")
+
+
 def asks_of_result(task: Task) -> bool:
     """Return whether a CALL test asks something of a result by a method, as in ``f(2).startswith('4')``."""
     return any(test.kind is TestKind.CALL and any(f".{name}(" in test.input for name in QUESTIONS) for test in task.tests)
@@ -110,6 +115,8 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: verdict.status is Status.FAILED and not is_in(attempt, "python") and mentions(attempt, "/dev/", "/fd")),
     Change("Functions that the attempt returned, or was given, could not be called with arguments named name, value, number, operation or self.",
            lambda task, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation and names_arguments(task, attempt)),
+    Change("Programs of which the kernel had killed a child process for lack of memory were wrong or failed instead of exceeding their memory.",
+           lambda _, attempt, verdict: verdict.status is Status.RUNTIME_ERROR or (verdict.status is Status.FAILED and starts_processes(attempt))),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

@@ -80,7 +80,7 @@ def function_outcomes(task: Task, end: Exit, nonce: str | bool, records: Sequenc
         if index in by_test:
             line = end.line(by_test[index], LINE_BYTES + VALUE_BYTES * len(test.expected))
             outcome, error = test_outcome(test, line, nonce if not canary_fell else "", task.compare)
-            if outcome is Status.RUNTIME_ERROR and end.output_exceeded:  # the write past the limit is what failed
+            if outcome is Status.RUNTIME_ERROR and (end.output_exceeded or end.out_of_memory):  # that is what failed
                 outcome, error = how_it_ended(end)
         elif Status.UNSCORED in outcomes or (outcomes and outcomes[-1] in ENDED):
             outcome, error = Status.UNSCORED, None
@@ -182,7 +182,16 @@ def how_it_ended(end: Exit) -> tuple[Status, list[Any]]:
 
 
 def program_outcome(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
-    """Return the outcome of one run of a program, and the error; ``accepted``: the checker's answer, None without a checker."""
+    """Return the outcome of one run of a program, and the error; ``accepted``: the checker's answer, None without a checker.
+
+    Whatever else went wrong, a program of which a process was killed for lack of memory exceeded its memory.
+    """
+    outcome, error = ended_or_answered(task, index, end, accepted)
+    return how_it_ended(end) if end.out_of_memory and outcome in (Status.FAILED, Status.RUNTIME_ERROR) else (outcome, error)
+
+
+def ended_or_answered(task: Task, index: int, end: Exit, accepted: bool | None) -> tuple[Status, list[Any] | None]:
+    """Return the outcome of one run by how it ended or, if it ended well, by its output."""
     test = task.tests[index]
     if early := whole_program(end):
         return early

@@ -155,7 +155,7 @@ def not_built(task: Task, attempt: Attempt, tools: Language, built: Exit) -> Ver
         for index, match in enumerate(matches)
         if (line := own_line(task, attempt, int(match["line"])))
     ][:MOST_FINDINGS]
-    stopped = built.returncode is None or built.cpu_seconds > COMPILE_SECONDS
+    stopped = built.returncode is None or built.out_of_memory or built.cpu_seconds > COMPILE_SECONDS
     status, error = how_it_ended(built) if stopped else (Status.COMPILE_ERROR, None)
     first = findings[0] if findings else None
     message = first.message if first else message_of(reasons, 0) or output.strip()[:500]

@@ -76,7 +76,7 @@ class Exit:
     timed_out: bool
     """True if it exceeded its deadline or its CPU time limit."""
     out_of_memory: bool
-    """True if the kernel's out-of-memory killer ended a process of its control group."""
+    """True if the kernel's out-of-memory killer ended a process of its control group, perhaps one that it had started."""
     wall_seconds: float
     """Elapsed time from fork to exit, seconds."""
     cpu_seconds: float
@@ -242,7 +242,7 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     """Run the jobs of one request on a server; return an Exit for each job that was run, which may be fewer.
 
     The kernel counts out-of-memory kills per control group, not per job. After such a kill, the first job that ended by SIGKILL
-    and those after it are run again, that one alone, to attribute the kill to a job.
+    (the first of all if none did) and those after it are run again, that one alone, to attribute the kill to a job.
     """
     folder, profile, gvisor = running.work_folder(jobs[0].continues), jobs[0].profile, running.gvisor
     memory = max(job.memory_bytes or limits.memory_bytes for job in jobs) + (KERNEL_BYTES if gvisor else OWN_MEMORY)
@@ -252,10 +252,10 @@ def run_part(running: Server, jobs: Sequence[Job], limits: Limits) -> list[Exit]
     try:
         ends, lasts = running.run(jobs, server_limits(limits, folder, profile, running.group.active), limits.cpu_seconds)
         contended = max((end[4] for end in ends), default=0.0) > LONG_SECONDS and watch.contended()
-        oom = running.group.out_of_memory() and any(map(killed, ends))  # always read: it counts since it was last read
-        sure = len(jobs) if len(jobs) == 1 or not oom else next(number for number, end in enumerate(ends) if killed(end))
+        oom = running.group.out_of_memory()
+        sure = len(jobs) if len(jobs) == 1 or not oom else next((number for number, end in enumerate(ends) if killed(end)), 0)
         collected = [
-            collect(running, number, end, limits, job=jobs[number], oom=oom, contended=contended)
+            collect(running, number, end, limits, job=jobs[number], oom=oom and len(jobs) == 1, contended=contended)
             for number, end in enumerate(ends[:sure])
         ]
         running.empty_files(len(jobs))
@@ -310,7 +310,7 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         returncode=None if signalled else os.WEXITSTATUS(code),
         signal=os.WTERMSIG(code) if signalled else 0,
         timed_out=bool(timed_out) or cpu_seconds > job.attempt.get("seconds", limits.cpu_seconds),
-        out_of_memory=oom and killed(end),
+        out_of_memory=oom,
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         memory_bytes=int(memory_bytes),
