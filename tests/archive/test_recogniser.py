@@ -77,6 +77,22 @@ PYTHON = {
     "labels": ("Input: 1\nOutput: 2\n\nInput: 3\nOutput: 6", 2),
     "in an object": ({"language": "python", "test_cases": [{"input": "1", "output": "2"}]}, 1),
     "our own": ([{"kind": "call", "input": "f(1)", "expected": "2"}], 1),
+    "fence": ("```python\nassert f(1) == 2\nassert f(3) == 6\n```", 2),
+    "byte order mark and spaces that are none": ("\ufeffassert f(1)\xa0== 2", 1),
+    "newlines as two characters": ("assert f(1) == 2\\nassert f(3) == 6", 2),
+    "list of lines": ("- f(1) == 2\n- f(3) == 6", 2),
+    "numbered lines": ("1. f(1) == 2\n2. f(3) == 6", 2),
+    "imported main": (
+        "from unittest import TestCase, main\nclass T(TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)\nmain()",
+        1,
+    ),
+    "doctest of a comparison": ("Examples:\n>>> f(2) == 4\nTrue\n>>> f(1) != 2\nFalse", 2),
+    "reference in the tests": ("def f(x):\n    return 2 * x\n\nassert f(1) == 2", 1),
+    "name from another module": ("from my_double import f\nassert f(1) == 2", 1),
+    "one list": ([{"input": [3, 1], "output": [3, 1, 3, 1]}, {"input": [1], "output": [1, 1]}], 2),
+    "by names": ({"test1": {"input": "1", "output": "2"}, "test2": {"input": "3", "output": "6"}}, 2),
+    "calls by their name": ([{"call": "f(1)", "expected": "2"}], 1),
+    "examples": ("Example 1:\nInput: x = 1\nOutput: 2\nExplanation: doubled\n\nExample 2:\nInput: x = 3\nOutput: 6", 2),
     "code in objects": ([{"test": "assert f(1) == 2"}], 1),
 }
 
@@ -113,7 +129,7 @@ def test_each_form_passes_the_right_program_and_fails_another():
 @pytest.mark.parametrize("name", [name for name, (value, _) in PYTHON.items() if isinstance(value, str)])
 def test_the_same_forms_without_the_name_of_the_function(name):
     value, count = PYTHON[name]
-    if name not in ("labels", "check"):
+    if name not in ("labels", "check", "examples", "reference in the tests", "name from another module"):
         assert len(found_in(value, entry_point="").tests) == count
     assert found_in(PYTHON["check"][0], entry_point="", codes=("", "", DOUBLE)).entry_point == "f"
 
@@ -173,6 +189,18 @@ EMPTY = [
     "try:\n    assert f(1) == 3\nexcept Exception:\n    pass",
     "try:\n    f(None)\n    assert False\nexcept:\n    assert True",
     "class TestF:\n    def test_a(self):\n        f(1)",
+    "for x in []:\n    assert f(x) == 3",
+    "if False:\n    assert f(1) == 3",
+    "def test_a():\n    return\n    assert f(1) == 3",
+    "def test_a():\n    def inner():\n        assert f(1) == 3",
+    "def test_a():\n    f(1)\n    assert 1 == 1",
+    "x = f(1)\nassert x == x",
+    "assert len(f('a')) >= 0",
+    "assert isinstance(f(1), object)",
+    "from contextlib import suppress\nwith suppress(Exception):\n    assert f(1) == 3",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        f(1)\n        self.assertTrue(1 == 1)",
+    "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('x')\n    def test_a(self):\n        self.assertEqual(f(1), 3)",
+    "import pytest\n@pytest.mark.xfail\ndef test_a():\n    assert f(1) == 3",
     "def check(candidate):\n    assert True\n    for i in range(3):\n        candidate(i)",
 ]
 
@@ -230,8 +258,38 @@ def test_a_thousand_asserts_are_a_thousand_tests():
 
 @pytest.mark.parametrize("piece", ["[", "(", "#", ">>> ", "input:\n", "->", "x -> ", "'", "\\", "\u00e9", " ", "f(1) or "])
 def test_a_megabyte_of_anything_is_read_or_refused_in_time(piece):
+    size = 100_000 if piece == "f(1) or " else 1_000_000  # a tree of that many calls takes Python itself seconds
     with contextlib.suppress(ValueError):
-        found_in(piece * (1_000_000 // len(piece)))
+        found_in(piece * (size // len(piece)))
+
+
+def test_tests_that_call_their_own_definition_are_refused():
+    with pytest.raises(ValueError, match="uses nothing of the attempt"):
+        found_in("f = lambda x: 3\nassert f(1) == 3")
+
+
+def test_a_function_and_a_method_are_judged_by_what_the_attempt_defines():
+    data = [{"fn_name": "add", "input": [1, 2], "output": 3}]
+    function = "def add(a, b):\n    return a + b\n"
+    right, wrong = (function, METHOD), (function.replace("+", "-"), METHOD.replace("+", "-"), "x = 1\n")
+    for first in (METHOD, function):
+        found = recognise(data, About("", codes=("", "", first)))
+        assert statuses(found, *right, entry_point=found.entry_point) == [Status.PASSED] * 2
+        assert Status.PASSED not in statuses(found, *wrong, entry_point=found.entry_point)
+
+
+@pytest.mark.parametrize(
+    ("value", "reference"),
+    [
+        ([{"input": [1, 2], "output": 3}], ""),
+        ([{"input": "[1, 2]", "output": "3"}], "def add(a, b): ..."),
+        ([{"input": '{"a": 1, "b": 2}', "output": "3"}], "def add(a: int, b: int) -> int: ..."),
+    ],
+)
+def test_parameters_say_whether_a_list_or_object_is_one_argument(value, reference):
+    found = recognise(value, About("add", codes=(reference, "", "def add(a, b):\n    return a + b\n")))
+    expected = "add(1, 2)" if isinstance(value[0]["input"], list) or "[" in value[0]["input"] else "add(a=1, b=2)"
+    assert [test.input for test in found.tests] == [expected]
 
 
 def test_tests_left_out_are_counted_and_named_by_the_import(tmp_path):

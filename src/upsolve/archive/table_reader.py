@@ -257,7 +257,7 @@ class Reader:
         entry, setup = str(cells.get("entry_point", "")), str(cells.get("setup", ""))
         answer = program_in(str(cells["answer"]), language or "python") if "answer" in cells and "code" not in cells else ""
         program = str(cells.get("code", answer))
-        shown = str(cells.get("prompt", "")) if "class Solution" in str(cells.get("prompt", "")) else ""
+        shown = prompt if "class Solution" in (prompt := str(cells.get("prompt", ""))) or f"def {entry}(" in prompt else ""
         codes = (str(cells.get("reference", "")), shown, self.forms.get(full, program))
         found: Found = recognise(cells["tests"], About(entry, setup, language, codes))
         if found.by_code and not codes[0] and not shown:

@@ -8,7 +8,7 @@ import ast
 import doctest
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from upsolve.archive.asserts import BUILTINS, Names, constant, parse_assert
 from upsolve.archive.recogniser.failing import asserts, names_in, touches
@@ -25,11 +25,17 @@ SOLUTIONS = frozenset(
 )
 """Modules that stand for the attempt in tests."""
 CANDIDATES = ("candidate", "func", "fn", "function", "solution", "f")
-RUNNERS = frozenset({"unittest.main", "pytest.main", "doctest.testmod", "sys.exit", "exit", "quit"})
+RUNNERS = frozenset({"unittest.main", "pytest.main", "doctest.testmod", "testmod", "sys.exit", "exit", "quit"})
+SKIPS = frozenset({"skip", "xfail", "expectedFailure"})
+"""Decorators of tests that do not decide."""
 JUDGING = frozenset("all any isinstance issubclass callable isclose allclose array_equal".split())  # noqa: SIM905
 """Functions whose value, as a statement alone, is meant as a test."""
 ARROW = re.compile(r"\s*(.+?)\s*(?:->|=>|-->|➞|→|⇒)\s*(.+?)\s*")
 MOST_ARROW = 10_000
+DEFINED = (ast.FunctionDef, ast.ClassDef)
+FENCE = re.compile(r"\s*```\w*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+BULLET = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,6}[.)])[ \t]+(?=\S)")
+"""What begins a line of a list, such as ``- f(1) == 2``."""
 
 
 def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
@@ -64,13 +70,32 @@ def tests_in_code(source: str, about: About, *, whole: bool = False) -> Found:
 
 
 def plain(source: str) -> str:
-    """Return the text of tests as Python: doctests as asserts, lines ``f(1) -> 2`` as comparisons, ends of lines as ``\\n``."""
-    text = textwrap.dedent(source.replace("\r\n", "\n").replace("\r", "\n"))
+    """Return the text of tests as Python: without a fence and marks of a list, doctests as asserts, lines ``f(1) -> 2`` as comparisons."""
+    text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = textwrap.dedent(fenced[1] if (fenced := FENCE.fullmatch(text)) else text)
     if re.search(r"^[ \t]*>>>", text, re.MULTILINE):
-        return "\n".join(asserts_of(text))
-    if parsed(text) is None and (compared := arrows(text)):
-        return compared
-    return text.strip("\n")
+        tree = parsed(text)
+        return "\n".join(asserts_of(text) if tree is None else in_docstrings(tree))
+    lines = [line for line in text.split("\n") if line.strip()]
+    if lines and all(map(BULLET.match, lines)):
+        text = "\n".join(BULLET.sub("", line, count=1) for line in lines)
+    if parsed(text) is not None:
+        return text.strip("\n")
+    others = (arrows(text), text.replace("\xa0", " "), "" if "\n" in text else text.replace("\\n", "\n"))
+    return next((other for other in others if other != text and other and parsed(other) is not None), text.strip("\n"))
+
+
+def in_docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield the statements of a module, with the doctests of its docstrings in place of what they describe."""
+    for node in tree.body:
+        text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.ClassDef) else None
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            text = textwrap.dedent(value.value)
+        if text and ">>>" in text:
+            yield from asserts_of(text)
+        else:
+            yield ast.unparse(node)
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -86,7 +111,8 @@ def arrows(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     found = [ARROW.fullmatch(line) if len(line) < MOST_ARROW else None for line in lines]
     pairs = [f"({match[1]}) == ({match[2]})" for match in found if match]
-    return "\n".join(pairs) if pairs and len(pairs) == len(lines) and all(map(parsed, pairs)) else ""
+    whole = "\n".join(pairs)
+    return whole if pairs and len(pairs) == len(lines) and (tree := parsed(whole)) and len(tree.body) == len(pairs) else ""
 
 
 def asserts_of(text: str) -> Iterator[str]:
@@ -108,7 +134,7 @@ def asserts_of(text: str) -> Iterator[str]:
         elif isinstance(value, ast.Call) and ast.unparse(value.func) == "print" and len(value.args) == 1:
             yield f"assert str({ast.unparse(value.args[0])}) == {want!r}"
         elif (literal := parsed(want)) and len(literal.body) == 1 and is_literal(literal.body[0]):
-            yield f"assert {ast.unparse(value)} == {want}"
+            yield f"assert ({ast.unparse(value)}) == {want}"
         else:
             yield f"assert repr({ast.unparse(value)}) == {want!r}"
 
@@ -139,7 +165,8 @@ class Own(ast.NodeTransformer):
 def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     """Return the statements of a module of tests, and its text, without what only a runner needs.
 
-    The body of ``if __name__ == "__main__"`` stands among the others; imports of the attempt, calls of runners and texts are left out;
+    The body of ``if __name__ == "__main__"`` stands among the others; imports of the attempt, a definition of what it must define, calls of
+    runners and texts are left out;
     ``self.assertEqual(...)`` outside of a class gets its ``self``.
 
     Raises:
@@ -152,11 +179,14 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"tests: nested too deeply: {error}") from None
     flat = [part for node in tree.body for part in (node.body if is_main(node) and isinstance(node, ast.If) else [node])]
-    kept = [node for node in flat if not is_runner(node)]
+    runners = RUNNERS | {alias.asname or alias.name for node in flat for alias in started(node)}
+    kept = [
+        node for node in flat if not is_runner(node, runners) and not (isinstance(node, DEFINED) and node.name in about.own)
+    ]
     changed = len(kept) < len(tree.body) or len(flat) != len(tree.body)
     renamed, modules, body = dict[str, ast.expr](), set[str](), list[ast.stmt]()
     for node in kept:
-        if isinstance(node, ast.ImportFrom) and stands_for_attempt(node.module or "", about):
+        if isinstance(node, ast.ImportFrom) and imports_attempt(node, about):
             renamed |= {alias.asname: ast.Name(alias.name, ast.Load()) for alias in node.names if alias.asname}
         elif isinstance(node, ast.Import) and all(stands_for_attempt(alias.name, about) for alias in node.names):
             modules |= {alias.asname or alias.name for alias in node.names}
@@ -166,7 +196,7 @@ def statements(source: str, about: About) -> tuple[list[ast.stmt], str]:
     if renamed or modules:
         own = Own(renamed, modules)
         body = [own.visit(node) for node in body]
-    if any("self" in names_in(node)[1] and "self" not in names_in(node)[0] for node in body):
+    if "self" in source and any("self" in names_in(node)[1] and "self" not in names_in(node)[0] for node in body):
         body = [*ast.parse("import unittest\nself = unittest.TestCase()").body, *body]
         changed = True
     compared = [as_assert(node) for node in body]
@@ -181,13 +211,28 @@ def stands_for_attempt(module: str, about: About) -> bool:
     return module.split(".")[-1] in SOLUTIONS or module.split(".")[0] in SOLUTIONS or (module != "" and module in about.own)
 
 
-def is_runner(node: ast.stmt) -> bool:
+def imports_attempt(node: ast.ImportFrom, about: About) -> bool:
+    """Return whether names are imported from the attempt: from its module, a relative one, or with the name that it must define."""
+    own = any(alias.name in about.own for alias in node.names)
+    return own or node.level > 0 or stands_for_attempt(node.module or "", about)
+
+
+def started(node: ast.stmt) -> list[ast.alias]:
+    """Return the names by which a statement imports ``unittest.main``."""
+    return (
+        [alias for alias in node.names if alias.name == "main"]
+        if isinstance(node, ast.ImportFrom) and node.module == "unittest"
+        else []
+    )
+
+
+def is_runner(node: ast.stmt, runners: Collection[str]) -> bool:
     """Return whether a statement only starts tests, or is a text or an ellipsis."""
     if not isinstance(node, ast.Expr):
         return isinstance(node, ast.Pass)
     if isinstance(node.value, ast.Constant):
         return isinstance(node.value.value, str) or node.value.value is ...
-    return isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in RUNNERS
+    return isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in runners
 
 
 def as_assert(node: ast.stmt) -> ast.stmt:
@@ -227,9 +272,11 @@ def lone_function(body: Sequence[ast.stmt]) -> str:
     """Return the name of the only function of tests without parameters that nobody calls; empty if there are others or tests."""
     defined = [node for node in body if isinstance(node, ast.FunctionDef) and not node.args.args and asserts(node)]
     others = any(is_suite(node) or isinstance(node, ast.Assert) for node in body)
+    if not defined or others:
+        return ""
     read = {name for node in body if node not in defined for name in names_in(node)[1]}
     free = [node.name for node in defined if node.name not in read]
-    return free[0] if len(free) == 1 and not others else ""
+    return free[0] if len(free) == 1 else ""
 
 
 def check_in(check: ast.FunctionDef, body: Sequence[ast.stmt], source: str, about: About) -> Found:
@@ -315,6 +362,9 @@ def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.
     kept, refused = list[ast.stmt](), list[tuple[str, str]]()
     for node in suites:
         reaches = module.reaches([module.body.index(node)])
+        if is_skipped(node):
+            refused.append(("is skipped", getattr(node, "name", "")))
+            continue
         if isinstance(node, ast.ClassDef):
             methods = [part for part in node.body if isinstance(part, Function)]
             others = {
@@ -327,8 +377,9 @@ def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.
                 for part in methods
                 if part.name.startswith("test") and not asserts(part, {*module.helpers, *others}, module.local)
             ]
+            empty += [part for part in methods if part not in empty and is_skipped(part)]
             node.body = [part for part in node.body if part not in empty] or [ast.Pass()]
-            refused += [("asserts nothing", f"{node.name}.{part.name}") for part in empty]
+            refused += [("is skipped" if is_skipped(part) else "asserts nothing", f"{node.name}.{part.name}") for part in empty]
         elif not asserts(node, module.helpers - {getattr(node, "name", "")}, module.local):
             refused.append(("asserts nothing", getattr(node, "name", "")))
             continue
@@ -337,3 +388,9 @@ def without_empty(suites: Sequence[ast.stmt], module: Module) -> tuple[list[ast.
         else:
             refused.append(("uses nothing of the attempt", getattr(node, "name", "")))
     return kept, refused
+
+
+def is_skipped(node: ast.stmt) -> bool:
+    """Return whether a test or a class of tests is marked as skipped, or as one that should fail."""
+    marks = [mark.func if isinstance(mark, ast.Call) else mark for mark in getattr(node, "decorator_list", [])]
+    return any(ast.unparse(mark).rpartition(".")[2] in SKIPS for mark in marks)

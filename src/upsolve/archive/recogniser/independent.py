@@ -68,7 +68,7 @@ class Module:
     def reaches(self, at: Collection[int]) -> bool:
         """Return whether statements use the attempt."""
         needed, reads = self.needed(name for one in at for name in self.reads[one])
-        bound = {name for one in {*at, *needed} for name in self.binds[one]} | self.outside
+        bound = {name for one in {*at, *needed} for name in self.binds[one]} | (self.outside - self.about.own)
         called = {name for name in reads if name in BUILTINS and name.islower() and name not in USUAL}
         return touches(reads, bound, self.about.own, called)
 

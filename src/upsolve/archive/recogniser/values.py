@@ -4,16 +4,16 @@ Inputs and expected outputs go by many names; whether a test calls a function or
 or by the task's entry point.
 """
 
-import ast
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from upsolve.archive.recogniser.arguments import arguments_of, value_in, values_of
 from upsolve.archive.recogniser.code import functions_of, plain, tests_in_code
 from upsolve.archive.recogniser.failing import names_in
 from upsolve.archive.recogniser.found import About, Found
+from upsolve.archive.recogniser.labelled import labelled
 from upsolve.archive.sources.problems import Callee, by_numbers, call_tests, callee_of, literal, of_outputs, setup_of
 from upsolve.types import TestCase, TestKind
 
@@ -34,6 +34,8 @@ INPUTS = (
     "given",
     "test_input",
     "sample_input",
+    "call",
+    "expression",
 )
 OUTPUTS = (
     "output",
@@ -83,10 +85,6 @@ KEPT_BACK = (
 CODE = ("code", "test", "assert", "assertion", "test_code", "assert_code", "statement")
 STDIO = re.compile(r"std|stdio|io$|program|script", re.IGNORECASE)
 CALLS = re.compile(r"func|call|method|fn", re.IGNORECASE)
-LABEL = re.compile(
-    r"[ \t]*(?:(?:sample|example|test|expected|case)[ \t]*)*(input|output)[ \t]*#?\d*[ \t]*[:=]?[ \t]*(.*)", re.IGNORECASE
-)
-"""A line ``Input: 1``."""
 
 
 def recognise(value: Any, about: About) -> Found:
@@ -121,22 +119,6 @@ def of_value(value: Any, about: About) -> Found:
     raise ValueError(f"tests: {str(value)[:60]}: {FORMS}")
 
 
-def value_in(text: str) -> Any:
-    """Return the list or object that a text is, as JSON, JSON in JSON or a Python literal; None for other text."""
-    if not text.lstrip().startswith(("[", "{", "(", '"')):
-        return None
-    for read in (json.loads, ast.literal_eval):
-        try:
-            value = read(text.strip())
-        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-            continue
-        if isinstance(value, list | dict | tuple):
-            return value
-        if isinstance(value, str) and value != text:
-            return value if value_in(value) is None else value_in(value)
-    return None
-
-
 def of_text(text: str, about: About) -> Found:
     """Return the tests in a text: labelled inputs and outputs, or code in the task's language."""
     if pairs := labelled(text):
@@ -145,23 +127,6 @@ def of_text(text: str, about: About) -> Found:
     if about.language not in ("", "python"):
         return Found((TestCase(TestKind.CODE, text.strip("\n"), "", about.hidden),) if text.strip() else ())
     return tests_in_code(text, about)
-
-
-def labelled(text: str) -> list[tuple[str, str]]:
-    """Return the inputs and outputs of a text with lines such as ``Input: 1`` and ``Output: 2``; none for other text."""
-    parts: list[tuple[str, list[str]]] = []
-    for line in text.strip().splitlines():
-        match = LABEL.fullmatch(line[:200]) if len(line) < 200 or ":" in line[:40] else None
-        if match and (match[2] == "" or ":" in line[: match.start(2)] or "=" in line[: match.start(2)]):
-            parts.append((match[1].lower(), [line[match.start(2) :]] if line[match.start(2) :] else []))
-        elif parts:
-            parts[-1][1].append(line)
-        else:
-            return []
-    if [kind for kind, _ in parts] != ["input", "output"] * (len(parts) // 2) or not parts:
-        return []
-    texts = ["\n".join(lines).strip("\n") for _, lines in parts]
-    return [*zip(texts[::2], texts[1::2], strict=True)]
 
 
 def of_object(value: Mapping[str, Any], about: About) -> Found:
@@ -177,6 +142,9 @@ def of_object(value: Mapping[str, Any], about: About) -> Found:
     if parts:
         items = [hidden_as(item, hidden=hidden) for name, hidden in parts for item in as_items(value[names[name]])]
         return of_items(items, about)
+    keyed = [*value.values()]
+    if not given and keyed and all(isinstance(one, Mapping) and field_of(one, INPUTS)[0] for one in keyed):
+        return of_items(keyed, about)
     if not given and (inside := next((names[name] for name in LISTS if name in names), "")):
         function = next((str(value[names[name]]) for name in FUNCTIONS if value.get(names.get(name, ""))), "")
         return of_value(value[inside], replace(about, entry_point=about.entry_point or function) if function else about)
@@ -320,12 +288,19 @@ def function_in(item: Any, about: About) -> str:
     kind = next((str(fields[name]) for name in ("type", "testtype", "test_type", "kind") if fields.get(name)), "")
     if STDIO.match(kind):
         return ""
+    named = named or called_in(field_of(fields, ("call", "expression"))[1])
     given = field_of(fields, INPUTS)[1] if fields else item[0] if isinstance(item, list | tuple) and item else None
     fed = about.language not in ("", "python") or (isinstance(given, str) and given.endswith("\n"))
     entry = str(named or ("" if fed and not CALLS.match(kind) else about.entry_point))
     if CALLS.match(kind) and not entry:
         raise ValueError(f"tests: a test of type {kind} names no function: fn_name, or --entry_point COLUMN")
     return entry
+
+
+def called_in(text: Any) -> str:
+    """Return the function that a text calls; empty for other values."""
+    found = re.match(r"\s*([A-Za-z_]\w*(?:\(\)\.\w+)?)\s*\(", text, re.ASCII) if isinstance(text, str) else None
+    return found[1] if found else ""
 
 
 def add_call(calls: Calls, at: int, item: Mapping[str, Any]) -> None:
@@ -343,7 +318,8 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
     callee = Callee(name.rpartition(".")[2], in_class=True) if name.startswith("Solution().") else callee_of(name, *codes)
     if calls.functional and not any(codes):
         callee = Callee(name, in_class=True)
-    inputs, outputs = arguments_of(calls.inputs, callee), values_of(calls.outputs)
+    reference, statement, program, *_ = *about.codes, "", "", ""
+    inputs, outputs = arguments_of(calls.inputs, callee, (reference, statement), program), values_of(calls.outputs)
     if wrapped:
         fields = of_outputs(
             name, {"inputs": inputs, "outputs": outputs}, "class Solution:" if callee.in_class else f"def {name}(): ..."
@@ -359,8 +335,33 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
             for test, one, good in zip(tests, inputs, plain_calls, strict=True)
         )
         setup, compare = setup_of(tests, callee), by_numbers(tests)
-    known = replace(found, entry_point=callee.entry_point, setup=setup, compare=compare, by_code=bool(any(codes)))
+    known = replace(
+        found, entry_point=callee.entry_point, setup=setup + other_form(callee), compare=compare, by_code=bool(any(codes))
+    )
     return known, tests
+
+
+OTHER_FORM = {
+    False: """
+def {0}(*values, **named):
+    try:
+        made = Solution()
+    except NameError:
+        raise NameError("name '{0}' is not defined") from None
+    return made.{0}(*values, **named)
+""",
+    True: """
+class Solution:
+    def {0}(self, *values, **named):
+        return {0}(*values, **named)
+""",
+}
+"""Whether tests call a method -> what calls the attempt's function or method in its place, where the attempt has the other form."""
+
+
+def other_form(callee: Callee) -> str:
+    """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win."""
+    return OTHER_FORM[callee.in_class].format(callee.name) if callee.name.isidentifier() else ""
 
 
 def is_plain(arguments: Any) -> bool:
@@ -372,60 +373,6 @@ def with_keywords(test: TestCase, callee: Callee, arguments: Mapping[str, Any]) 
     """Return a test whose call has named arguments."""
     call = f"{callee.expression}({', '.join(f'{name}={literal(value)}' for name, value in arguments.items())})"
     return replace(test, input=test.input.replace(f"{callee.expression}()", call))
-
-
-def arguments_of(inputs: Sequence[Any], callee: Callee) -> list[Any]:
-    """Return the arguments of calls: a list, or an object of named ones.
-
-    A text is a call, arguments between commas (``nums = [1], k = 2``), or an argument on each line; a line that is no literal in one test is text
-    in all.
-    """
-    if not all(isinstance(one, str) for one in inputs):
-        return [[*one] if isinstance(one, list | tuple) else one if isinstance(one, dict) else [one] for one in inputs]
-    if all(found := [in_call(text, callee) for text in inputs]):
-        return [one[0] for one in found]
-    rows = [text.rstrip("\n").split("\n") for text in inputs]
-    columns = [[row[index] for row in rows if index < len(row)] for index in range(max(map(len, rows)))]
-    readers = [reader_of(column) for column in columns]
-    return [[readers[index](line) for index, line in enumerate(row)] for row in rows]
-
-
-def in_call(text: str, callee: Callee) -> list[Any]:
-    """Return, in a list, the arguments of a text that is a call of the function, or arguments between commas; an empty list for others."""
-    name = callee.name
-    source = (
-        text.strip() if re.match(rf"(?:Solution\(\)\.)?{re.escape(name)}\s*\(", text.strip()) else f"{name}({text.strip()})"
-    )
-    try:
-        call = ast.parse(source, mode="eval").body
-        if not isinstance(call, ast.Call) or "\n" in text.strip() or (call.args and call.keywords):
-            return []
-        if call.keywords:
-            return [{str(one.arg): ast.literal_eval(one.value) for one in call.keywords}]
-        return [[ast.literal_eval(one) for one in call.args]]
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return []
-
-
-def reader_of(texts: Sequence[str]) -> Callable[[str], Any]:
-    """Return what reads all of some texts: JSON, Python literals, or else the text itself."""
-    for read in (json.loads, ast.literal_eval):
-        try:
-            for text in texts:
-                literal(read(text.strip()))
-        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-            continue
-        return lambda text, read=read: read(text.strip())
-    return str
-
-
-def values_of(outputs: Sequence[Any]) -> list[Any]:
-    """Return expected values; texts are read alike, or, if some are plain text, only those that are lists or objects."""
-    texts = [one for one in outputs if isinstance(one, str)]
-    read = reader_of(texts)
-    if read is str:
-        return [one if not isinstance(one, str) or (inner := value_in(one)) is None else inner for one in outputs]
-    return [read(one) if isinstance(one, str) else one for one in outputs]
 
 
 def as_test(item: Any) -> TestCase:
