@@ -302,3 +302,28 @@ def test_children_killed_for_memory_are_those_of_one_attempt_of_a_batch():
     hungry = f"import os, time\n{child * 4}print([os.wait()[1] for _ in range(4)])\n"
     found = judge_all([(task, Attempt("t", code)) for code in ("print('done')", hungry, "print('done')", "print(1)")], settings)
     assert [verdict.status.value for verdict in found] == ["passed", "memory_limit", "passed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("build", "run_by", "status"),
+    [
+        ("exit 1", "true", Status.PASSED),
+        ("true", "echo 'AttributeError: pairwise' >&2; exit 1", Status.PASSED),
+        ("true", "echo 'ValueError: no' >&2; exit 1", Status.RUNTIME_ERROR),
+        ("true", "true", Status.FAILED),
+    ],
+)
+def test_programs_that_an_older_python_may_lack_something_for_are_judged_by_this_one(
+    build, run_by, status, tmp_path, monkeypatch
+):
+    commands = f"compile: {json.dumps(['sh', '-c', build])}\nrun: {json.dumps(['sh', '-c', run_by])}\n"
+    record = f"name: older\nfile: main.py\n{commands}exception: '^(?P<type>\\w+Error)'\ngrammar: tree_sitter_python\n"
+    (tmp_path / "older.yaml").write_text(record)
+    monkeypatch.setenv("UPSOLVE_LANGUAGES", str(tmp_path))
+    languages.languages.cache_clear()
+    try:
+        right = "match input().split():\n    case [a, b]:\n        print(int(a) + int(b))\n"
+        found = run("python", right, settings=judge_settings(VerifyConfig(python="older", cache=False)))
+    finally:
+        languages.languages.cache_clear()
+    assert found.status is status

@@ -9,13 +9,15 @@ from upsolve.verify.judge.tested import rebinds
 from upsolve.verify.languages import PYTHON, languages
 from upsolve.verify.sandbox.values import QUESTIONS
 
-__all__ = ["CHANGES", "JUDGE_VERSION", "Change", "changes_since", "has_tests", "is_in"]
+__all__ = ["CHANGES", "JUDGE_VERSION", "OF_OLDER", "Change", "changes_since", "has_tests", "is_in"]
 
 Concerns = Callable[[Task, Attempt, Verdict], bool]
 """Whether a fix may change an earlier verdict; True if in doubt, never an exception."""
 
 BY_ADDRESS = ("ada", "bash", "c", "cpp", "fortran", "lua", "pascal", "perl", "php")
 """Languages whose memory had been limited by address space."""
+OF_OLDER = ("ImportError", "ModuleNotFoundError", "AttributeError", "NameError", "TypeError")
+"""Errors of programs that need a newer Python."""
 OF_INTERPRETER = ("stdin", "home", "expanduser", "argv", "/dev/", "/self/fd")
 """Words of Python programs that use what had not been as in a new interpreter."""
 NAMED = re.compile(r"\b(?:name|value|number|operation|self)\s*=|\*\*")
@@ -117,6 +119,8 @@ CHANGES: tuple[Change, ...] = (
            lambda task, attempt, verdict: failed(verdict, attempt, "python") and "across" in verdict.isolation and names_arguments(task, attempt)),
     Change("Programs of which the kernel had killed a child process for lack of memory were wrong or failed instead of exceeding their memory.",
            lambda _, attempt, verdict: verdict.status is Status.RUNTIME_ERROR or (verdict.status is Status.FAILED and starts_processes(attempt))),
+    Change("Python programs that an older Python, such as PyPy, could not compile or lacked names for failed.",
+           lambda _, attempt, verdict: failed(verdict, attempt, "python") and verdict.error_type in ("CompileError", *OF_OLDER)),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

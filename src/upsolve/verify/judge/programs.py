@@ -8,6 +8,7 @@ from functools import partial
 
 from upsolve.errors import JudgeError
 from upsolve.types import Attempt, Finding, Status, Task, TestCase, TestKind, Verdict
+from upsolve.verify.changes import OF_OLDER
 from upsolve.verify.judge.checking import checked
 from upsolve.verify.judge.commands import COMPILE_MEMORY, COMPILE_SECONDS, build_job, command_job, encode_text, run_job
 from upsolve.verify.judge.outcomes import (
@@ -36,6 +37,8 @@ SEARCHED = 1 << 14
 """Bytes at each end of a standard error in which exceptions and lines are looked for."""
 FULL = 15 / 16
 """Share of the memory limit at which the heap is full: the rest is code and what the allocator leaves."""
+NEWER = ("CompileError", *OF_OLDER)
+"""Errors of programs under an older Python that may need syntax, modules, names or arguments of a newer one."""
 loadable: set[tuple[str, str]] = set()
 """Languages and packages that have been loaded in the sandbox."""
 
@@ -44,9 +47,13 @@ def run_programs(task: Task, attempt: Attempt, settings: JudgeSettings) -> Plan:
     """Run a Python program once per test: by the language ``settings.python``, else in forks of the warm interpreter.
 
     Programs that need packages, or whose first line must be an import from ``__future__`` although a setup precedes it, are always forks.
+    So are those that ``settings.python``, another implementation of Python, may fail because it is older.
     """
     if settings.python and not task.requires and not (task.setup and "__future__" in attempt.code):
-        return (yield from in_language(task, attempt, settings, language(settings.python)))
+        tools = language(settings.python)
+        found = yield from in_language(task, attempt, settings, tools)
+        if tools.grammar != "tree_sitter_python" or found.error_type not in NEWER:
+            return found
     base = {"kind": "program", "code": attempt.code, "setup": task.setup, "lines": settings.lines}
     profile = profile_of(task.requires)
     jobs = [Job({**base, "stdin": encode_text(test.input)}, profile=profile) for test in task.tests]
