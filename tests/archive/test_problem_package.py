@@ -241,8 +241,14 @@ def test_languages_by_ending_and_python_2(tmp_path):
         "old.py": "print 'Sum', 3\n",
         "new.py": "print ('Sum', 3)\n",
         "bad.py": "x = (\n",
+        "reads.py": "print(int(raw_input()))\n",
+        "loops.py": "for i in xrange(3):\n    print(i)\n",
+        "both.py": "try:\n    read = raw_input\nexcept NameError:\n    read = input\nprint(read())\n",
+        "own.py": "def xrange(n):\n    return range(n)\nprint(sum(xrange(3)))\n",
+        "six.py": "from six.moves import xrange\nprint(sum(xrange(3)))\n",
+        "said.py": "print('raw_input()')\n",
     }
     folder = package(tmp_path / "sum", {f"submissions/accepted/{name}": code for name, code in codes.items()})
     languages = {name: language for name, (language, _) in parts(folder)[1].items()}
-    wanted = ["perl", "ada", "fortran", "python2", "python", "python"]
+    wanted = ["perl", "ada", "fortran", "python2", "python", "python", *["python2"] * 2, *["python"] * 4]
     assert [languages[name] for name in codes] == wanted

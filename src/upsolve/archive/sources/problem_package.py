@@ -30,6 +30,10 @@ HEADERS = (".h", ".hh", ".hpp")
 EXPECTED = re.compile(r"@EXPECTED_RESULTS@:([^\n*]*)")
 """DOMjudge's comment with the outcomes that a submission may have."""
 PRINT_STATEMENT = re.compile(r"^[ \t]*print[ \t]+[^ \t\n(=.]", re.MULTILINE)
+ONLY_PYTHON_2 = ("raw_input", "xrange")
+"""Functions that only Python 2 has."""
+ASKS_VERSION = ("NameError", "version_info", "sys.version", "exec(", "globals()")
+"""Words of programs that may run in both versions."""
 MAX_MB = 8
 """Largest input or output of a test, megabytes, unless the user gives another."""
 
@@ -203,14 +207,32 @@ def is_scoring(folder: Path) -> bool:
 
 
 def is_python_2(code: str) -> bool:
-    """Return whether a program names Python 2 in its first line, or prints as in Python 2 and does not compile as Python 3."""
+    """Return whether a program names Python 2 in its first line, or prints or calls functions that only Python 2 has."""
     if code.startswith("#!") and "python2" in code.splitlines()[0]:
         return True
     try:
-        ast.parse(code)
+        tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return PRINT_STATEMENT.search(code) is not None
-    return False
+    return calls_python_2(tree, code)
+
+
+def calls_python_2(tree: ast.Module, code: str) -> bool:
+    """Return whether a program calls ``raw_input`` or ``xrange`` and neither binds that name nor asks which Python runs it."""
+    if not any(name in code for name in ONLY_PYTHON_2) or any(word in code for word in ASKS_VERSION):
+        return False
+    called, bound = set[str](), set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(name)):
+                called.add(name)
+            case ast.Name(name, ast.Store()) | ast.FunctionDef(name) | ast.ClassDef(name) | ast.arg(name):
+                bound.add(name)
+            case ast.alias(name, other):
+                bound.update(ONLY_PYTHON_2 if name == "*" else (other or name,))
+            case _:
+                pass
+    return bool(called.intersection(ONLY_PYTHON_2) - bound)
 
 
 def expected(folder: str, code: str) -> list[str]:
