@@ -72,6 +72,13 @@ def test_the_baseline_holds_only_attempts_that_are_trained_on():
     assert encoded == [] and left_out == {"attempts: over max_tokens": 1, "attempts: zero advantage": 2}
 
 
+def test_attempts_without_ids_are_left_out_with_the_reason(monkeypatch):
+    monkeypatch.setattr(Letters, "ids_of", lambda _, attempt: () if "!" in attempt.code else tuple(map(ord, attempt.code)))
+    encoded, left_out = encode(group(["aa", "b!", "", "d"], [1.0, 1.0, 0.0, 0.0]))
+    assert left_out == {"attempts: the tokenizer cannot express it": 1, "attempts: empty": 1}
+    assert advantages(encoded) == pytest.approx([1 / 2, -1 / 2])
+
+
 def test_weights_of_a_group_with_an_overlong_attempt_are_kept():
     # 1 - 1/3 times 0.5, 0 - 1/3 times 2 and 0.25
     encoded, _ = encode(group(["aa", "bbb", "c" * 20, "d"], [1.0, 0.0, 1.0, 0.0], [0.5, 2.0, 7.0, 0.25]))

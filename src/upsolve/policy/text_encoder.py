@@ -1,7 +1,10 @@
-"""Text -> token ids, where special tokens that are spelled in a text stay text.
+"""Text -> token ids that decode to the same text.
 
 A tokenizer turns ``<|im_end|>`` into the token that ends a turn, also inside of a program or a statement. Here only the chat template makes
 such tokens: text that spells one is encoded by a copy of the tokenizer that knows none.
+
+Tokenizers in the style of SentencePiece also put a blank before a text, and turn ``▁`` into a blank. The copy adds no blank, since a
+completion continues a prompt. The tokens of single bytes encode what the copy would change.
 """
 
 import json
@@ -14,6 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from upsolve.policy.chat_template import is_thought_mark
 
@@ -29,6 +33,8 @@ FORMS: tuple[Form, ...] = ("NFC", "NFD", "NFKC", "NFKD")
 """Normalizers that replace characters by equivalent ones: another program where a string is compared or counted."""
 PRIVATE = range(0xE000, 0xF900)
 """Characters that no standard uses, of which one marks the tokens that a text spells."""
+NO_BLANK = {"prepend_scheme": "never", "add_prefix_space": False}
+"""Settings of pre-tokenizers that put no blank before a text."""
 
 
 def control_tokens(tokenizer: Any) -> dict[str, int]:
@@ -58,24 +64,47 @@ class Escaped:
     """Whether the tokenizer would change one of the texts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Token ids of a text."""
+
+    ids: list[int]
+    """Token ids."""
+    spans: Spans
+    """The characters of each token."""
+    exact: bool
+    """Whether the ids decode to the text; otherwise they are the nearest that the tokenizer has."""
+
+
 class TextEncoder:
-    """Encodes texts by a fast tokenizer of transformers. Ids of texts that spell no special token are the tokenizer's own."""
+    """Encodes texts by a fast tokenizer of transformers, as continuations of other text.
+
+    Ids are the tokenizer's own if the text spells no special token, and the tokenizer changes no text.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Read which tokens of a tokenizer are special."""
+        """Read which tokens of a tokenizer are special, and what it changes."""
         self.tokenizer, self.control = tokenizer, control_tokens(tokenizer)
         longest_first = sorted(self.control, key=len, reverse=True)
         self.spelled = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         """Finds special tokens in a text; None: there are none."""
-        normalizer = tokenizer.backend_tokenizer.normalizer
-        parts = normalizers_of(json.loads(normalizer.__getstate__()) if normalizer else {})
+        parts = parts_of(state(tokenizer.backend_tokenizer.normalizer))
         self.forms: list[Form] = [form for form in FORMS if any(part["type"] == form for part in parts)]
+        self.faithful = is_faithful(tokenizer)
+        """Whether the tokenizer changes nothing but the form of Unicode and bytes without a token."""
+        self.missing = bytes({*range(256)} - self.byte_tokens.keys()) if self.faithful else b""
+        """Bytes without a token, which a faithful tokenizer drops."""
 
     def is_literal(self, text: str) -> bool:
-        """Return whether the tokenizer would change a text: the text spells a special token, or has characters that are replaced."""
+        """Return whether the tokenizer would change a text: special tokens that it spells, or characters that are replaced."""
         if self.spelled and self.spelled.search(text):
             return True
-        return not all(unicodedata.is_normalized(form, text) for form in self.forms)
+        if not all(unicodedata.is_normalized(form, text) for form in self.forms):
+            return True
+        if not self.faithful:
+            return self.decode(self.literal.encode(text, add_special_tokens=False).ids) != text
+        data = text.encode()
+        return len(data.translate(None, self.missing)) < len(data)
 
     def escaped(self, texts: Sequence[str]) -> Escaped:
         """Replace the special tokens that texts spell by marks that no text has."""
@@ -95,41 +124,107 @@ class TextEncoder:
 
     @cached_property
     def literal(self) -> Tokenizer:
-        """A copy of the tokenizer without special tokens and Unicode normalizers; 10 ms to 2 s."""
+        """A copy of the tokenizer without special tokens, Unicode normalizers and a blank before texts; 10 ms to 2 s."""
         data = json.loads(self.tokenizer.backend_tokenizer.to_str())
         data["added_tokens"], data["model"] = without_control(data["added_tokens"], data["model"], self.control)
-        parts = [part for part in normalizers_of(data["normalizer"] or {}) if part["type"] not in FORMS]
+        parts = [part for part in parts_of(data["normalizer"]) if part["type"] not in {*FORMS, "Prepend"}]
         data["normalizer"] = {"type": "Sequence", "normalizers": parts} if parts else None
+        for part in parts_of(data["pre_tokenizer"]):
+            part.update({key: value for key, value in NO_BLANK.items() if key in part})
         copy: Tokenizer = Tokenizer.from_str(json.dumps(data))
         copy.no_padding()
         copy.no_truncation()
         return copy
 
     def ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return the token ids of texts."""
-        literal = [self.is_literal(text) for text in texts]
+        """Return the token ids of texts; none of a text that the tokenizer cannot express."""
+        literal = [not self.faithful or self.is_literal(text) for text in texts]
         own = [text for text, changed in zip(texts, literal, strict=True) if not changed]
         encoded = iter(self.tokenizer(own, add_special_tokens=False)["input_ids"] if own else [])
         pairs = zip(texts, literal, strict=True)
-        return [self.literal_ids(text) if changed else tuple(next(encoded)) for text, changed in pairs]
+        return [self.exact_ids(text) if changed else tuple(next(encoded)) for text, changed in pairs]
 
-    def literal_ids(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a text that spells special tokens."""
-        return tuple(self.literal.encode(text, add_special_tokens=False).ids)
+    def exact_ids(self, text: str) -> tuple[int, ...]:
+        """Return the token ids of a text; none if the tokenizer cannot express it."""
+        encoded = self.encoded(text)
+        return tuple(encoded.ids) if encoded.exact else ()
+
+    def encoded(self, text: str) -> Encoded:
+        """Encode a text by the copy of the tokenizer; what it changes, by the tokens of bytes."""
+        found = self.literal.encode(text, add_special_tokens=False)
+        if self.decode(found.ids) == text:
+            return Encoded(found.ids, found.offsets, exact=True)
+        parts = [*self.parts(text, found.ids, found.offsets)]
+        ids, spans = [index for part, _ in parts for index in part], [span for _, part in parts for span in part]
+        if self.decode(ids) == text:
+            return Encoded(ids, spans, exact=True)
+        return Encoded(found.ids, found.offsets, exact=False)
+
+    def parts(self, text: str, ids: Sequence[int], spans: Spans) -> Iterator[tuple[Sequence[int], Spans]]:
+        """Yield tokens and their characters, part by part: a token as it is if it decodes to its characters, else their bytes."""
+        position = 0
+        for index, (start, end) in zip(ids, spans, strict=True):
+            own = text[start:end] if start >= position else ""
+            if own and own == self.decode([index]) and "\ufffd" not in own:  # a part of a character is decoded to U+FFFD
+                yield self.as_bytes(text, position, start)
+                yield [index], [(start, end)]
+            else:
+                yield self.as_bytes(text, position, end)
+            position = max(position, end)
+        yield self.as_bytes(text, position, len(text))
+
+    def as_bytes(self, text: str, start: int, end: int) -> tuple[Sequence[int], Spans]:
+        """Return the tokens of the bytes of characters, with the character of each; no token for a byte that has none."""
+        places = [(byte, (at, at + 1)) for at in range(start, end) for byte in text[at].encode()]
+        known = [(self.byte_tokens[byte], span) for byte, span in places if byte in self.byte_tokens]
+        return [index for index, _ in known], [span for _, span in known]
+
+    @cached_property
+    def byte_tokens(self) -> dict[int, int]:
+        """Byte -> its token, of the bytes that have one."""
+        core = self.tokenizer.backend_tokenizer
+        names = byte_names() if is_byte_level(core) else {byte: f"<0x{byte:02X}>" for byte in range(256)}
+        return {byte: index for byte, name in names.items() if (index := core.token_to_id(name)) is not None}
+
+    @cached_property
+    def before(self) -> tuple[list[int], int]:
+        """Tokens before a continuation, and their number of characters: a decoder may drop the blank that begins a text."""
+        ids = [] if self.faithful else self.tokenizer("a", add_special_tokens=False)["input_ids"]
+        return ids, len(self.tokenizer.decode(ids)) if ids else 0
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens that continue other text."""
+        before, length = self.before
+        text: str = self.tokenizer.decode([*before, *ids], clean_up_tokenization_spaces=False)
+        return text[length:]
 
     def spans(self, text: str) -> Spans:
         """Return the characters (start, end) of each token of a text."""
-        if self.is_literal(text):
-            return self.literal.encode(text, add_special_tokens=False).offsets
+        if not self.faithful or self.is_literal(text):
+            return self.encoded(text).spans
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
 
-    def made(self, text: str, shown: Callable[[str], str]) -> tuple[int, ...]:
-        """Return the token ids of a text in which special tokens are meant, but those that ``shown`` puts back are not."""
+    def made(self, text: str, shown: Callable[[str], str], *, begins: bool = True) -> tuple[int, ...]:
+        """Return the token ids of a text in which special tokens are meant, but those that ``shown`` puts back are not.
+
+        A text that begins (``begins``) gets the blanks that the tokenizer adds.
+        """
         ids: list[int] = []
         for piece in self.pieces(text):
-            ids += (self.control[piece],) if piece in self.control else self.literal_ids(shown(piece)) if piece else ()
+            blank = self.blank(piece, first=not ids) if begins and piece not in self.control else ""
+            ids += (self.control[piece],) if piece in self.control else self.encoded(blank + shown(piece)).ids if piece else ()
         return tuple(ids)
+
+    def blank(self, piece: str, *, first: bool) -> str:
+        """Return the blank, or nothing, that the tokenizer puts before a text, or before text behind a special token."""
+        if self.faithful or not piece:
+            return ""
+        start = "" if first or not self.control else next(iter(self.control))
+        sample = " a" if piece[0] == " " else "a"
+        own = self.tokenizer(start + sample, add_special_tokens=False)["input_ids"][bool(start) :]
+        plain, added = (self.literal.encode(text, add_special_tokens=False).ids for text in (sample, f" {sample}"))
+        return " " if own == added != plain else ""
 
     def pieces(self, text: str) -> Iterator[str]:
         """Yield special tokens and the texts between them, without the blanks that belong to a token (``lstrip``, ``rstrip``)."""
@@ -143,10 +238,43 @@ class TextEncoder:
         yield text[position:].lstrip() if strip else text[position:]
 
 
-def normalizers_of(normalizer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts of a normalizer of tokenizers."""
-    parts = normalizer.get("normalizers", [normalizer] if normalizer else [])
-    return [inner for part in parts for inner in (normalizers_of(part) if "normalizers" in part else [part])]
+def state(part: Any) -> dict[str, Any]:
+    """Return the settings of a part of a tokenizer; empty if there is none."""
+    return json.loads(part.__getstate__()) if part else {}
+
+
+def parts_of(rule: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the parts of a normalizer, a pre-tokenizer or a decoder of tokenizers."""
+    inner = [rule[key] for key in ("normalizers", "pretokenizers", "decoders") if key in rule] if rule else []
+    return [found for part in inner[0] for found in parts_of(part)] if inner else [rule] if rule else []
+
+
+def byte_names() -> dict[int, str]:
+    """Return the names of bytes in byte-level vocabularies."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    return bytes_to_unicode()
+
+
+def is_byte_level(core: Tokenizer) -> bool:
+    """Return whether a tokenizer's tokens are strings of bytes."""
+    return any(part["type"] == "ByteLevel" for part in parts_of(state(core.decoder)))
+
+
+def is_faithful(tokenizer: Any) -> bool:
+    """Return whether a tokenizer surely keeps the bytes that have a token, but for forms of Unicode: byte-level BPE that drops nothing."""
+    core: Any = tokenizer.backend_tokenizer
+    model, splits = core.model, parts_of(state(core.pre_tokenizer))
+    return (
+        isinstance(model, BPE)
+        and not (model.continuing_subword_prefix or model.end_of_word_suffix)
+        and [part["type"] for part in parts_of(state(core.decoder))] == ["ByteLevel"]
+        and all(part["type"] in FORMS for part in parts_of(state(core.normalizer)))
+        and any(part["type"] == "ByteLevel" for part in splits)
+        and all(part["type"] in ("ByteLevel", "Digits", "Split") for part in splits)
+        and not any(part.get("add_prefix_space") or part.get("behavior") == "Removed" for part in splits)
+        and not any(token.lstrip or token.rstrip for token in tokenizer.added_tokens_decoder.values() if not token.special)
+    )
 
 
 def without_control(

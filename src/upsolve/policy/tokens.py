@@ -154,7 +154,7 @@ class Codec:
         """Encode many completions, (code, closed), as ``completion`` does each, in half of the time; the last ones are kept."""
         if new := [key for key in dict.fromkeys(asked) if key not in self.kept]:
             texts = [completion_text(code) if closed else code for code, closed in new]
-            encoded = [*map(self.answer_ids, texts)] if self.answers else self.text.ids(texts)
+            encoded = self.answer_ids(texts) if self.answers else self.text.ids(texts)
             if len(self.kept) + len(new) > KEPT:
                 self.kept = {key: self.kept[key] for key in asked if key in self.kept}
             self.kept.update(zip(new, encoded, strict=True))
@@ -167,7 +167,8 @@ class Codec:
     def ids_of(self, attempt: Attempt) -> tuple[int, ...]:
         """Return the token ids of an attempt's completion: the sampled ids if they decode to it, else those of its text tokenized.
 
-        The completion of a whole answer ends with the end of a turn (``end``), unless the attempt is truncated.
+        The completion of a whole answer ends with the end of a turn (``end``), unless the attempt is truncated. A completion that the
+        tokenizer cannot express has no ids.
         """
         return self.ids_of_all([attempt])[0]
 
@@ -181,7 +182,8 @@ class Codec:
             if not ids
         ]
         encoded = iter(self.completions(asked))
-        return [ids or next(encoded) + self.end_of(attempt) for attempt, ids in zip(attempts, sampled, strict=True)]
+        pairs = zip(attempts, texts, sampled, strict=True)
+        return [ids or self.ended(attempt, next(encoded), text) for attempt, text, ids in pairs]
 
     def whole_answer(self, attempt: Attempt) -> str:
         """Return the whole answer of an attempt as the prompt begins it: where that opens a thought, the thought's end and the rest."""
@@ -194,15 +196,19 @@ class Codec:
             return rest
         return f"\n{end}\n\n{rest}"
 
-    def answer_ids(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a whole answer: the marks around a thought at its beginning are tokens, all else is text."""
-        found = THOUGHT.match(self.opened + text) if self.text.is_literal(text) else None
-        if found is None:
-            return self.text.ids([text])[0]
+    def answer_ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Return the token ids of whole answers: the marks around a thought at its beginning are tokens, all else is text."""
+        thoughts = [THOUGHT.match(self.opened + text) if self.text.is_literal(text) else None for text in texts]
+        plain = iter(self.text.ids([text for text, found in zip(texts, thoughts, strict=True) if not found]))
+        return [self.thought_ids(text, found) if found else next(plain) for text, found in zip(texts, thoughts, strict=True)]
+
+    def thought_ids(self, text: str, found: re.Match[str]) -> tuple[int, ...]:
+        """Return the token ids of a whole answer that begins with a thought; none if the tokenizer cannot express it."""
         contents = self.text.escaped([found[1], found[3], found[5] or ""])
         before, thought, after = contents.texts
         marked = f"{before}{found[2]}{thought}{found[4] or ''}{after}"
-        return self.text.made(marked.removeprefix(self.opened), contents.shown)
+        ids = self.text.made(marked.removeprefix(self.opened), contents.shown, begins=False)
+        return ids if self.text.decode(ids) == text else ()
 
     def sampled_ids(self, attempt: Attempt, text: str) -> tuple[int, ...]:
         """Return the sampled ids of an attempt if they decode to its text, else none."""
@@ -227,10 +233,10 @@ class Codec:
         """Return whether a token begins or ends a thought."""
         return is_thought_mark(self.tokenizer.convert_ids_to_tokens(index))
 
-    def end_of(self, attempt: Attempt) -> tuple[int, ...]:
-        """Return the ids that follow those of an attempt's text: the end of the turn after a whole answer."""
+    def ended(self, attempt: Attempt, ids: tuple[int, ...], text: str) -> tuple[int, ...]:
+        """Return the ids of an attempt's text with what follows: the end of the turn after a whole answer; none of a text without ids."""
         end = self.end if self.answers and not attempt.truncated else None
-        return () if end is None else (end,)
+        return ids if end is None or (text and not ids) else (*ids, end)
 
     def spans_of(self, attempt: Attempt) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each token of ``ids_of``, counted from the start of the code.
@@ -246,18 +252,18 @@ class Codec:
 
     def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Return the character span (start, end) of each token in the decoded text."""
-        text = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
-        pieces = self.tokenizer.batch_decode([[token] for token in ids], clean_up_tokenization_spaces=False)
+        text = self.text.decode(ids)
+        pieces = [self.text.decode([token]) for token in ids]
         if "".join(pieces) == text and "\ufffd" not in text:
             return list(pairwise(accumulate(map(len, pieces), initial=0)))
-        parts = [self.tokenizer.decode(list(ids[:end]), clean_up_tokenization_spaces=False) for end in range(1, len(ids))]
+        parts = [self.text.decode(ids[:end]) for end in range(1, len(ids))]
         ends = [len(part.rstrip("\ufffd")) for part in parts]  # a token may end within a character
         return list(pairwise([0, *ends, len(text)]))
 
     def decode(self, ids: list[int]) -> str:
         """Return the completion of sampled ids without the tokens that end it: the code, up to the closing fence, or the whole answer."""
         said = [index for index in ids if index not in self.ends]
-        text: str = self.tokenizer.decode(said, clean_up_tokenization_spaces=False)
+        text = self.text.decode(said)
         return text if self.answers else before_fence(text)
 
     def code_and_answer(self, ids: Sequence[int], task: Task | str) -> tuple[str, str]:

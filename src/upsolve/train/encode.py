@@ -231,11 +231,14 @@ def without_overlong(
     config: Encoding,
     left_out: Counter[str],
 ) -> tuple[Rewarded, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
-    """Return a group without empty and over-long attempts, which are counted, and the token ids of prompts and attempts of the others."""
+    """Return a group without attempts that have no ids or are over-long, which are counted, and the token ids of prompts and attempts of the others."""
     fits = [i for i, ids in enumerate(ids_G) if ids and len(prompts_G[i]) + len(ids) <= config.max_tokens]
     if len(fits) == len(ids_G):
         return item, prompts_G, ids_G
-    left_out.update("attempts: over max_tokens" if ids else "attempts: empty" for i, ids in enumerate(ids_G) if i not in fits)
+    for i in {*range(len(ids_G))} - {*fits}:
+        attempt = item.group.attempts[i]
+        without = "attempts: the tokenizer cannot express it" if attempt.code or attempt.answer else "attempts: empty"
+        left_out["attempts: over max_tokens" if ids_G[i] else without] += 1
     return item.part(fits), [prompts_G[i] for i in fits], [ids_G[i] for i in fits]
 
 
