@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import gguf
 import pytest
 import torch
 
@@ -105,6 +106,26 @@ def test_llama_cpp_loads_it_and_computes_the_same(tmp_path, architecture, kind, 
     tokens, logps = by_llama_cpp(out, TEXT)
     assert tokens == ids
     assert torch.allclose(logps, logits(load_model(name), ids)[-1].log_softmax(0), atol=near)
+
+
+def test_llama_cpp_is_told_which_token_ends_a_turn(tmp_path):
+    """The end of a turn in the chat template, which is not the end of text; without a chat template there is none."""
+    name = write_model(tmp_path / "model", "qwen2")
+
+    def metadata():
+        fields = gguf.GGUFReader(export_model(name, tmp_path / "m.gguf")).fields
+        keys = (gguf.Keys.Tokenizer.EOS_ID, gguf.Keys.Tokenizer.EOT_ID)
+        return [fields[key].contents() if key in fields else None for key in keys]
+
+    tokenizer = load_codec(name).tokenizer
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    tokenizer.save_pretrained(name)
+    assert metadata() == [*tokenizer.convert_tokens_to_ids(["<eos>", "<|im_end|>"])]
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(name)
+    (tmp_path / "model" / "chat_template.jinja").unlink()
+    assert metadata() == [tokenizer.eos_token_id, None]
 
 
 def by_llama_cpp(file, text):

@@ -11,6 +11,7 @@ from gguf import GGMLQuantizationType as Kind
 
 from upsolve.errors import ArchiveError, ModelError
 from upsolve.policy.model import load_codec, load_model, save_model
+from upsolve.policy.tokens import Codec
 
 __all__ = ["KINDS", "export_model"]
 
@@ -57,7 +58,7 @@ def export_model(name: str, out: str | Path, *, kind: str = "f16", offline: bool
     writer.add_name(Path(name).name)
     add_shape(writer, model.config)
     writer.add_file_type(KINDS[kind][1])
-    add_tokenizer(writer, name, codec.tokenizer, model.config.vocab_size)
+    add_tokenizer(writer, name, codec, model.config.vocab_size)
     add_weights(writer, model, architecture, KINDS[kind][0])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -97,8 +98,9 @@ def add_shape(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_rope_freq_base((getattr(config, "rope_parameters", None) or {}).get("rope_theta", 10000.0))
 
 
-def add_tokenizer(writer: gguf.GGUFWriter, name: str, tokenizer: Any, size: int) -> None:
-    """Write a byte-level BPE tokenizer; ModelError for others."""
+def add_tokenizer(writer: gguf.GGUFWriter, name: str, codec: Codec, size: int) -> None:
+    """Write a byte-level BPE tokenizer, and the token that ends a turn of its chat template; ModelError for others."""
+    tokenizer = codec.tokenizer
     core = json.loads(tokenizer.backend_tokenizer.to_str())
     split = split_of(core.get("pre_tokenizer") or {})
     if core["model"]["type"] != "BPE" or not split or core.get("normalizer") not in (None, {"type": "NFC"}):
@@ -129,6 +131,8 @@ def add_tokenizer(writer: gguf.GGUFWriter, name: str, tokenizer: Any, size: int)
     writer.add_add_bos_token(bool(tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id]))
     if tokenizer.chat_template:
         writer.add_chat_template(tokenizer.chat_template)
+        if codec.end is not None:
+            writer.add_eot_token_id(codec.end)
 
 
 def split_of(rule: Mapping[str, Any]) -> str:
