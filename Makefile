@@ -89,7 +89,7 @@ test-vllm: install .venv-vllm/.installed
 	@touch $@
 
 test-tokenizers: install .tokenizers/.installed
-	$(BIN)/pytest -m tokenizers $(ARGS)
+	$(BIN)/pytest -m tokenizers tests/policy/test_real_tokenizers.py $(ARGS)
 
 .tokenizers/.installed: Makefile
 	mkdir -p .tokenizers
