@@ -78,8 +78,7 @@ def test_arrow_files(archive, tmp_path, name):
     ("codes", "language"),
     [
         (["#include <iostream>\nint main(){std::cout<<2;}", "#include <vector>\nint main(){}"], "cpp"),
-        (["#include <iostream>\nint main(){}", "print(1)"], "python"),
-        (["x = (", "fn main() {"], "python"),
+        (["fn main() {", "main ("], "rust"),
         (['fn main() { println!("1"); }'], "rust"),
     ],
 )
@@ -88,3 +87,29 @@ def test_the_language_of_programs_that_are_not_python_is_said(archive, tmp_path,
     ingest(archive, "table", lines(tmp_path / "in.jsonl", rows))
     assert {attempt.language for attempt in archive.attempts()} == {language} == {task.language for task in archive.tasks()}
     assert any(f"look like {language}" in str(warning.message) for warning in recwarn) is (language != "python")
+
+
+CPP, PY = "#include <iostream>\nint main(){std::cout<<2;}", "print(2)"
+
+
+def languages_of(tmp_path, rows, **options):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    archive = Archive.create(tmp_path / "archive")
+    report = ingest(archive, "table", tmp_path / "in.jsonl", **options)
+    return sorted(one.language for one in archive.attempts()), [task.language for task in archive.tasks()], report.bad
+
+
+def test_a_language_that_is_no_column_is_that_of_all_programs(tmp_path):
+    rows = [{"prompt": "p", "code": code} for code in (CPP, PY)]
+    assert languages_of(tmp_path, rows, language="C++") == (["cpp", "cpp"], ["cpp"], 0)
+
+
+def test_a_column_with_the_name_of_a_language_is_a_column(tmp_path):
+    rows = [{"prompt": "p", "code": CPP, "c": "c++"}]
+    assert languages_of(tmp_path, rows, language="c") == (["cpp"], ["cpp"], 0)
+
+
+def test_programs_show_their_languages_where_no_column_does(tmp_path):
+    rows = [{"prompt": "p", "code": code} for code in (CPP, PY, "begin 2 end")]
+    with pytest.warns(UserWarning, match="language"):
+        assert languages_of(tmp_path, rows) == (["cpp", "python"], [""], 1)

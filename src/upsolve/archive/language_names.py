@@ -2,14 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from upsolve.plugins import load
 from upsolve.types import Task
 
-__all__ = ["asking_for", "language_in", "language_looked_like", "languages_in", "same_language"]
+__all__ = ["asking_for", "is_language", "language_in", "language_looked_like", "languages_in", "same_language"]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
@@ -53,13 +52,14 @@ MARKS = {
 """Language -> what a program in it nearly always has; tried in this order on programs that are no Python."""
 
 
-def language_looked_like(programs: Iterable[str]) -> str:
-    """Return the language, other than Python, that all programs look like; empty if they differ, or one is Python or looks like none."""
-    found = {
-        next((name for name, mark in MARKS.items() if mark.search(code)), "") if not is_python(code) else ""
-        for code in programs
-    }
-    return found.pop() if len(found) == 1 else ""
+def language_looked_like(code: str) -> str:
+    """Return the language that a program looks like, ``python`` if it can be parsed as such; empty if it looks like none."""
+    return "python" if is_python(code) else next((name for name, mark in MARKS.items() if mark.search(code)), "")
+
+
+def is_language(word: str) -> bool:
+    """Return whether a word is a name of a language that the judge knows."""
+    return language_in(word) in {"python", "python2", *load("upsolve.verify.languages:languages")()}
 
 
 def is_python(code: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from upsolve.archive.answers import names_of, program_in
 from upsolve.archive.cells import Numbered, decoded, moment, nested_value, without
-from upsolve.archive.language_names import language_in
+from upsolve.archive.language_names import language_in, language_looked_like
 from upsolve.archive.outcome import OUTCOME_FIELDS, number_in, recorded_verdict, scored
 from upsolve.archive.recogniser.found import About, Found
 from upsolve.archive.recogniser.values import recognise
@@ -41,7 +41,7 @@ TASK_FIELDS: Mapping[str, str] = {
 ATTEMPT_FIELDS: Mapping[str, str] = {
     "code": "program",
     "answer": "whole response of a model, with its program in a fence",
-    "language": "language of program and task",
+    "language": "language of program and task; without a column of that name, such as `cpp`, the language of all",
     "author": "user or model",
     "created": "time, ISO 8601",
     "id": "name of the attempt in this table",
@@ -94,6 +94,10 @@ class Reader:
     """Score from which on an attempt counts as passed, if numbers in ``status`` are scores."""
     default: str = "python"
     """Language of programs of which neither row nor task says it."""
+    constant: str = ""
+    """Language of all programs, if the user says it."""
+    detects: bool = False
+    """Whether each program shows its language, where no column says it."""
     any_language: bool = False
     """Whether attempts at a task are in several languages, so that tasks ask for none."""
     tasks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
@@ -273,8 +277,20 @@ class Reader:
         return fields
 
     def language(self, cells: Mapping[str, Any]) -> str:
-        """Return the language in a row, as upsolve calls it; empty if it says nothing."""
+        """Return the language in a row, as upsolve calls it; empty if it says nothing.
+
+        Raises:
+            ValueError: the program has to show its language, and looks like none.
+        """
         word = str(cells.get("language", "")).strip()
+        if self.constant:
+            return self.constant
+        if self.detects and not word and is_given(cells.get("code")):
+            if found := language_looked_like(str(cells["code"])):
+                return found
+            raise ValueError(
+                "no column says the language of the program, and it looks like none: --language COLUMN or LANGUAGE"
+            )
         return self.languages.get(number_in(word) or word.lower()) or language_in(word)
 
     def language_of(self, task_id: str) -> str:
@@ -284,12 +300,13 @@ class Reader:
     def mixed(self, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether a task has rows in several languages."""
         found: dict[str, set[str]] = {}
-        columns = {name: self.columns.get(name, name) for name in (*NAMES, "language")}
+        columns = {name: self.columns.get(name, name) for name in (*NAMES, "language", "code")}
         for row in rows:
-            word = self.value(row, columns["language"])
-            if word and word == word:
+            word, code = (self.value(row, columns[name]) for name in ("language", "code"))
+            shown = language_looked_like(str(code)) if self.detects and not is_given(word) and is_given(code) else ""
+            if shown or is_given(word):
                 names = [self.value(row, columns[name]) for name in NAMES]
-                found.setdefault(repr(names), set()).add(self.language({"language": word}))
+                found.setdefault(repr(names), set()).add(shown or self.language({"language": word}))
         return any(len(languages) > 1 for languages in found.values())
 
     def parents_first(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:

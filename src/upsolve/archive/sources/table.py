@@ -5,6 +5,7 @@ in ``extra`` of the attempt. No ids are needed: tasks are told apart by ``task_i
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,7 +23,7 @@ from upsolve.archive.cells import (
     table_rows,
 )
 from upsolve.archive.contest import Imports, prepared
-from upsolve.archive.language_names import language_looked_like
+from upsolve.archive.language_names import is_language, language_in, language_looked_like
 from upsolve.archive.outcome import OUTCOME_FIELDS, WORDS
 from upsolve.archive.packed import UNREADABLE, ends_with, open_bytes
 from upsolve.archive.references import is_given, whole
@@ -81,25 +82,30 @@ def read(
             given: dict[str, Any] = {**columns, **unit.options}
             yield from read(unit.path, imports=imports, encoding=encoding, quotes=quotes, query=query, **given)
         return
-    file, rows, passed_at = columns.pop("map", ""), columns.pop("rows", ""), columns.pop("passed_at", None)
+    file, rows, passed_at = (columns.pop(name, default) for name, default in (("map", ""), ("rows", ""), ("passed_at", None)))
     plan = read_map(Path(file)) if file else {}
     named = {**plan.get("columns", {}), **columns}
     mapped = {**{field: field for field in FIELDS if field not in {*NAMED_ONLY, *named.values()}}, **named}
-    words = words_in(plan, named, file)
-    languages = {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
+    words, languages = words_in(plan, named, file), languages_of(plan)
     numbered = joined(table_rows(path, encoding=encoding, query=query, quotes=quotes, rows=rows), mapped.values())
     head = first_rows(numbered)
-    check_columns(path, (row for _, row in head), named, mapped, source=file or "the options")
     first = [row for _, row in head if isinstance(row, dict)]
+    constant = language_of_all(first, named, mapped)
+    check_columns(path, first, named, mapped, source=file or "the options")
     refuse_opposite(path, first, named, plan.get("statuses", {}))
     leave_unfit(path, first, mapped, named)
     refuse_codes(path, first, mapped, scores=passed_at is not None, words=words, languages=languages)
     reader = Reader(mapped, name or path.name.partition(".")[0], words, languages, passed_at=passed_at)
-    reader.root, reader.encoding, reader.any_language = path.parent.resolve(), encoding, reader.mixed(first)
+    reader.root, reader.encoding, reader.constant = path.parent.resolve(), encoding, constant
     advise(reader, first)
-    del first
+    reader.any_language, first = not constant and reader.mixed(first), []
     yield from prepared(build_each(path, reader.parents_first(chain(emptied(head), numbered)), reader.records), imports)
     tell_unused(path, reader, named)
+
+
+def languages_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the languages of a map by their words in lower case."""
+    return {str(word).lower(): str(language) for word, language in plan.get("languages", {}).items()}
 
 
 def joined(numbered: Iterable[Numbered], columns: Iterable[str]) -> Iterator[Numbered]:
@@ -156,15 +162,7 @@ def leave_unfit(path: Path, rows: Sequence[Mapping[str, Any]], mapped: dict[str,
 def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
     """Warn of columns that look like fields and are not used as such, of pairs of answers, and of what ``tell_several`` finds."""
     name, mapped = reader.name, reader.columns
-    languages = [reader.value(row, mapped.get("language", "language")) for row in rows]
-    programs = [str(code) for row in rows if is_given(code := reader.value(row, mapped.get("code", "code")))]
-    if not any(map(is_given, languages)) and (looked_like := language_looked_like(programs)):
-        reader.default = looked_like
-        warnings.warn(
-            f"{name}: no column says the language of the programs; they look like {looked_like} and are stored as such; if they are "
-            "not, add a column and name it: --language COLUMN",
-            stacklevel=3,
-        )
+    tell_languages(reader, rows)
     likely = likely_columns(rows, mapped)
     if likely:
         unjudged = "; without --status, no attempt has an outcome" if "status" in likely else ""
@@ -179,6 +177,37 @@ def advise(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
             stacklevel=3,
         )
     tell_several(reader, rows)
+
+
+def language_of_all(rows: Sequence[Mapping[str, Any]], named: dict[str, str], mapped: dict[str, str]) -> str:
+    """Return the language that ``--language`` names and take it from the columns; empty if a column has that name, or no language."""
+    word = named.get("language", "")
+    if not word or not is_language(word) or any(word in nested_columns(row) for row in rows):
+        return ""
+    del named["language"], mapped["language"]
+    return language_in(word)
+
+
+def tell_languages(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Let programs show their language where no column does, if at least one in ten is not Python, and warn of it."""
+    languages = [reader.value(row, reader.columns.get("language", "language")) for row in rows]
+    if reader.constant or any(map(is_given, languages)):
+        return
+    programs = [str(code) for row in rows if is_given(code := reader.value(row, reader.columns.get("code", "code")))]
+    found = Counter(map(language_looked_like, programs))
+    others = [language for language in found if language not in ("", "python")]
+    if sum(found[language] for language in others) < max(1, len(programs) / 10):
+        return
+    if len(others) == 1 and not found["python"] and found[""] <= found[others[0]]:
+        reader.default, stored = others[0], others[0]
+    else:
+        reader.detects, stored = True, "such, and rejected if they look like none"
+    shown = ", ".join(f"{language or 'none'} ({count})" for language, count in found.most_common())
+    warnings.warn(
+        f"{reader.name}: no column says the language of the programs; they look like {shown} and are stored as {stored}; "
+        f"if this is wrong: --language COLUMN, or --language LANGUAGE for all",
+        stacklevel=4,
+    )
 
 
 def tell_several(reader: Reader, rows: Sequence[Mapping[str, Any]]) -> None:
