@@ -136,6 +136,7 @@ PAIRWISE = (
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
     **{f"__{name}__": getattr(operator, f"__{name}__") for name in PAIRWISE},
+    "__bool__": bool,
     "__hash__": hash,
     "__call__": call,
     "__iter__": iter,

@@ -44,6 +44,12 @@ class Remote:
         found = operate(self, "getattr", name)
         if name in QUESTIONS and isinstance(found, Remote):
             decide(self)
+        elif is_of_setup(self, name):
+            if type(found) is bool:
+                decide(self)
+            elif isinstance(found, Remote):
+                channel, number = object.__getattribute__(found, "_remote")
+                channel.setup_methods.add(number)
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -127,6 +133,31 @@ def method(name: str) -> Any:
     return lambda value, /, *args, **named: operate(value, name, *args, **named)  # pyright: ignore[reportUnknownLambdaType]
 
 
+def called(value: Remote, /, *args: Any, **named: Any) -> Any:
+    """Call a value of the attempt. Whether it is true of a method of the setup, the attempt decides, which may have replaced that."""
+    answer = operate(value, "__call__", *args, **named)
+    channel, number = object.__getattribute__(value, "_remote")
+    if type(answer) is bool and (number in channel.setup_methods or is_of_setup(value, "__call__")):
+        decide(value)
+    return answer
+
+
+def truth(value: Remote) -> Any:
+    """Return the truth of a value of the attempt."""
+    if is_of_setup(value, "__bool__"):
+        decide(value)
+    return look(value, "__bool__")
+
+
+def is_of_setup(value: Remote, name: str) -> bool:
+    """Return whether the class of the setup that a value has, or extends, defines a method or property, which is not left to the attempt."""
+    defined = getattr(own_class.get(type(value)), name, None)
+    code = getattr(getattr(defined, "fget", defined), "__code__", None)
+    return (
+        code is not None and "NotImplementedError" not in code.co_names and not getattr(defined, "__isabstractmethod__", False)
+    )
+
+
 def looking(name: str) -> Any:
     """Return a special method whose answers have to agree."""
     return lambda value, *args: look(value, name, *args)  # pyright: ignore[reportUnknownLambdaType]
@@ -185,6 +216,8 @@ def is_of_fields(value: Remote, other: Remote, name: str, answer: Any) -> bool:
 
 setup_class: dict[type, type] = {}
 """Stand-in type -> the class of the setup that its value has, if it is exactly that."""
+own_class: dict[type, type] = {}
+"""Stand-in type -> the class of the setup that its values have or extend."""
 comparing: set[type] = set()
 """Stand-in types whose values have an ``__eq__`` or ``__ne__`` of their own."""
 for special in PAIRWISE:
@@ -196,6 +229,8 @@ CONVERSIONS = [
 ]
 METHODS = {name: method(name) for name in SHOWN} | {
     **{name: looking(name) for name in ("__len__", "__getitem__", *CONVERSIONS)},
+    "__bool__": truth,
+    "__call__": called,
     "__next__": next_of,
     "__iter__": iterate,
     "__contains__": contains,
@@ -207,7 +242,7 @@ METHODS = {name: method(name) for name in SHOWN} | {
 SUBCLASS_METHODS: dict[str, Any] = {
     "__str__": Remote.__str__,
     "__repr__": Remote.__repr__,
-    "__call__": method("__call__"),
+    "__call__": called,
     "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
 }
 kinds: dict[tuple[str, ...], Any] = {}
@@ -245,11 +280,15 @@ def new_kind(name: str, methods: list[str], own: Any) -> type:
         shown.pop("__contains__", None)  # the items decide, which are compared here
     if "__next__" in methods and "__iter__" in methods:
         shown["__iter__"] = method("__iter__")
+    if hasattr(own, "__bool__"):
+        shown["__bool__"] = truth  # also if the attempt has defined the class without
     kind = type(name, (Remote,), {"__doc__": DOC, "__dict__": ATTRIBUTES, **shown, **is_instance_of(own)})
     if "__eq__" in methods:
         comparing.add(kind)
-    if isinstance(own, type) and own.__name__ == name:
-        setup_class[kind] = own
+    if isinstance(own, type):
+        own_class[kind] = own
+        if own.__name__ == name:
+            setup_class[kind] = own
     return kind
 
 
@@ -270,7 +309,10 @@ def like(remote: Any, value: Any, about: list[Any]) -> Any:
         shown = {special: SUBCLASS_METHODS[special] for special in methods if special in SUBCLASS_METHODS}
         copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
         asked = {"__getattr__": Remote.__getattr__, "__setattr__": Remote.__setattr__, "__reduce_ex__": copied}
-        kinds[key] = type(name, (kind,), {**asked, **shown, **is_instance_of(setups.objects.get(own))})
+        base = setups.objects.get(own)
+        kinds[key] = type(name, (kind,), {**asked, **shown, **is_instance_of(base)})
+        if isinstance(base, type):
+            own_class[kinds[key]] = base
     made = same_value(kinds[key], value)
     object.__setattr__(made, "_remote", object.__getattribute__(remote, "_remote"))
     return made

@@ -100,6 +100,8 @@ class Channel:
         self.decided, self.looks = False, looks.Looks()
         """Whether code of the attempt has decided what data would decide in the current test; answers of its objects."""
         self.stand_ins: dict[int, Any] = {}
+        self.setup_methods: set[int] = set()
+        """Numbers of methods of the attempt's objects that a class of the setup defines."""
 
     def reply(self, max_bytes: int = REPLY_BYTES) -> dict[str, Any]:
         """Return the next reply of the attempt's process, of bounded size; the tester exits if there is none."""
