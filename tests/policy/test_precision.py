@@ -98,4 +98,4 @@ def test_the_setting_is_read_in_one_place():
         for file in source.rglob("*.py")
         if re.search(r"\b(model|config)\.bf16\b", file.read_text())
     }
-    assert reading == {"policy/precision.py", "policy/vllm.py", "train/run_folder.py", "evaluate/samples.py", "experiment.py"}
+    assert reading == {"policy/precision.py", "policy/vllm.py", "train/run_folder.py", "evaluate/samples.py"}

@@ -48,10 +48,10 @@ def test_a_program_decides_as_contests_call_it(checker):
 
 def test_files_hold_a_program_as_an_object():
     fields = {"kind": "task", "task_id": "sum", "prompt": "", "checker": {"language": "bash", "source": SUM}}
-    (task,) = records_of(fields, ids={}, languages={})
+    (task,) = records_of(fields, ids={}, known={})
     assert program_of(task.checker) == TESTLIB
     with pytest.raises(ValueError, match="'main'"):
-        next(records_of({**fields, "checker": {"main": SUM}}, ids={}, languages={}))
+        next(records_of({**fields, "checker": {"main": SUM}}, ids={}, known={}))
 
 
 def test_it_is_built_once_for_attempts_that_follow_one_another(monkeypatch):
