@@ -121,6 +121,8 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: verdict.status is Status.RUNTIME_ERROR or (verdict.status is Status.FAILED and starts_processes(attempt))),
     Change("Python programs that an older Python, such as PyPy, could not compile or lacked names for failed.",
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and verdict.error_type in ("CompileError", *OF_OLDER)),
+    Change("An attempt could replace a method or property of a class of the setup that answers true or false, such as valid(), without a label.",
+           lambda task, _, verdict: verdict.status is Status.PASSED and "across" in verdict.isolation and "class " in task.setup),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""
