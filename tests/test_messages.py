@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -323,3 +324,14 @@ def test_problems_are_folded_into_three_lines():
     assert several(["a", "b"]) == "a\nb"
     assert several(["a", "b", "c", "d"]) == "a\nb\nand 2 more; correct these first"
     assert one_line(ConfigError("first,\n  then  second")) == "first, then second"
+
+
+def test_every_page_that_code_names_exists():
+    root = Path(__file__).parents[1]
+    named = {
+        (file.name, page)
+        for file in (root / "src").rglob("*")
+        if file.suffix in (".py", ".yaml", ".j2")
+        for page in re.findall(r"(?:docs/[\w/-]+|benchmarks/[\w-]+)\.md", file.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50 and not {(file, page) for file, page in named if not (root / page).is_file()}

@@ -82,6 +82,7 @@ def test_an_instance_is_a_task_with_the_patch_of_its_maintainers(tmp_path):
     assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
 
 
+@pytest.mark.filterwarnings("ignore:.*no report names others.json")
 def test_predictions_have_the_outcomes_of_the_harness(tmp_path):
     instances(tmp_path / "data")
     write(tmp_path, "preds.jsonl", predictions("org/new-1.5"))
@@ -156,3 +157,15 @@ def test_predictions_without_a_report_are_refused_unless_they_say_their_outcome(
     archive = Archive.create(tmp_path / "b")
     ingest(archive, "swe_bench", file)
     assert [verdict.status for verdict in archive.verdicts()] == [Status.PASSED]
+
+
+def test_a_report_of_another_model_is_no_report(tmp_path):
+    write(tmp_path, "preds.jsonl", predictions("mine"))
+    write(tmp_path, "theirs.run.json", {"resolved_ids": [*NAMES], "unresolved_ids": []})
+    with pytest.raises(SourceError, match=r"preds\.jsonl \(mine\)"):
+        [*read(tmp_path)]
+    write(tmp_path, "others.jsonl", predictions("theirs"))
+    with pytest.warns(UserWarning, match=r"no report names preds\.jsonl \(mine\)"):
+        found = outcomes(tmp_path)
+    assert {status.value for (model, _), (status, *_) in found.items() if model == "theirs"} == {"passed"}
+    assert {status.value for (model, _), (status, *_) in found.items() if model == "mine"} == {"unscored"}

@@ -1,7 +1,8 @@
 """Importer for SWE-bench (2310.06770) and sets of its form: instances, predictions, and the reports of its harness."""
 
+import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -92,16 +93,21 @@ class Reports:
             for name in ids:
                 self.outcomes[name].append((folder, "" if file.stem == "results" else file.name, outcome))
 
+    def found(self, file: Path, instance: str, model: str) -> list[Outcome]:
+        """Return the outcomes of all reports that are of a prediction."""
+        name, known = model.replace("/", "__"), self.outcomes.get(instance, ())
+        beside = [outcome for folder, said, outcome in known if not said and folder == file.parent]
+        named = [
+            outcome for folder, said, outcome in known if f"{said}.".startswith(f"{name}.") and file.is_relative_to(folder)
+        ]
+        return beside + named
+
     def of(self, file: Path, instance: str, model: str) -> Outcome:
         """Return the outcome of a prediction in a file: by reports that name its model, here or above, and those of its folder that name none.
 
         Unscored if there is none, if reports differ, or if one says that the environment failed; with counts if one has them.
         """
-        name, known = model.replace("/", "__"), self.outcomes.get(instance, ())
-        found = [outcome for folder, said, outcome in known if not said and folder == file.parent]
-        found += [
-            outcome for folder, said, outcome in known if f"{said}.".startswith(f"{name}.") and file.is_relative_to(folder)
-        ]
+        found = self.found(file, instance, model)
         if any(outcome.broken for outcome in found):
             return Outcome(Status.UNSCORED)
         sure = [outcome for outcome in found if outcome.status is not Status.UNSCORED]
@@ -141,21 +147,39 @@ def read(path: Path) -> Iterator[Row]:
             rows += [(file, [*objects_in(file, items)])] if items else []
     if not rows:
         raise SourceError(f"{path}: no instances (.parquet, .jsonl) and no predictions (.jsonl, .json) in it or below")
-    if not reports.outcomes and any(needs_report(rows_of_file(file) if given is None else given) for file, given in rows):
-        raise SourceError(
-            f"{path}: predictions, and no report of the harness below it that says which of them resolve their instance: all would be unscored. "
-            "Put it beside them: MODEL.RUN.json with `resolved_ids`, report.json of each instance, or a field `resolved` in the predictions"
-        )
+    check_reports(path, rows, reports)
     for file, numbered in rows:
         yield from build_each(
             file, rows_of_file(file) if numbered is None else numbered, partial(records_of, file=file, reports=reports)
         )
 
 
-def needs_report(numbered: Numbered) -> bool:
-    """Return whether the first row is a prediction that does not say its outcome."""
-    _, row = next(iter(numbered), (0, {}))
-    return isinstance(row, dict) and bool(row.get("model_patch")) and not isinstance(row.get("resolved"), bool)
+def check_reports(path: Path, rows: Sequence[tuple[Path, Numbered | None]], reports: Reports) -> None:
+    """Warn about models in a file of predictions of which no report says an outcome.
+
+    Raises:
+        SourceError: there is no such report for any prediction, so that all would be unscored.
+    """
+    reported: dict[tuple[Path, str], bool] = {}
+    for file, given in rows:
+        for _, row in rows_of_file(file) if given is None else given:
+            if isinstance(row, dict) and row.get("model_patch") and not isinstance(row.get("resolved"), bool):
+                model = str(row.get("model_name_or_path") or "")
+                found = reported.get((file, model)) or reports.found(file, str(row.get("instance_id")), model)
+                reported[file, model] = bool(found)
+    missing = [
+        f"{file.relative_to(path) if path.is_dir() else file.name} ({model or 'no model'})"
+        for (file, model), found in reported.items()
+        if not found
+    ]
+    names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    if missing and len(missing) == len(reported):
+        raise SourceError(
+            f"{path}: no report of the harness says which predictions of {names} resolve their instance: all would be unscored. "
+            "Put it beside them: MODEL.RUN.json with `resolved_ids`, report.json of each instance, or a field `resolved` in the predictions"
+        )
+    if missing:
+        warnings.warn(f"{path}: no report names {names}: these predictions are unscored", stacklevel=2)
 
 
 def records_of(row: Mapping[str, Any], *, file: Path, reports: Reports) -> Iterator[Row]:
