@@ -13,6 +13,13 @@ os.environ["UPSOLVE_CHECK"] = "always"  # checks of models find what is wrong no
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of pytest on two cores, and the same sums everywhere
 
 
+@pytest.fixture(autouse=True)
+def started_scripts_find_their_folder():
+    """The command line, run in this process, keeps interpreters that it starts from importing files of the current folder."""
+    yield
+    os.environ.pop("PYTHONSAFEPATH", None)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
     """A folder with a random Llama of two layers and a byte-level tokenizer: the real classes, no download."""

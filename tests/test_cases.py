@@ -131,6 +131,7 @@ def printed(script, *arguments):
     return done.stdout.splitlines(), done.stderr
 
 
+@pytest.mark.slow
 def test_tokens():
     lines, error = printed("11_tokens.py")
     assert len(lines) == 6, error
@@ -142,6 +143,7 @@ def test_tokens():
     assert lines[5].endswith("''")
 
 
+@pytest.mark.slow
 def test_lora_of_a_tied_head(tmp_path):
     lines, error = printed("12_tied_lora.py", tmp_path)
     assert float(lines[-1].split()[-1]) < 0.01 if lines else "lm_head" in error

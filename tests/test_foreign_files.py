@@ -66,7 +66,7 @@ def executed_by(folder, *words):
 
 
 def test_commands_execute_no_file_of_the_current_folder(foreign):
-    for words in (["ingest", "jsonl", "rows.jsonl", "archive"], ["verify", "archive"], ["ingest", "--sources"]):
+    for words in (["ingest", "jsonl", "rows.jsonl", "archive"], ["verify", "archive"]):
         assert not executed_by(foreign, *words), words
 
 

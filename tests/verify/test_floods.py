@@ -58,7 +58,7 @@ def test_more_tests_than_other_result_lines_are_read(monkeypatch):
 def test_what_an_attempt_wrote_is_no_memory_of_its_neighbours():
     """Output files count as memory of the control group until they are emptied."""
     flood = "import os\nfor fd in (1, 2, 3):\n    for _ in range(15):\n        os.write(fd, bytes(1 << 20))\ndef f(x):\n    return x\n"
-    honest = "def f(x):\n    return len(bytes([1]) * (225 << 20)) and x\n"
+    honest = "def f(x):\n    return len(bytes([1]) * (200 << 20)) and x\n"
     settings = JudgeSettings(Limits(memory_bytes=256 << 20))
     task = dataclasses.replace(TASK, tests=TASK.tests[:1])
     verdicts = judge_all([(task, Attempt("t", code)) for code in [*[flood] * 4, honest]], settings)

@@ -336,7 +336,11 @@ def called(name: str, calls: Calls, found: Found, about: About, *, wrapped: bool
         )
         setup, compare = setup_of(tests, callee), by_numbers(tests)
     known = replace(
-        found, entry_point=callee.entry_point, setup=setup + other_form(callee), compare=compare, by_code=bool(any(codes))
+        found,
+        entry_point=callee.entry_point,
+        setup=setup + other_form(callee, tests),
+        compare=compare,
+        by_code=bool(any(codes)),
     )
     return known, tests
 
@@ -359,9 +363,15 @@ class Solution:
 """Whether tests call a method -> what calls the attempt's function or method in its place, where the attempt has the other form."""
 
 
-def other_form(callee: Callee) -> str:
-    """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win."""
-    return OTHER_FORM[callee.in_class].format(callee.name) if callee.name.isidentifier() else ""
+def other_form(callee: Callee, tests: Sequence[TestCase]) -> str:
+    """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win.
+
+    Empty if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the
+    attempt's process (``in_process``).
+    """
+    direct = tuple(f"{before}{callee.name}(" for before in ("", "Solution()."))
+    usable = callee.name.isidentifier() and all(test.input.startswith(direct) for test in tests)
+    return OTHER_FORM[callee.in_class].format(callee.name) if usable else ""
 
 
 def is_plain(arguments: Any) -> bool:
