@@ -65,6 +65,7 @@ def test_the_api_of_archive_judge_and_reward_works_with_the_core_alone():
     assert out.split() == ["passed", "failed", "1.0", "-0.1", "259"]
 
 
+@pytest.mark.slow
 def test_doctor_runs_the_checks_that_need_no_extra():
     code, out = cli("archive", "doctor", "embedded")
     assert code == 0 and "found nothing" in out and "not run: needs pip install 'upsolve[clean]'" in out, out

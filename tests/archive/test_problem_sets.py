@@ -649,6 +649,7 @@ def test_packages_that_programs_load(language, test, packages):
     assert required(language, "", test) == packages
 
 
+@pytest.mark.slow
 def test_real_rows_of_mxeval(real_data, tmp_path):
     _, tasks, rejected = imported(tmp_path, "mxeval", real_data / "mxeval")
     assert len(tasks) == 14_359 and not rejected

@@ -59,6 +59,7 @@ def test_mbpp_has_the_split_of_its_authors(real_data, tmp_path):
     assert dict(zip(*table.to_pydict().values(), strict=True)) == {"test": 500, "dev": 90, "train": 384}
 
 
+@pytest.mark.slow
 def test_statements_of_codenet(real_data, tmp_path):
     """The list of problems and all statements, in CodeNet's layout; the submissions are not there."""
     tree = tmp_path / "Project_CodeNet"

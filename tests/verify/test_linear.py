@@ -1,5 +1,6 @@
 """What the trusted process reads of an attempt, an answer or an output takes time in proportion to its length."""
 
+import math
 import re
 import time
 
@@ -121,10 +122,20 @@ def slowest(parser, size, forms=("{}x",)):
         text = unit * (size // len(unit))
         for form in forms:
             whole = form.replace("{}", text)
-            start = time.process_time()
-            PARSERS[parser](whole)
-            found = max(found, (time.process_time() - start, unit))
+            found = max(found, (processor_seconds(parser, whole), unit))
     return found
+
+
+def processor_seconds(parser, text):
+    """Return the least processor time of up to three runs: garbage collection, or a cache that is filled, is no cost of the text."""
+    least = math.inf
+    for _ in range(3):
+        start = time.process_time()
+        PARSERS[parser](text)
+        least = min(least, time.process_time() - start)
+        if least < 0.1:
+            break
+    return least
 
 
 @pytest.mark.parametrize("parser", PARSERS)
