@@ -10,8 +10,7 @@ from itertools import islice
 
 from upsolve.archive.blocks import Answer, Block, Line, end_of, read_answer
 from upsolve.archive.definitions import defined_in
-from upsolve.archive.language_names import language_in
-from upsolve.plugins import load
+from upsolve.archive.language_names import judged_languages, language_in
 from upsolve.types import Task, TestKind
 
 __all__ = ["code_spans", "free_names", "is_only_code", "names_of", "program_in"]
@@ -193,14 +192,13 @@ def tier(label: str, language: str) -> int:
     name = language_in(label)
     if name == language or (label in SQL and is_query(language)):
         return 2
-    known = load("upsolve.verify.languages:languages")()
     related = any({name, language} <= family for family in FAMILIES)
-    return 1 if related or (name != "python" and name not in known) else 0
+    return 1 if related or (name != "python" and name not in judged_languages()) else 0
 
 
 def is_query(language: str) -> bool:
     """Return whether programs of a language are queries."""
-    known = load("upsolve.verify.languages:languages")()
+    known = judged_languages()
     return language in known and bool(known[language].engine)
 
 

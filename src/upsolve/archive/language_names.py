@@ -2,13 +2,23 @@
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from upsolve.plugins import load
 from upsolve.types import Task
 
-__all__ = ["asking_for", "is_language", "language_in", "language_looked_like", "languages_in", "same_language"]
+__all__ = [
+    "asking_for",
+    "is_language",
+    "judged_languages",
+    "language_in",
+    "language_looked_like",
+    "languages_in",
+    "same_language",
+]
 
 MAKERS = re.compile(r"^(?:gnu|microsoft|ms|visual(?![ -]basic)|clang|apple|mono|oracle|node)[ -]+(?=[a-z])")
 OTHERS = {
@@ -57,9 +67,14 @@ def language_looked_like(code: str) -> str:
     return "python" if is_python(code) else next((name for name, mark in MARKS.items() if mark.search(code)), "")
 
 
+def judged_languages() -> Mapping[str, Any]:
+    """Return the languages that the judge knows besides Python, by name and alias."""
+    return load("upsolve.verify.languages:languages")()
+
+
 def is_language(word: str) -> bool:
     """Return whether a word is a name of a language that the judge knows."""
-    return language_in(word) in {"python", "python2", *load("upsolve.verify.languages:languages")()}
+    return language_in(word) in {"python", "python2", *judged_languages()}
 
 
 def is_python(code: str) -> bool:
@@ -93,7 +108,7 @@ def language_in(word: str) -> str:
     Python 2 is ``python2``, so that it is not judged as Python 3. An unknown name is returned in lower case.
     """
     name = word.strip().lower()
-    known = load("upsolve.verify.languages:languages")()
+    known = judged_languages()
     python = load("upsolve.verify.languages:PYTHON")
     if PYTHON_2.search(name):
         return "python2"
