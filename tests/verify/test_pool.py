@@ -148,7 +148,7 @@ def test_a_worker_is_heard_on_any_descriptor():
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1030)]
     try:
         worker = LocalWorker()
-        assert worker.call(len, "abc", seconds=20) == 3
+        assert worker.unpack(worker.run(worker.pack(len, "abc"), 20)) == 3
         worker.close()
     finally:
         for handle in held:
@@ -167,8 +167,11 @@ def test_a_lost_worker_is_replaced_and_nothing_is_lost():
 
 
 def test_an_attempt_that_takes_its_worker_with_it_every_time_is_unscored(monkeypatch):
-    class Doomed:
-        def call(self, *_, **__):
+    class Doomed(LocalWorker):
+        def __init__(self):
+            pass
+
+        def run(self, *_):
             raise pool.WorkerLostError("gone")
 
         def close(self):

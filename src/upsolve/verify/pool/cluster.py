@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from upsolve.errors import JudgeError
 from upsolve.verify.pool.rpc import WorkerLostError
 
 __all__ = ["RayWorker", "ray_slots"]
 
-T = TypeVar("T")
 QUEUE_SECONDS = 3600.0
 """Seconds a Ray task may wait for a free core, added to its deadline."""
 
@@ -51,9 +50,19 @@ class RayWorker:
     def __init__(self) -> None:
         self.task: Any = None
 
-    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Send a call and wait for its result; ``seconds`` count from submission, so time in Ray's queue counts."""
-        library = ray()
+    @staticmethod
+    def pack(work: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return the request that calls a function; Ray pickles it."""
+        return work, args
+
+    @staticmethod
+    def unpack(reply: Any) -> Any:
+        """Return the function's result, which is Ray's reply."""
+        return reply
+
+    def run(self, request: tuple[Callable[..., Any], tuple[Any, ...]], seconds: float | None = None) -> Any:
+        """Run a request and return its result; ``seconds`` count from submission, so time in Ray's queue counts."""
+        library, (work, args) = ray(), request
         self.task = task_of(work).remote(*args)
         try:
             return library.get(self.task, timeout=None if seconds is None else seconds + QUEUE_SECONDS)

@@ -82,8 +82,14 @@ class Batch:
     def __init__(self, settings: JudgeSettings) -> None:
         self.settings = settings
         self.size = worker_count(settings)
+        self.free = threading.Semaphore(self.size)
         self.stopped = False
         self.busy: set[Worker] = set()
+
+    @property
+    def kind(self) -> type[LocalWorker] | type[RayWorker]:
+        """Return the class of the workers."""
+        return RayWorker if self.settings.executor == "ray" else LocalWorker
 
     def take(self) -> Worker:
         """Return an idle worker, or start one."""
@@ -91,7 +97,7 @@ class Batch:
             if self.stopped:
                 raise WorkerLostError("the batch was stopped")
             waiting = idle[self.settings.executor]
-            worker = waiting.pop() if waiting else (RayWorker() if self.settings.executor == "ray" else LocalWorker())
+            worker = waiting.pop() if waiting else self.kind()
             self.busy.add(worker)
         return worker
 
@@ -114,19 +120,25 @@ class Batch:
             return [unscored(task, attempt, f"JudgeError: {error}") for task, attempt in chunk]
 
     def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Run one function on a worker; raise WorkerLostError if the worker ends or does not answer within ``seconds``."""
-        worker = self.take()
-        try:
-            result = worker.call(work, *args, seconds=seconds)
-        except WorkerLostError:
+        """Run one function on a worker; raise WorkerLostError if the worker ends or does not answer within ``seconds``.
+
+        At most ``size`` calls run at once; others are packed and wait for a free worker.
+        """
+        kind = self.kind
+        request = kind.pack(work, *args)
+        with self.free:
+            worker = self.take()
+            try:
+                reply = worker.run(request, seconds)
+            except WorkerLostError:
+                with guard:
+                    self.busy.discard(worker)
+                raise
             with guard:
                 self.busy.discard(worker)
-            raise
-        with guard:
-            self.busy.discard(worker)
-            if not self.stopped:  # else it has been closed
-                idle[self.settings.executor].append(worker)
-        return result
+                if not self.stopped:  # else it has been closed
+                    idle[self.settings.executor].append(worker)
+        return kind.unpack(reply)
 
     def stop(self) -> None:
         """End the workers that are busy."""
@@ -151,7 +163,7 @@ def judged(pairs: Iterable[tuple[Task, Attempt]], settings: JudgeSettings | None
     settings = settings or JudgeSettings()
     refuse_unknown(settings)
     batch, indices = Batch(settings), count()
-    with open_cache(settings.cache) as cache, ThreadPoolExecutor(batch.size) as threads:
+    with open_cache(settings.cache) as cache, ThreadPoolExecutor(batch.size * AHEAD) as threads:
         waiting: dict[Future[list[Verdict]], Numbered] = {}
         # not concurrent.futures.wait: interrupted, it may leave a future locked, and the thread that completes it would hang
         done: SimpleQueue[Future[list[Verdict]]] = SimpleQueue()

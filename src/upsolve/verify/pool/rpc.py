@@ -1,4 +1,4 @@
-"""RPC to worker subprocesses: pickled calls over stdin, pickled results over stdout."""
+"""RPC to worker subprocesses: pickled calls over stdin, pickled results after their size over stdout."""
 
 import contextlib
 import os
@@ -12,12 +12,14 @@ from typing import IO, Any, TypeVar
 
 from upsolve.errors import UpsolveError
 
-__all__ = ["WorkerLostError", "ask", "end", "serve", "start"]
+__all__ = ["WorkerLostError", "ask", "end", "exchange", "pack", "serve", "start", "unpack"]
 
 T = TypeVar("T")
 Process = subprocess.Popen[bytes]
 
 
+SIZE_BYTES = 8
+"""Bytes of the size that precedes a reply."""
 LEAVE_SECONDS = 5.0
 """Seconds a worker has after SIGTERM to remove its control groups and folders before SIGKILL."""
 
@@ -46,19 +48,38 @@ def ask(process: Process, work: Callable[..., T], *args: Any, seconds: float | N
         WorkerLostError: the process has ended.
         TimeoutError: no result within ``seconds``; the process is still running the call.
     """
+    return unpack(exchange(process, pack(work, *args), seconds))
+
+
+def pack(work: Callable[..., Any], *args: Any) -> bytes:
+    """Return the request that calls a module-level function in a worker."""
+    return pickle.dumps((work, args))
+
+
+def exchange(process: Process, request: bytes, seconds: float | None = None) -> bytes:
+    """Send a request of ``pack`` to the worker and return its reply, for ``unpack``; raises as ``ask`` does."""
     assert process.stdin and process.stdout
     try:
-        pickle.dump((work, args), process.stdin)
+        process.stdin.write(request)
         process.stdin.flush()
         answered = readable(process.stdout, seconds)
-        reply: Any = pickle.load(process.stdout) if answered else None  # noqa: S301  written by our own process
-    except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        size = int.from_bytes(process.stdout.read(SIZE_BYTES)) if answered else 0
+        reply = process.stdout.read(size)
+    except (OSError, ValueError) as error:
         raise WorkerLostError(f"a judging process ended: {error!r}") from error
     if not answered:
         raise TimeoutError(f"no answer within {seconds:g} s")
-    if isinstance(reply, BaseException):
-        raise reply
+    if not size or len(reply) < size:
+        raise WorkerLostError("a judging process ended in the middle of a call")
     return reply
+
+
+def unpack(reply: bytes) -> Any:
+    """Return the result of a reply; raise the UpsolveError that the function raised."""
+    result: Any = pickle.loads(reply)  # noqa: S301  written by our own process
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def readable(stream: IO[bytes], seconds: float | None) -> bool:
@@ -111,5 +132,6 @@ def serve() -> None:
             reply = work(*args)
         except UpsolveError as error:
             reply = error
-        pickle.dump(reply, out)
+        result = pickle.dumps(reply)
+        out.write(len(result).to_bytes(SIZE_BYTES) + result)
         out.flush()

@@ -6,27 +6,39 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from upsolve.types import Attempt, Task, Verdict
 from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.limits import JudgeSettings
-from upsolve.verify.pool.rpc import WorkerLostError, ask, end, serve, start
+from upsolve.verify.pool.rpc import WorkerLostError, end, exchange, pack, serve, start, unpack
 
 __all__ = ["LocalWorker", "Worker", "judge_chunk", "main"]
 
 Chunk = Sequence[tuple[Task, Attempt]]
-T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """Runs one function at a time, in another process."""
+    """Runs one function at a time, in another process.
 
-    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Run a module-level function in the worker and return its result.
+    Packing and unpacking are apart from the run, so that a free worker waits for neither.
+    """
+
+    @staticmethod
+    def pack(work: Callable[..., Any], *args: Any) -> Any:
+        """Return the request that calls a module-level function."""
+        ...
+
+    @staticmethod
+    def unpack(reply: Any) -> Any:
+        """Return the function's result from a reply; raise the UpsolveError that it raised."""
+        ...
+
+    def run(self, request: Any, seconds: float | None = None) -> Any:
+        """Run the function of a request in the worker and return the reply.
 
         Raises:
-            WorkerLostError: the process has ended, or gave no result within ``seconds`` and was ended.
+            WorkerLostError: the process has ended, or gave no reply within ``seconds`` and was ended.
         """
         ...
 
@@ -64,15 +76,17 @@ def take_core() -> int:
 class LocalWorker:
     """A process on this machine, pinned to one core."""
 
+    pack, unpack = staticmethod(pack), staticmethod(unpack)
+
     def __init__(self) -> None:
         self.core = take_core()
         self.give_back = weakref.finalize(self, taken.subtract, [self.core])
         self.process = start(main, self.core)
 
-    def call(self, work: Callable[..., T], *args: Any, seconds: float | None = None) -> T:
-        """Send a call and wait for its result; see ``Worker.call``."""
+    def run(self, request: bytes, seconds: float | None = None) -> bytes:
+        """Send a request and wait for its reply; see ``Worker.run``."""
         try:
-            return ask(self.process, work, *args, seconds=seconds)
+            return exchange(self.process, request, seconds)
         except (WorkerLostError, TimeoutError) as error:
             self.close()
             raise WorkerLostError(str(error)) from error
