@@ -122,7 +122,7 @@ def test_a_source_that_yields_other_rows_starts_over(tmp_path, file):
 def test_other_code_of_the_reader_starts_over(tmp_path, file, monkeypatch):
     archive = Archive.create(tmp_path / "archive")
     stop(archive, file, 100)
-    monkeypatch.setattr("upsolve.archive.ingest.__version__", "9.9")
+    monkeypatch.setattr("upsolve.archive.concurrent.__version__", "9.9")
     stop(archive, file, 50)
     assert len(archive.table("attempts")) < 50
     ingest(archive, stopping(200), file)

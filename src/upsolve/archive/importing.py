@@ -53,6 +53,8 @@ class Job:
     """Number with which the names of the parts begin."""
     stored: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """``task_id`` -> content (``content_in``) of the tasks that other imports have stored."""
+    seen: Sequence[str] = ()
+    """Names of the parts that ``stored`` is read from."""
 
     @property
     def folder(self) -> Path:

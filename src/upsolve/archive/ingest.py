@@ -3,36 +3,30 @@
 import json
 import os
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from upsolve import __version__
 from upsolve.archive.cells import TABLES as TABLE_ENDINGS
 from upsolve.archive.census import census
+from upsolve.archive.concurrent import begin, is_current, only_importer, start_over
 from upsolve.archive.imported_before import drop_stored
 from upsolve.archive.importing import Job, Journal
-from upsolve.archive.parts import read_part
-from upsolve.archive.places import download, fresh, is_url, listing, locked, remove_folder
+from upsolve.archive.places import download, fresh, is_url, listing, remove_folder
 from upsolve.archive.rows import BadRow
-from upsolve.archive.schema import TABLES
 from upsolve.archive.settling import settle
 from upsolve.archive.shares import import_shares, shares_of
 from upsolve.archive.source import Source, parse_options
-from upsolve.archive.statements import content_in
 from upsolve.archive.store import Archive
-from upsolve.errors import ArchiveError, SourceError
-from upsolve.files import commit_file, is_remote, write_text
+from upsolve.errors import SourceError
+from upsolve.files import commit_file, is_remote
 from upsolve.plugins import find, names
 from upsolve.progress import OnProgress, no_progress
-from upsolve.records import from_row
-from upsolve.types import Task, content_id
+from upsolve.types import content_id
 
 __all__ = ["IngestReport", "ingest"]
 
@@ -171,10 +165,9 @@ def ingest(
 
     Args:
         archive: the archive to add to.
-        source: a name in ``upsolve.archive.sources.registry.SOURCES``, ``package.module:attribute``, or the record itself.
+        source: a name in ``SOURCES`` (``upsolve.archive.sources.registry``), ``package.module:attribute``, or the record.
         path: file or folder, or a URL of fsspec, which is copied into the cache folder for the time of the import.
-        workers: processes that read a source of several files, or CodeNet's tree, at the same time (``Source.split``). The archive is the
-            same with any number.
+        workers: processes that read a source of several files (``Source.split``). The archive is the same with any number.
         executor: ``local``, or ``ray``: the units are read on the free cores of a Ray cluster, whose nodes all reach archive and path.
         on_progress: called after each batch with ``rows: <number of records read>``, the shares of the source that are done, and all.
         max_rejected: share of records that may be set aside, [0, 1], before ``too_many`` is set and the import counts as not done;
@@ -189,20 +182,21 @@ def ingest(
     name = import_id(label, place, values)
     tag, where = content_id(name), content_id(label, where_of(place), json.dumps(sorted(values.items())))
     job = Job(archive.path, label if isinstance(source, str) else source, values, tag)
-    with only_importer(job):
+    with only_importer(archive, job):
         if name in archive.ingested():
             remove_folder(job.folder)
             return IngestReport(known=True)
         file = download(place) if isinstance(place, str) else place
-        job, shares = begin(archive, job, where), shares_of(record, file, values)
-        journals = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
-        report = finish(archive, job, journals, file, where)
-        if report.bad:
-            report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
-        weigh(report, share_allowed(report, record, max_rejected))
-        if not report.too_many:
-            archive.remember(name, where)
-        remove_folder(job.folder)
+        shares = shares_of(record, file, values)
+        while True:
+            job = begin(archive, job, where)
+            done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
+            report = finish(archive, job, done, file, where)
+            with archive.lock():
+                if is_current(archive, job):
+                    conclude(archive, job, report, name, where, share_allowed(report, record, max_rejected))
+                    break
+            start_over(job)
         if file != place and not report.too_many:
             remove_folder(file.parents[1])
     return report
@@ -215,9 +209,14 @@ def share_allowed(report: IngestReport, source: Source, given: float | None) -> 
     return source.max_rejected if report.added.total() else 0.0
 
 
-def weigh(report: IngestReport, allowed: float) -> None:
-    """Set whether more rows were set aside, or more records lack what they belong to, than allowed."""
+def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:
+    """Record an import as finished unless more rows were set aside than allowed; the archive is locked."""
+    if report.bad:
+        report.rejected, report.reasons = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
     report.too_many, report.orphaned = report.bad > allowed * report.read, has_lost(report, allowed)
+    if not report.too_many:
+        archive.remember_locked(name, where)
+    remove_folder(job.folder)
 
 
 def has_lost(report: IngestReport, allowed: float) -> bool:
@@ -242,59 +241,6 @@ def find_source(source: str | Source, options: Mapping[str, Any]) -> tuple[str, 
         return label, record, parse_options(f"source {label}", record.options, options)
     except ValueError as error:
         raise SourceError(str(error)) from error
-
-
-@contextmanager
-def only_importer(job: Job) -> Generator[None]:
-    """Keep other processes from the same import; for a remote archive, none is kept.
-
-    Raises:
-        ArchiveError: one is at it.
-    """
-    if not is_remote(job.folder):
-        job.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with locked(job.folder / "lock", wait=False):
-            yield
-    except BlockingIOError as error:
-        raise ArchiveError(f"{job.archive}: another process does the same import; wait for it") from error
-
-
-def begin(archive: Archive, job: Job, where: str) -> Job:
-    """Return a job with its number and the stored tasks; it starts over unless the same code began it before.
-
-    An import of the same source and path with another content, or that set too many rows aside, is removed.
-    """
-    plan, reader = job.folder / "plan.json", reader_of(find("source", job.source))
-    begun = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
-    old = archive.incomplete(where)
-    if begun.get("reader") != reader or old != job.tag:
-        for tag in {old, job.tag} - {""}:
-            archive.drop(tag)
-            for file in (fresh(job.folder).parent / tag).glob("*.json*"):
-                file.unlink()
-        if old not in ("", job.tag):
-            remove_folder(job.folder.parent / old)
-        archive.begin(where, job.tag)
-        begun = {"reader": reader, "number": archive.next_number(*TABLES)}
-        write_text(plan, json.dumps(begun))
-    return replace(job, number=begun["number"], stored=stored_tasks(archive, job.tag))
-
-
-def reader_of(source: Source) -> str:
-    """Return an id of the code that reads a source: of upsolve's version and of the module of ``read``."""
-    file = getattr(sys.modules.get(source.read.__module__), "__file__", None)
-    return content_id(__version__, sha256(Path(file).read_bytes()).hexdigest() if file else "")
-
-
-def stored_tasks(archive: Archive, tag: str) -> dict[str, tuple[str, str]]:
-    """Return the content (``content_in``) of the stored tasks, but for those of a tag."""
-    stored: dict[str, tuple[str, str]] = {}
-    for part in archive.parts("tasks"):
-        if not part.stem.endswith(f"-{tag}"):
-            tasks = (from_row(Task, row) for row in read_part(part).to_pylist())
-            stored |= {task.task_id: content_in(task) for task in tasks}
-    return stored
 
 
 def finish(archive: Archive, job: Job, journals: Sequence[Journal], file: Path, where: str) -> IngestReport:

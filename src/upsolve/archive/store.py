@@ -260,17 +260,20 @@ class Archive:
         """Return the tag of an import of a source and path that was stopped or set too many rows aside; empty if there is none."""
         return str(self.meta().get("incomplete", {}).get(where, ""))
 
-    def begin(self, where: str, tag: str) -> None:
-        """Record an import of a source and path, by its tag, as incomplete."""
-        with self.lock():
-            self.write_meta(incomplete={**self.meta().get("incomplete", {}), where: tag})
+    def begin_locked(self, where: str, tag: str) -> None:
+        """Record an import of a source and path, by its tag, as incomplete, while the archive is locked."""
+        self.write_meta(incomplete={**self.meta().get("incomplete", {}), where: tag})
 
     def remember(self, import_id: str, where: str) -> None:
         """Record an import of a source and path as finished."""
         with self.lock():
-            before, done = self.meta().get("incomplete", {}), self.meta().get("imports", {})
-            left, tags = {k: tag for k, tag in before.items() if k != where}, [*done.get(where, []), content_id(import_id)]
-            self.write_meta(import_id, incomplete=left, imports={**done, where: tags})
+            self.remember_locked(import_id, where)
+
+    def remember_locked(self, import_id: str, where: str) -> None:
+        """Record an import of a source and path as finished, while the archive is locked."""
+        before, done = self.meta().get("incomplete", {}), self.meta().get("imports", {})
+        left, tags = {k: tag for k, tag in before.items() if k != where}, [*done.get(where, []), content_id(import_id)]
+        self.write_meta(import_id, incomplete=left, imports={**done, where: tags})
 
     def write_meta(self, *imported: str, **changed: dict[str, Any]) -> None:
         """Record imports, the current schema version, and other fields; nothing is written if nothing changes."""
