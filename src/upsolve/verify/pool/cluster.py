@@ -12,6 +12,8 @@ from upsolve.verify.pool.rpc import WorkerLostError
 
 __all__ = ["RayWorker", "ray_slots"]
 
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its arguments."""
 QUEUE_SECONDS = 3600.0
 """Seconds a Ray task may wait for a free core, added to its deadline."""
 
@@ -51,7 +53,7 @@ class RayWorker:
         self.task: Any = None
 
     @staticmethod
-    def pack(work: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def pack(work: Callable[..., Any], *args: Any) -> Call:
         """Return the request that calls a function; Ray pickles it."""
         return work, args
 
@@ -60,7 +62,7 @@ class RayWorker:
         """Return the function's result, which is Ray's reply."""
         return reply
 
-    def run(self, request: tuple[Callable[..., Any], tuple[Any, ...]], seconds: float | None = None) -> Any:
+    def run(self, request: Call, seconds: float | None = None) -> Any:
         """Run a request and return its result; ``seconds`` count from submission, so time in Ray's queue counts."""
         library, (work, args) = ray(), request
         self.task = task_of(work).remote(*args)
