@@ -1,6 +1,7 @@
 """Verdicts that a later fix of the judge concerns: found, judged again, and nothing else."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from upsolve.archive.store import Archive
 from upsolve.archive.unjudged import stale
+from upsolve.cli.archives import about_stale
 from upsolve.cli.main import app
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind, Verdict
 from upsolve.verify import changes
@@ -84,6 +86,34 @@ def test_what_was_judged_again_is_not_repeated(archive, monkeypatch):
     archive.append(verdicts=[unscored])  # the sandbox broke: judged again the next time
     with stale(archive, changes_since) as programs:
         assert {attempt.attempt_id for _, attempt in programs} == {WRONG.attempt_id, PRINTS.attempt_id}
+
+
+def test_a_stale_verdict_stays_stale_and_counted_while_it_cannot_be_judged_again(tmp_path, monkeypatch):
+    """Its task requires a package that is not there: unscored is not zero, and the earlier label is neither lost nor trusted."""
+    made = Archive.create(tmp_path / "archive")
+    needy = replace(CALL, task_id="needy", requires=("absent_package",))
+    one, two = (replace(attempt, task_id="needy") for attempt in (RIGHT, WRONG))
+    made.append(tasks=[CALL, needy], attempts=[RIGHT, one, two], verdicts=[*map(verdict, (RIGHT, one, two))])
+    number = add_change(monkeypatch, lambda task, *_: task.task_id == "needy")
+    reason = "task needy requires absent_package: run `upsolve packages absent_package`"
+    again = " ".join(CliRunner().invoke(app, ["verify", str(made.path), "--stale", "--no-cache"]).stdout.split())
+    assert "judged 2 again, 1 verdicts are valid" in again
+    assert f"2 of them could not be judged again: {STAY} (2: task needy" in again
+    assert again.endswith(f"then run: upsolve verify {made.path} --stale")
+    told = run("archive", "info", made.path)
+    assert (told["stale"], told["stale_unscored"], told["statuses"]) == (2, {reason: 2}, {"passed": 3})
+    assert f"2 of them could not be judged again: {STAY} (2: {reason};" in about_stale("mine", 2, Counter({reason: 2}))
+    made.append(verdicts=[verdict(one, version=number)])
+    with stale(made, changes_since) as programs:
+        assert (len(programs), programs.unscored) == (1, {reason: 1})
+
+
+STAY = "their earlier verdicts stay, and stay stale. Fix the cause"
+
+
+def test_stale_verdicts_of_a_shipped_archive_are_judged_in_a_copy():
+    assert "upsolve archive copy embedded DIR, then upsolve verify DIR --stale" in about_stale("embedded", 1, Counter())
+    assert about_stale("mine", 1, Counter()).endswith(": upsolve verify mine --stale")
 
 
 def test_analyses_and_lines_of_stale_verdicts_are_made_again(archive, monkeypatch):

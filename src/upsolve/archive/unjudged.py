@@ -46,6 +46,14 @@ create view fresh as select * from attempts semi join stale using (attempt_id)
 qualify row_number() over (partition by attempt_id order by place) = 1;
 create view judged as select attempt_id from latest anti join stale using (attempt_id)
 """
+UNSCORED = f"""
+with again as (
+    select attempt_id, max_by(split_part(error_message, chr(10), 1), place) as reason, max(place) as place
+    from verdicts semi join stale using (attempt_id) where {OWN} and status = 'unscored' group by attempt_id
+)
+select coalesce(reason, ''), count(*) from again join latest using (attempt_id) where again.place > latest.place group by 1 order by 2 desc, 1
+"""  # noqa: S608  names of ours
+"""Number of stale verdicts that an unscored one follows, by the reason of the last of these."""
 KEPT = "select list_distinct(flatten(list(analyses))), bool_or(executed_lines is not null) from latest semi join stale using (attempt_id)"
 COLUMNS = ", ".join(f'"{name}"' for name in TABLES["attempts"].names if name != "count")
 PROGRAMS = f"select {COLUMNS} from fresh semi join tasks using (task_id) order by task_id, place"  # noqa: S608  names of ours
@@ -109,6 +117,7 @@ class Stale(Programs):
         analyses, lines = connection.sql(KEPT).fetchall()[0]
         self.analyses: tuple[str, ...] = tuple(sorted({name.partition(":")[0] for name in analyses or ()}))
         self.lines = bool(lines)
+        self.unscored = Counter[str](dict(connection.sql(UNSCORED).fetchall()))
         super().__init__(connection, tasks)
 
 
@@ -124,8 +133,8 @@ def versioned(row: dict[str, Any]) -> tuple[Attempt, Verdict]:
 def stale(archive: Archive, changes: Changes) -> Generator[Stale]:
     """Yield the programs whose last scored verdict of upsolve is stale.
 
-    ``done`` is the number of programs whose verdict is valid, ``reasons`` that of stale ones by change; ``analyses`` and ``lines`` say what the
-    stale verdicts hold beside outcomes.
+    ``done`` is the number of programs whose verdict is valid, ``reasons`` that of stale ones by change, ``unscored`` that of stale ones which
+    could not be judged again, by the reason; ``analyses`` and ``lines`` say what the stale verdicts hold beside outcomes.
     """
     with connect({name: archive.parts(name) for name in TABLES}, places=True) as connection:
         connection.execute(LATEST)

@@ -1,5 +1,6 @@
 """Commands around an archive: ingest, archive info and query."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from upsolve.archive.agreement import Agreement
     from upsolve.archive.labels import JudgeLabels
 
-__all__ = ["archive_app", "info", "ingest", "list_records", "options_of", "query"]
+__all__ = ["archive_app", "info", "ingest", "list_records", "not_judged_again", "options_of", "query"]
 
 TITLES = {
     "statuses": "attempts by outcome",
@@ -159,6 +160,31 @@ def record_of(kind: str, name: str) -> Any:
         raise typer.BadParameter(str(error)) from error
 
 
+def about_stale(archive: str, count: int, unscored: Counter[str]) -> str:
+    """Return what to do about stale verdicts.
+
+    Args:
+        archive: the archive.
+        count: the number of its stale verdicts.
+        unscored: the number of those that could not be judged again, by reason.
+    """
+    from upsolve.archive.shipped import SHIPPED
+
+    copied = f"upsolve archive copy {archive} DIR, then " if archive in SHIPPED else ""
+    command = f"upsolve verify {'DIR' if copied else archive} --stale"
+    text = f"{count:,} verdicts may be wrong, since a later fix of the judge concerns them: {copied}{command}"
+    return f"{text}\n{not_judged_again(unscored, command)}" if unscored else text
+
+
+def not_judged_again(unscored: Counter[str], command: str) -> str:
+    """Return what to do about stale verdicts that could not be judged again, given their number by reason, and the command that judges them."""
+    (reason, count), *_ = unscored.most_common(1)
+    return (
+        f"{unscored.total():,} of them could not be judged again: their earlier verdicts stay, and stay stale. Fix the cause "
+        f"({count:,}: {printable(reason) or 'no reason given'}; `upsolve doctor` checks the sandbox), then run: {command}"
+    )
+
+
 @archive_app.command("info")
 def info(archive: ArchivePath, as_json: AsJson = False) -> None:
     """Print statistics of an archive."""
@@ -172,20 +198,18 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
 
     opened = open_archive(archive)
     with stale(opened, changes_since) as programs:
-        outdated = len(programs)
+        outdated, unscored = len(programs), programs.unscored
     statistics, pairs_of_judges = archive_info(opened), agreements(opened)
     labels = label_rows({name: opened.parts(name) for name in ("attempts", "verdicts")})
     if as_json:
         more = {"agreement": [asdict(pair) for pair in pairs_of_judges], "labels": [asdict(row) for row in labels]}
-        print_json({**asdict(statistics), "stale": outdated, **more})
+        print_json({**asdict(statistics), "stale": outdated, "stale_unscored": dict(unscored), **more})
         return
     numbers = {**asdict(statistics), "stale": outdated}
     counts = tuple((name.replace("_", " "), f"{value:,}") for name, value in numbers.items() if isinstance(value, int))
     show(Table(archive, ("", "count"), counts))
     if outdated:
-        typer.echo(
-            f"{outdated:,} verdicts may be wrong, since a later fix of the judge concerns them: upsolve verify {archive} --stale"
-        )
+        typer.echo(about_stale(archive, outdated, unscored))
     for title in TITLES:
         parts: dict[str, int] = getattr(statistics, title)
         if parts:

@@ -10,6 +10,7 @@ import typer
 
 from upsolve.archive.contest import Imports
 from upsolve.cli.app import AsJson, Settings, app, print_json, show
+from upsolve.cli.archives import not_judged_again
 from upsolve.cli.progress import bars
 from upsolve.cli.recipes import load
 from upsolve.cli.serving import Host, Port, Serve, TokenFile, start
@@ -119,13 +120,15 @@ def judge_stale(archive: str, settings: JudgeSettings, *, as_json: bool) -> None
         analyses = tuple(sorted({*settings.analyses, *programs.analyses}))  # nothing stored is lost
         lines = settings.lines or (programs.lines and not settings.python)
         judged = judge_programs(store, programs, replace(settings, analyses=analyses, lines=lines))
+    unscored = judged.statuses[Status.UNSCORED]
     if as_json:
-        print_json({**judged.counts(programs), "changes": {str(number): count for number, count in programs.reasons.items()}})
+        by_change = {str(number): count for number, count in programs.reasons.items()}
+        print_json({**judged.counts(programs), "changes": by_change, "still_stale": unscored})
         return
     typer.echo(f"judged {len(programs)} again, {programs.done} verdicts are valid")
     judged.show(settings)
-    if unscored := judged.statuses[Status.UNSCORED]:
-        typer.echo(f"{unscored:,} could not be judged again: their earlier verdicts stay, and stay stale")
+    if unscored:
+        typer.echo(not_judged_again(judged.reasons, f"upsolve verify {archive} --stale"))
 
 
 def to_judge(archive: str) -> "Archive":
