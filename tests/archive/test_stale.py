@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from upsolve.archive.store import Archive
+from upsolve.archive.store import Archive, open_archive
 from upsolve.archive.unjudged import stale
 from upsolve.cli.archives import about_stale
 from upsolve.cli.main import app
@@ -114,6 +114,12 @@ STAY = "their earlier verdicts stay, and stay stale. Fix the cause"
 def test_stale_verdicts_of_a_shipped_archive_are_judged_in_a_copy():
     assert "upsolve archive copy embedded DIR, then upsolve verify DIR --stale" in about_stale("embedded", 1, Counter())
     assert about_stale("mine", 1, Counter()).endswith(": upsolve verify mine --stale")
+
+
+def test_no_verdict_of_the_embedded_archive_is_stale():
+    """A fix that concerns some of them needs ``python tools/embedded/judge.py``."""
+    with stale(open_archive("embedded"), changes_since) as programs:
+        assert (len(programs), programs.reasons) == (0, {})
 
 
 def test_analyses_and_lines_of_stale_verdicts_are_made_again(archive, monkeypatch):

@@ -34,8 +34,8 @@ def load():
 
 
 def literal(value):
-    """Return a literal for a value; raise ValueError if there is none."""
-    text = repr(value)
+    """Return a literal for a value, the members of a set in order; raise ValueError if there is none."""
+    text = f"{{{', '.join(sorted(map(repr, value)))}}}" if isinstance(value, set) and value else repr(value)
     if value != set() and ast.literal_eval(text) != value:
         raise ValueError(f"{text} is not a literal")
     return text
