@@ -102,10 +102,14 @@ def found_in(value, **about):
 
 
 def statuses(found, *codes, **fields):
+    return [verdict.status for verdict in verdicts_of(found, *codes, **fields)]
+
+
+def verdicts_of(found, *codes, **fields):
     task = Task(
         "t", "p", found.tests, **{"entry_point": "f", "setup": found.setup, "compare": found.compare or "lines", **fields}
     )
-    return [verdict.status for verdict in verify_attempts([(task, Attempt("t", code)) for code in codes])]
+    return verify_attempts([(task, Attempt("t", code)) for code in codes])
 
 
 @pytest.mark.parametrize("name", PYTHON)
@@ -170,6 +174,38 @@ def test_forms_of_tests_of_a_method(value, entry):
     found = recognise(value, About(entry, codes=("", "", METHOD)))
     wrong = METHOD.replace("+", "-")
     assert statuses(found, METHOD, wrong, entry_point="Solution") == [Status.PASSED, Status.FAILED]
+
+
+FUNCTION = "def add(a, b):\n    return a + b\n"
+PLAIN, OF_CLASS = (
+    "assert add(1, 2) == 3\nassert add(2, 2) == 4",
+    "assert Solution().add(1, 2) == 3\nassert 4 == Solution().add(2, 2)",
+)
+
+
+@pytest.mark.parametrize(("text", "entry"), [(PLAIN, ""), (PLAIN, "add"), (OF_CLASS, ""), (OF_CLASS, "Solution().add")])
+def test_programs_of_both_forms_pass_tests_by_text(text, entry):
+    found = recognise(text, About(entry))
+    codes = [FUNCTION, METHOD, *(code.replace("+", "-") for code in (FUNCTION, METHOD)), "x = 1"]
+    verdicts = verdicts_of(found, *codes, entry_point=found.entry_point)
+    assert [one.status for one in verdicts[:4]] == [Status.PASSED] * 2 + [Status.FAILED] * 2
+    assert (verdicts[4].error_type, verdicts[4].error_message) == ("NameError", "test 1: name 'add' is not defined")
+    assert all("in_process" not in one.isolation for one in verdicts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assert f(1) == 2\nassert g(1) == 2",
+        "assert f(1) == 2\nassert f(1)",
+        "assert Solution(3).f(1) == 2",
+        "assert Stack().size() == 0",
+        "assert sum([1, 2]) == 3",
+    ],
+)
+def test_other_tests_by_text_get_no_other_form(text):
+    """Several functions, tests that are no direct calls, other classes, and a builtin, which a method of that name may call."""
+    assert recognise(text, About("sum" if "sum" in text else "")).setup == ""
 
 
 EMPTY = [

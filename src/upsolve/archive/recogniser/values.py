@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from upsolve.archive.asserts import BUILTINS
 from upsolve.archive.recogniser.arguments import arguments_of, value_in, values_of
 from upsolve.archive.recogniser.code import functions_of, plain, tests_in_code
 from upsolve.archive.recogniser.failing import names_in
@@ -102,7 +103,7 @@ def recognise(value: Any, about: About) -> Found:
         reason, text = found.refused[0] if found.refused else ("is empty", str(value))
         said = f"tests: {text[:60]!r} {reason} and tests nothing: {FORMS}"
         raise ValueError(f"{said}; a column of something else needs another name")
-    return found
+    return found if found.setup or found.compare else in_both_forms(found, about)
 
 
 def of_value(value: Any, about: About) -> Found:
@@ -363,14 +364,26 @@ class Solution:
 """Whether tests call a method -> what calls the attempt's function or method in its place, where the attempt has the other form."""
 
 
+def in_both_forms(found: Found, about: About) -> Found:
+    """Return tests by text, of which all are direct calls of one function, with what lets a program of either form pass (``other_form``)."""
+    names = {called_in(test.input) if test.kind is TestKind.CALL else "" for test in found.tests}
+    name = names.pop() if len(names) == 1 else ""
+    callee = Callee(name.rpartition(".")[2], in_class=name.startswith("Solution()."))
+    own = re.split(r"\W+", found.entry_point or about.entry_point)[-1]
+    if name not in (callee.name, f"Solution().{callee.name}") or own not in ("", callee.name, "Solution"):
+        return found
+    setup = "" if name == "Solution" or "__future__" in about.setup else other_form(callee, found.tests)
+    return replace(found, entry_point=callee.entry_point, setup=setup) if setup else found
+
+
 def other_form(callee: Callee, tests: Sequence[TestCase]) -> str:
     """Return setup with which a program passes that has a method in place of the function, or the reverse; the attempt's definitions win.
 
-    Empty if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the
+    Empty for a builtin, which the method may call, and if a test hands the value to a function, such as ``as_lists(f(1))``: a setup that names a class puts such tests into the
     attempt's process (``in_process``).
     """
     direct = tuple(f"{before}{callee.name}(" for before in ("", "Solution()."))
-    usable = callee.name.isidentifier() and all(test.input.startswith(direct) for test in tests)
+    usable = callee.name.isidentifier() and callee.name not in BUILTINS and all(test.input.startswith(direct) for test in tests)
     return OTHER_FORM[callee.in_class].format(callee.name) if usable else ""
 
 
