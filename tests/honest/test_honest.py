@@ -51,6 +51,11 @@ def test_each_is_judged_as_its_mode_says(verdicts):
             assert label == wanted[one.mode], one.name
 
 
+def test_other_names_and_methods_of_solution_need_not_the_attempts_process(verdicts):
+    across = ("another_name_for_the_function", "another_name_in_a_loop", "methods_of_solution", "solution_that_keeps_a_state")
+    assert {verdicts[name, "names"].isolation.rpartition(",")[2] for name in across} == {"across"}
+
+
 def test_there_are_enough():
     assert len({one.name for one in ALL}) >= 300
     assert {one.mode for one in ALL} == {mode for modes in MODES.values() for mode in modes}

@@ -1,12 +1,13 @@
 # pyright: basic
 """Attempts that define the names with which tests decide, or return objects that agree, do not pass where only a right program may."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from honest.programs import read
 
-from upsolve.types import Status, Task, TestCase, TestKind
+from upsolve.types import Attempt, Status, Task, TestCase, TestKind
 from upsolve.verify.judge.plans import judge_all
 from upsolve.verify.judge.tested import called_names, rebinds, required_names
 from upsolve.verify.limits import JudgeSettings, Limits
@@ -49,11 +50,41 @@ def test_no_cheat_passes_without_a_label():
         ("def check(): return eval('f(2)')", "", "assert check() == 4", None),
         ("", "", "from attempt import f\nassert f(2)", None),
         ("", "", "import math\nassert math.gcd(4, 6) == 2", []),
+        ("", "", "g = f\nassert g(2) == 4", ["f"]),
+        ("", "", "g = f\nh = g\nassert h(2) == 4", ["f"]),
+        ("", "", "for h in (f, g): assert h(2) == 4", ["f", "g"]),
+        ("", "", "assert all(h(2) == 4 for h in [f, g])", ["f", "g"]),
+        ("", "", "g = f\nassert g.cache", None),
+        ("", "", "g = f\nh = g\nassert h.cache", None),
+        ("", "", "try: g = f\nexcept NameError: g = h\nassert g(2) == 4", None),
+        ("", "", "g = f if x else h\nassert g(2) == 4", None),
+        ("", "", "assert Solution().f(2) == 4", ["Solution"]),
+        ("", "", "s = Solution()\nassert s.f(2) == g(4)", ["Solution", "g"]),
+        ("", "", "assert isinstance(Solution(), Solution)", None),
+        ("", "", "assert Solution.f(2) == 4", None),
+        ("", "", "s = Solution\nassert s().f(2) == 4", None),
     ],
 )
 def test_which_names_are_the_attempts(setup, entry, tests, names):
     task = Task("t", "", (TestCase(TestKind.CODE, tests),), entry, setup=setup)
     assert called_names(task) == (None if names is None else tuple(names))
+
+
+def test_a_capitalised_name_is_a_function_if_the_reference_says_so():
+    task = Task("t", "", (TestCase(TestKind.CODE, "assert set(Find_Min([3, 1])) == {1}"),))
+    assert called_names(task) is None
+    for code, names in (
+        ("def Find_Min(x): return [min(x)]", ("Find_Min",)),
+        ("class Find_Min: pass", None),
+        ("Find_Min = 1", None),
+    ):
+        assert called_names(replace(task, reference=f"import math\n{code}")) == names
+    known = replace(task, reference="def Find_Min(x): return [min(x)]")
+    verdicts = judge_all([(known, Attempt("t", f"def Find_Min(x): return [{name}(x)]")) for name in ("min", "max")], FAST)
+    assert [(one.status, one.isolation.split(",")[-1]) for one in verdicts] == [
+        (Status.PASSED, "across"),
+        (Status.FAILED, "across"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upsolve.types import Attempt, Status, Task, TestKind, Verdict
-from upsolve.verify.judge.tested import rebinds
+from upsolve.verify.judge.tested import called_names, rebinds
 from upsolve.verify.languages import PYTHON, languages
 from upsolve.verify.sandbox.values import QUESTIONS
 
@@ -123,6 +123,8 @@ CHANGES: tuple[Change, ...] = (
            lambda _, attempt, verdict: failed(verdict, attempt, "python") and verdict.error_type in ("CompileError", *OF_OLDER)),
     Change("An attempt could replace a method or property of a class of the setup that answers true or false, such as valid(), without a label.",
            lambda task, _, verdict: verdict.status is Status.PASSED and "across" in verdict.isolation and "class " in task.setup),
+    Change("Tests that create Solution(), give functions other names, or call capitalised functions were run in the attempt's process.",
+           lambda task, attempt, verdict: is_in(attempt, "python") and "in_process" in verdict.isolation and called_names(task) is not None),
 )
 # fmt: on
 """Oldest first, append-only: the number of a change is its position, counted from 1."""

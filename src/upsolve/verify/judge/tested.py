@@ -5,7 +5,8 @@ Every other name stays that of the tests, of the setup or of Python, whatever th
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,29 +96,32 @@ def called_names(task: Task) -> tuple[str, ...] | None:
     """Return the attempt's functions that the tests call, decorate with or pass as arguments; None if they use the attempt in another way.
 
     These are names that neither tests, setup nor Python bind, the entry point, starters of the setup, and functions of which every call
-    is compared with a literal (``checked``). Other ways are: an attribute, a class (a capitalised name), an import of the attempt; and
-    tests that do not parse, use ``eval`` and the like or ``import *``, or whose names are all bound by setup or Python.
+    is compared with a literal (``checked``). Tests may give a function another name (``renamed``) and create a ``Solution()``. Other ways
+    are: an attribute, another class (a capitalised name, unless the reference defines a function of that name), an import of the attempt;
+    and tests that do not parse, use ``eval`` and the like or ``import *``, or whose names are all bound by setup or Python.
     """
-    return names_under_test(task.setup, task.entry_point, *texts_of(task))
+    return names_under_test(*parts_of(task))
 
 
 def required_names(task: Task) -> tuple[str, ...]:
     """Return the names under test that are builtins and that the attempt has to define, else Python's own would be tested."""
-    return names_required(task.setup, task.entry_point, *texts_of(task))
+    return names_required(*parts_of(task))
 
 
 def rebinds(task: Task) -> bool:
     """Return whether a name under test is also bound by Python, by the setup, or in any scope of the tests."""
     try:
-        return has_names_bound_again(task.setup, task.entry_point, *texts_of(task))
+        return has_names_bound_again(*parts_of(task))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
 
 @memo
-def has_names_bound_again(setup: str, entry_point: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> bool:
+def has_names_bound_again(
+    setup: str, entry_point: str, functions: tuple[str, ...], calls: tuple[str, ...], codes: tuple[str, ...]
+) -> bool:
     """Return what ``rebinds`` does, or raise what ``ast.parse`` does."""
-    given, names = ast.parse(setup), {*(names_under_test(setup, entry_point, calls, codes) or ())}
+    given, names = ast.parse(setup), {*(names_under_test(setup, entry_point, functions, calls, codes) or ())}
     trees = [given, *(ast.parse(source.strip()) for source in (*calls, *codes))]
     bound = {name for tree in trees for node in ast.walk(tree) for name in names_bound_by(node)}
     return not names.isdisjoint(BUILTINS | bound) or not names_of(setup).bound.issuperset(global_names([given]).bound)
@@ -137,6 +141,17 @@ def variables_in(setup: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> 
     return tuple(sorted(given.variables.intersection(node.id for node in nodes)))
 
 
+CAPITALISED = re.compile(r"^def ([A-Z]\w*)", re.MULTILINE)
+SOLUTION = "Solution"
+"""The class whose methods tests call as functions."""
+
+
+def parts_of(task: Task) -> tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return what decides the names under test: setup, entry point, capitalised functions of the reference, CALL and CODE tests."""
+    functions = tuple(CAPITALISED.findall(task.reference)) if "def " in task.reference else ()
+    return task.setup, task.entry_point, functions, *texts_of(task)
+
+
 def texts_of(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the CALL and the CODE tests of a task."""
     calls = tuple(test.input for test in task.tests if test.kind is TestKind.CALL)
@@ -144,16 +159,20 @@ def texts_of(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 @memo
-def names_required(setup: str, entry_point: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> tuple[str, ...]:
+def names_required(
+    setup: str, entry_point: str, functions: tuple[str, ...], calls: tuple[str, ...], codes: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return what ``required_names`` does."""
-    names = names_under_test(setup, entry_point, calls, codes) or ()
+    names = names_under_test(setup, entry_point, functions, calls, codes) or ()
     own = set(names) & (BUILTINS - names_of(setup).bound) if names else set[str]()
     return tuple(name for name in names if name in own and (name == entry_point or own.issuperset(names)))
 
 
 @memo
-def names_under_test(setup: str, entry_point: str, calls: tuple[str, ...], codes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return what ``called_names`` does."""
+def names_under_test(
+    setup: str, entry_point: str, functions: tuple[str, ...], calls: tuple[str, ...], codes: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return what ``called_names`` does; ``functions`` are capitalised names of functions."""
     literal = {call[0] for source in calls if (call := literal_call(source))}
     try:
         given = names_of(setup)
@@ -168,9 +187,12 @@ def names_under_test(setup: str, entry_point: str, calls: tuple[str, ...], codes
     known = given.bound | BUILTINS
     free = [node for node in (*own, *reads) if node.id not in known or node.id == entry_point]
     handed = given.handed.union(id(node) for tree in trees for node in handed_on(tree))
-    if any(node.id in REFLECTIVE for node in (*own, *reads)) or any(
-        id(node) not in handed or node.id[0].isupper() for node in free
-    ):
+    if any(id(node) not in handed for node in free):
+        handed |= renamed(trees, handed)
+    if any(node.id in REFLECTIVE for node in (*own, *reads)) or any(id(node) not in handed for node in free):
+        return None
+    classes = {id(node) for node in free if node.id[0].isupper() and node.id not in functions}
+    if classes and not classes <= created(trees):
         return None
     compared = checked(trees)
     unsafe = {node.id for node in reads}.union(node.id for node in own if id(node) not in compared)
@@ -304,3 +326,49 @@ def handed_on(tree: ast.AST) -> Iterator[ast.expr]:
             yield node.func
             yield from node.args
             yield from (keyword.value for keyword in node.keywords)
+
+
+def created(trees: Iterable[ast.AST]) -> set[int]:
+    """Return the ids of the names in ``Solution()``."""
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {id(call.func) for call in calls if isinstance(call.func, ast.Name) and call.func.id == SOLUTION}
+
+
+def renamed(trees: Sequence[ast.AST], handed: Set[int]) -> set[int]:
+    """Return the ids of names that get another name, as in ``candidate = f`` and ``for g in (f, h)``, which is only called or passed on.
+
+    Args:
+        trees: the tests.
+        handed: ids of what is called or passed on (``handed_on``).
+    """
+    reads: dict[str, list[int]] = {}
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            reads.setdefault(node.id, []).append(id(node))
+    pairs = [(id(value), name) for tree in trees for value, name in other_names(tree)]
+    found = {value for value, _ in pairs}
+    while wrong := {
+        value for value, name in pairs if value in found and not found.union(handed).issuperset(reads.get(name, ()))
+    }:
+        found -= wrong
+    return found
+
+
+def other_names(tree: ast.AST) -> Iterator[tuple[ast.Name, str]]:
+    """Yield the names that get another name, with that; not within ``try``, which may ask whether the attempt defines a name."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Try | ast.TryStar):
+            continue
+        waiting += ast.iter_child_nodes(node)
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name() as value):
+                yield value, name
+            case (
+                ast.For(target=ast.Name(id=name), iter=ast.Tuple(elts=values) | ast.List(elts=values))
+                | ast.comprehension(target=ast.Name(id=name), iter=ast.Tuple(elts=values) | ast.List(elts=values))
+            ):
+                yield from ((value, name) for value in values if isinstance(value, ast.Name))
+            case _:
+                pass
