@@ -5,7 +5,6 @@ import json
 import pytest
 
 from upsolve.archive.ingest import ingest
-from upsolve.archive.store import Archive
 from upsolve.archive.table_names import says_opposite
 from upsolve.errors import SourceError
 
@@ -61,11 +60,6 @@ BETTER = [
     "validity",
     "resolution",
 ]
-
-
-@pytest.fixture
-def archive(tmp_path):
-    return Archive.create(tmp_path / "archive")
 
 
 @pytest.mark.parametrize(("name", "opposite"), [*((name, True) for name in WORSE), *((name, False) for name in BETTER)])

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from upsolve.archive.cells import first_rows
 from upsolve.archive.ingest import ingest
 from upsolve.archive.rows import BadRow, build_each, objects_in
-from upsolve.archive.store import Archive
 from upsolve.cli.main import app
 from upsolve.types import Attempt, Task
 
@@ -17,25 +16,15 @@ BAD = {"prompt": "p", "code": "x = '\ud83d'", "status": "passed"}
 GOOD = [{"prompt": "p", "code": f"print({number})", "status": "passed"} for number in range(3)]
 
 
-@pytest.fixture
-def archive(tmp_path):
-    return Archive.create(tmp_path / "archive")
-
-
-def lines(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 @pytest.mark.parametrize("at", [0, 1, 3])
-def test_a_bad_row_leaves_its_task_and_the_other_attempts(archive, tmp_path, at):
+def test_a_bad_row_leaves_its_task_and_the_other_attempts(archive, tmp_path, at, lines):
     report = ingest(archive, "table", lines(tmp_path / "in.jsonl", [*GOOD[:at], BAD, *GOOD[at:]]), max_rejected=1)
     assert (report.added["tasks"], report.added["attempts"], report.bad, report.read) == (1, 3, 1, 8)
     assert not any(report.orphans.values()) and not report.orphaned and len(archive.groups()) == 1
 
 
 @pytest.mark.parametrize("source", ["verl", "openrlhf"])
-def test_a_bad_rollout_leaves_its_task(archive, tmp_path, source):
+def test_a_bad_rollout_leaves_its_task(archive, tmp_path, source, lines):
     names = {"verl": ("input", "output", "score"), "openrlhf": ("input", "output", "reward")}[source]
     rows = [dict(zip(names, ("p", code, 1.0), strict=True)) for code in ("x = '\ud83d'", "x = 1", "x = 2")]
     report = ingest(archive, source, lines(tmp_path / "in.jsonl", rows), max_rejected=1)
@@ -74,7 +63,7 @@ def test_a_task_with_a_field_of_another_type_is_not_held(tmp_path):
     assert [type(row) for row in build_each(tmp_path, [(1, {})], build)] == [BadRow]
 
 
-def test_attempts_whose_task_was_rejected_make_the_exit_code_1(tmp_path):
+def test_attempts_whose_task_was_rejected_make_the_exit_code_1(tmp_path, lines):
     task = {"kind": "task", "task_id": "t", "prompt": 5}
     rows = [task, *({"kind": "attempt", "task_id": "t", "code": f"x = {n}"} for n in range(200))]
     file = lines(tmp_path / "in.jsonl", rows)
@@ -84,7 +73,7 @@ def test_attempts_whose_task_was_rejected_make_the_exit_code_1(tmp_path):
     assert CliRunner().invoke(app, allowed).exit_code == 0
 
 
-def test_attempts_alone_may_come_before_their_tasks(archive, tmp_path):
+def test_attempts_alone_may_come_before_their_tasks(archive, tmp_path, lines):
     rows = [{"task_id": "t", "code": f"x = {n}", "status": "AC"} for n in range(3)]
     report = ingest(archive, "table", lines(tmp_path / "in.jsonl", rows))
     assert report.orphans["attempts without a task"] == 3 and not report.orphaned
@@ -117,7 +106,7 @@ def test_a_value_that_cannot_be_printed_is_rejected(tmp_path):
     assert isinstance(item[1], BadRow)
 
 
-def test_a_pipe_as_the_file_of_a_program_is_rejected_at_once(archive, tmp_path):
+def test_a_pipe_as_the_file_of_a_program_is_rejected_at_once(archive, tmp_path, lines):
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "a.py").write_text("x = 1")
     rows = [{"prompt": "p", "file": name} for name in ("pipe.py", "a.py", ".")]

@@ -28,17 +28,7 @@ ROWS = [
 COLUMNS = {"prompt": "question", "code": "answer", "status": "verdict", "author": "who"}
 
 
-def lines(path, rows):
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
-
-
-@pytest.fixture
-def archive(tmp_path):
-    return Archive.create(tmp_path / "archive")
-
-
-def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path):
+def test_read_is_stored_and_repeated_and_set_aside(archive, tmp_path, lines):
     attempt = {"kind": "attempt", "task_id": "a", "code": "x"}
     odd = [{**attempt, "code": None}, {**attempt, "author": 17}, "{broken", "[]", {"kind": "song"}]
     other = [{**TASK, "task_id": "c", "prompt": prompt} for prompt in ("double", "triple")]
@@ -71,7 +61,7 @@ def test_a_row_of_a_table_with_an_outcome_and_no_program_is_set_aside(archive, t
     assert "in.csv, line 2: code is empty, but the row has author, status: an attempt needs a program" in report.text()
 
 
-def test_a_recorded_failure_stays_whatever_its_judge_is_called(archive, tmp_path):
+def test_a_recorded_failure_stays_whatever_its_judge_is_called(archive, tmp_path, lines):
     """A verdict of upsolve that rests on one sample test does not replace it."""
     attempt = {"kind": "attempt", "task_id": "a", "code": "x", "id": "1", "status": "WA", "judge": "ci"}
     verdict = {"kind": "verdict", "attempt_id": "1", "status": "failed"}
@@ -84,14 +74,14 @@ def test_a_recorded_failure_stays_whatever_its_judge_is_called(archive, tmp_path
     assert [verdict.status for group in archive.groups() for verdict in group.verdicts] == [Status.FAILED] * 2
 
 
-def test_a_row_without_a_line_is_shown_without_one(archive, tmp_path):
+def test_a_row_without_a_line_is_shown_without_one(archive, tmp_path, lines):
     file = lines(tmp_path / "in", [])
     report = ingest(archive, Source(lambda _: [Task("a", "double"), Task("a", "triple")], "a path"), file, max_rejected=1)
     assert f"  {file}: task a is stored with different content" in report.text()
 
 
 @pytest.mark.parametrize("allowed", ["0.01", "1"])
-def test_the_first_three_reasons_are_printed_with_file_and_line_also_by_an_import_that_fails(tmp_path, allowed):
+def test_the_first_three_reasons_are_printed_with_file_and_line_also_by_an_import_that_fails(tmp_path, allowed, lines):
     """Of an import in one share and of one in several, where a task of another file has other content."""
     attempt = {"kind": "attempt", "task_id": "a", "code": None}
     file = lines(tmp_path / "in.jsonl", [TASK, {**TASK, "prompt": "triple"}, "{broken", {"kind": "song"}, attempt])
@@ -105,7 +95,7 @@ def test_the_first_three_reasons_are_printed_with_file_and_line_also_by_an_impor
     assert done.exit_code == (allowed != "1") and ("too many were set aside" in done.stdout) == (allowed != "1")
 
 
-def test_a_task_that_another_file_has_with_other_content_is_set_aside_with_its_line(archive, tmp_path, monkeypatch):
+def test_a_task_that_another_file_has_with_other_content_is_set_aside_with_its_line(archive, tmp_path, monkeypatch, lines):
     monkeypatch.setattr("upsolve.archive.shares.SHARE_BYTES", 1)
     (tmp_path / "in").mkdir()
     lines(tmp_path / "in" / "1.jsonl", [{**TASK, "task_id": "b"}, TASK])
@@ -122,7 +112,7 @@ def test_a_byte_that_is_not_utf_8_costs_one_row(archive, tmp_path):
     assert (report.bad, report.added["attempts"]) == (1, 2)
 
 
-def test_a_mended_file_takes_the_place_of_the_import_that_failed(archive, tmp_path):
+def test_a_mended_file_takes_the_place_of_the_import_that_failed(archive, tmp_path, lines):
     attempt = {"kind": "attempt", "task_id": "a", "code": "x"}
     file = lines(tmp_path / "in.jsonl", [TASK, attempt, "{broken"])
     assert ingest(archive, "jsonl", file).too_many
@@ -132,7 +122,7 @@ def test_a_mended_file_takes_the_place_of_the_import_that_failed(archive, tmp_pa
     assert ingest(archive, "jsonl", file).known and "incomplete" not in archive.meta()
 
 
-def test_records_without_their_other_half_are_counted(archive, tmp_path):
+def test_records_without_their_other_half_are_counted(archive, tmp_path, lines):
     rows = [{"kind": "attempt", "task_id": "nowhere", "code": "x"}, {"kind": "verdict", "attempt_id": "no", "status": "passed"}]
     report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows))
     assert report.orphans == {"attempts without a task": 1, "verdicts without an attempt": 1}
@@ -141,7 +131,7 @@ def test_records_without_their_other_half_are_counted(archive, tmp_path):
     )
 
 
-def test_an_attempts_line_may_hold_its_outcome_and_names_of_its_own(archive, tmp_path):
+def test_an_attempts_line_may_hold_its_outcome_and_names_of_its_own(archive, tmp_path, lines):
     rows = [
         TASK,
         {"kind": "attempt", "task_id": "a", "code": "x", "id": 1, "status": "WA", "passed": 2, "total": 3, "error": "no"},
@@ -160,7 +150,7 @@ def test_an_attempts_line_may_hold_its_outcome_and_names_of_its_own(archive, tmp
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_a_table_becomes_an_archive_without_ids(archive, tmp_path, suffix):
+def test_a_table_becomes_an_archive_without_ids(archive, tmp_path, suffix, lines):
     file = tmp_path / f"log.{suffix}"
     if suffix == "jsonl":
         lines(file, ROWS)
@@ -181,7 +171,7 @@ def test_a_table_becomes_an_archive_without_ids(archive, tmp_path, suffix):
     assert [row["points"] for row in points] == ["3", None, "0", "0"]
 
 
-def test_a_map_names_columns_and_words(archive, tmp_path):
+def test_a_map_names_columns_and_words(archive, tmp_path, lines):
     file = lines(tmp_path / "log.jsonl", [{**row, "verdict": "grün"} for row in ROWS[:1]])
     (tmp_path / "map.yaml").write_text("columns: {prompt: question, code: answer, status: verdict}\nstatuses: {Grün: passed}\n")
     assert ingest(archive, "table", file, map=str(tmp_path / "map.yaml"), name="ci").bad == 0
@@ -195,7 +185,7 @@ def test_a_map_names_columns_and_words(archive, tmp_path):
         ingest(archive, "table", file, map=str(tmp_path / "map.yaml"))
 
 
-def test_tests_of_a_table_and_one_odd_row(archive, tmp_path):
+def test_tests_of_a_table_and_one_odd_row(archive, tmp_path, lines):
     stdio = {"inputs": ["1\n", ["2", "3"]], "outputs": ["1\n", "5\n"]}
     rows = [
         {"task_id": "f", "prompt": "p", "entry_point": "f", "tests": ["assert f(1) == 2", "assert all(f(1))"], "code": "x"},
@@ -311,7 +301,7 @@ def test_the_documented_map_is_read_as_it_stands(archive, tmp_path):
     assert archive.verdicts()[0].status is Status.PASSED and archive.attempts()[0].author == "me"
 
 
-def test_whole_answers_of_tables_and_lines_give_their_code(archive, tmp_path):
+def test_whole_answers_of_tables_and_lines_give_their_code(archive, tmp_path, lines):
     answer = "<think>\nhm\n</think>\nSo:\n```python\nprint(1)\n```"
     rows = [{"prompt": "Add.", "answer": answer, "status": "AC"}, {"prompt": "Add.", "code": "print(2)", "answer": "no fence"}]
     with (tmp_path / "t.csv").open("w", newline="") as out:
@@ -338,7 +328,7 @@ def test_large_tests_are_written_before_the_batch_is_full(tmp_path, monkeypatch)
     assert seen == [("rows: 2", 0, 1), ("rows: 4", 0, 1), ("rows: 5", 0, 1), ("rows: 5", 1, 1)]
 
 
-def test_a_column_named_answer_is_no_response_unless_it_is_named(archive, tmp_path):
+def test_a_column_named_answer_is_no_response_unless_it_is_named(archive, tmp_path, lines):
     path = lines(
         tmp_path / "in.jsonl", [{"prompt": "Add.", "code": "print(1)", "answer": "1"}, {"prompt": "Add.", "answer": "2"}]
     )
@@ -348,7 +338,7 @@ def test_a_column_named_answer_is_no_response_unless_it_is_named(archive, tmp_pa
     assert [(a.code, a.answer) for a in archive.attempts()[1:]] == [("1", ""), ("2", "")]
 
 
-def test_a_name_of_several_different_attempts_is_refused_where_it_is_used(archive, tmp_path):
+def test_a_name_of_several_different_attempts_is_refused_where_it_is_used(archive, tmp_path, lines):
     attempts = [{"kind": "attempt", "task_id": "a", "code": code, "id": 1} for code in ("x", "x", "y")]
     verdict = {"kind": "verdict", "attempt_id": 1, "status": "AC"}
     repair = {"kind": "attempt", "task_id": "a", "code": "z", "parent_id": 1.0}
@@ -359,7 +349,7 @@ def test_a_name_of_several_different_attempts_is_refused_where_it_is_used(archiv
     assert [verdict.attempt_id for verdict in archive.verdicts()] == [archive.attempts()[0].attempt_id]
 
 
-def test_lines_keep_ids_and_refuse_outcomes_that_cannot_be(archive, tmp_path):
+def test_lines_keep_ids_and_refuse_outcomes_that_cannot_be(archive, tmp_path, lines):
     attempt = {"kind": "attempt", "task_id": "a", "code": "x", "id": "sub-991", "status": float("nan")}
     verdict = {"kind": "verdict", "attempt_id": "sub-991", "passed": 1, "total": 3}
     rows = [TASK, attempt, {**verdict, "status": "AC"}, {**verdict, "status": "WA"}]

@@ -10,18 +10,8 @@ from upsolve.archive.ingest import ingest
 from upsolve.archive.store import Archive
 
 
-@pytest.fixture
-def archive(tmp_path):
-    return Archive.create(tmp_path / "archive")
-
-
-def lines(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 @pytest.mark.parametrize("order", [(3, 2, 1), (1, 2, 3), (2, 3, 1), (3, 1, 2)])
-def test_a_parent_may_come_later(archive, tmp_path, order):
+def test_a_parent_may_come_later(archive, tmp_path, order, lines):
     rows = [{"prompt": "p", "code": f"x = {n}", "id": n, "parent": n - 1 or None} for n in order]
     report = ingest(archive, "table", lines(tmp_path / "in.jsonl", rows))
     attempts = {attempt.code: attempt for attempt in archive.attempts()}
@@ -29,18 +19,18 @@ def test_a_parent_may_come_later(archive, tmp_path, order):
     assert all(attempts[f"x = {n}"].parent_id == attempts[f"x = {n - 1}"].attempt_id for n in (2, 3))
 
 
-def test_a_parent_that_no_row_has_costs_its_row_alone(archive, tmp_path):
+def test_a_parent_that_no_row_has_costs_its_row_alone(archive, tmp_path, lines):
     rows = [{"prompt": "p", "code": f"x = {n}", "id": n, "parent": parent} for n, parent in ((1, 9), (2, None), (3, 2))]
     report = ingest(archive, "table", lines(tmp_path / "in.jsonl", rows), max_rejected=1)
     assert (report.bad, report.added["attempts"], report.reasons[0].line) == (1, 2, 1)
 
 
-def test_a_parent_whose_outcome_cannot_be_read_is_known(archive, tmp_path):
+def test_a_parent_whose_outcome_cannot_be_read_is_known(archive, tmp_path, lines):
     rows = [{"prompt": "p", "code": "x", "id": 1, "status": "what"}, {"prompt": "p", "code": "y", "id": 2, "parent": 1}]
     assert ingest(archive, "table", lines(tmp_path / "in.jsonl", rows), max_rejected=1).bad == 1
 
 
-def test_attempts_with_other_references_are_stored_with_them(archive, tmp_path):
+def test_attempts_with_other_references_are_stored_with_them(archive, tmp_path, lines):
     rows = [{"task_id": "t", "prompt": "p", "code": f"x = {n}", "reference": f"r = {n}"} for n in range(3)]
     report = ingest(archive, "table", lines(tmp_path / "in.jsonl", rows))
     assert (report.bad, report.added["attempts"]) == (0, 3)
@@ -82,7 +72,7 @@ def test_arrow_files(archive, tmp_path, name):
         (['fn main() { println!("1"); }'], "rust"),
     ],
 )
-def test_the_language_of_programs_that_are_not_python_is_said(archive, tmp_path, recwarn, codes, language):
+def test_the_language_of_programs_that_are_not_python_is_said(archive, tmp_path, recwarn, codes, language, lines):
     rows = [{"task_id": "t", "prompt": "p", "code": code, "status": "AC"} for code in codes]
     ingest(archive, "table", lines(tmp_path / "in.jsonl", rows))
     assert {attempt.language for attempt in archive.attempts()} == {language} == {task.language for task in archive.tasks()}
